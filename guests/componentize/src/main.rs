@@ -1,0 +1,27 @@
+//! Turns a core module that carries component types (as wit-bindgen leaves them) into a component.
+//!
+//! `skysail-componentize IN.wasm OUT.wasm`: written for `guests/build.sh`, which every `make` target calls. Where the toolchain makes
+//! components by itself (`wasm32-wasip2`), this program is not needed.
+
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, bail};
+
+fn main() -> Result<()> {
+    let mut args = env::args().skip(1);
+    let (Some(input), Some(output), None) = (args.next(), args.next(), args.next()) else {
+        bail!("usage: skysail-componentize IN.wasm OUT.wasm");
+    };
+    let module = fs::read(&input).with_context(|| format!("cannot read {input}"))?;
+    let component = wit_component::ComponentEncoder::default()
+        .validate(true)
+        .module(&module)
+        .with_context(|| format!("{input} does not carry component types: was it built with wit-bindgen?"))?
+        .encode()
+        .with_context(|| format!("cannot make a component of {input}"))?;
+    // By rename: whoever watches the output sees a whole file or none.
+    let partial = format!("{output}.partial");
+    fs::write(&partial, component).with_context(|| format!("cannot write {partial}"))?;
+    fs::rename(&partial, &output).with_context(|| format!("cannot write {output}"))?;
+    Ok(())
+}

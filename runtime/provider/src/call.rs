@@ -1,0 +1,61 @@
+//! What accompanies one provider call: the object it is about and where the provider's Events go.
+
+use std::{fmt, sync::Arc};
+
+/// The Kubernetes object that a call is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectReference {
+    /// `Service` or `Node`.
+    pub kind: &'static str,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// Of the object.
+    pub uid: String,
+}
+
+/// Severity of an Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// As it should be.
+    Normal,
+    /// A person should look.
+    Warning,
+}
+
+/// A Kubernetes Event that a provider asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderEvent {
+    /// The object it is about; none where the call has none.
+    pub object: Option<ObjectReference>,
+    /// Severity.
+    pub kind: EventKind,
+    /// CamelCase, 1 to 128 bytes.
+    pub reason: String,
+    /// One line, at most 1,024 bytes.
+    pub message: String,
+}
+
+/// Takes the Events that a provider emits during a call. Must not block.
+pub trait EventSink: Send + Sync {
+    /// Takes one Event; may drop it when its queue is full.
+    fn emit(&self, event: ProviderEvent);
+}
+
+/// The circumstances of one provider call.
+///
+/// Cloning is cheap. The default has no object and drops Events.
+#[derive(Clone, Default)]
+pub struct Call {
+    /// The object the call is about.
+    pub object: Option<ObjectReference>,
+    /// Where Events go; none drops them.
+    pub events: Option<Arc<dyn EventSink>>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("object", &self.object).finish_non_exhaustive()
+    }
+}

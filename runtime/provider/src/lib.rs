@@ -1,0 +1,32 @@
+//! What a cloud provider is, in plain Rust: the traits, the types and the errors.
+//!
+//! This is the only vocabulary that the controllers and the wasm host share. It knows no Kubernetes, no WebAssembly and no I/O: a
+//! provider may be a component in a sandbox (the slots of `skysail-host`) or an in-memory fake. Names
+//! are those of upstream's `k8s.io/cloud-provider`; the meaning of each function is that of the contract in `wit/`.
+//!
+//! Read [`Provider`] first, then [`LoadBalancers`] and [`Error`].
+
+mod call;
+mod error;
+mod instances;
+mod load_balancers;
+mod node;
+mod older;
+mod provider;
+mod provider_id;
+mod routes;
+mod service;
+
+pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
+pub use error::{Code, Error, Limit, LimitHit, Result};
+pub use instances::{Detail, Instance, Instances};
+pub use load_balancers::{LoadBalancerInventory, LoadBalancers, OwnedLoadBalancer};
+pub use node::{AddressKind, Node, NodeAddress, NodeSet};
+pub use older::{Clusters, NodeLegacy, Zone, Zones};
+pub use provider::{Info, Interface, Provider};
+pub use provider_id::{ParseProviderIdError, ProviderId};
+pub use routes::{Route, Routes};
+pub use service::{
+    Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, ServicePort,
+    SessionAffinity, TrafficPolicy,
+};

@@ -1,0 +1,79 @@
+//! The older interfaces: zones, clusters, and what Kubernetes 1.6 asked of in-tree providers.
+
+use async_trait::async_trait;
+
+use crate::{Call, Result};
+
+/// A failure domain and its region.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Zone {
+    /// As upstream's `Zone.FailureDomain`.
+    pub failure_domain: String,
+    /// As upstream's `Zone.Region`.
+    pub region: String,
+}
+
+/// As upstream's `Zones`.
+#[async_trait]
+pub trait Zones: Send + Sync {
+    /// The zone this process runs in.
+    ///
+    /// # Errors
+    /// `Unsupported` where the cloud cannot tell.
+    async fn current(&self, call: &Call) -> Result<Zone>;
+
+    /// The zone of a machine by its provider ID.
+    ///
+    /// # Errors
+    /// `NotFound` where the machine is gone, `Invalid` for a foreign ID.
+    async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone>;
+
+    /// The zone of a machine by the name of its node.
+    ///
+    /// # Errors
+    /// `NotFound` where the machine is gone.
+    async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone>;
+}
+
+/// As upstream's `Clusters`.
+#[async_trait]
+pub trait Clusters: Send + Sync {
+    /// Names of the clusters that the cloud knows.
+    ///
+    /// # Errors
+    /// `Denied`, `RetryAfter`, `Unavailable`, `Internal`, those of the sandbox.
+    async fn list(&self, call: &Call) -> Result<Vec<String>>;
+
+    /// Address of the named cluster's master.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent cluster.
+    async fn master(&self, call: &Call, cluster: &str) -> Result<String>;
+}
+
+/// What kubelet and API server asked of the in-tree providers of Kubernetes 1.6.
+#[async_trait]
+pub trait NodeLegacy: Send + Sync {
+    /// Gives every machine a further SSH key (OpenSSH format).
+    ///
+    /// # Errors
+    /// `Unsupported` where the cloud cannot.
+    async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()>;
+
+    /// The node's name for a machine's own host name.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent machine.
+    async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String>;
+
+    /// Nameservers and search domains in, what pods should see out.
+    ///
+    /// # Errors
+    /// Only those of the sandbox.
+    async fn scrub_dns(
+        &self,
+        call: &Call,
+        nameservers: &[String],
+        searches: &[String],
+    ) -> Result<(Vec<String>, Vec<String>)>;
+}

@@ -1,0 +1,153 @@
+//! A Service of type LoadBalancer as a provider sees it, and the status it answers with.
+
+use std::collections::BTreeMap;
+
+/// Transport protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// IP family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// `spec.ipFamilyPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpFamilyPolicy {
+    /// One family.
+    SingleStack,
+    /// Two where the cluster has two.
+    PreferDualStack,
+    /// Two or failure.
+    RequireDualStack,
+}
+
+/// `spec.externalTrafficPolicy` and `spec.internalTrafficPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrafficPolicy {
+    /// Any node may take the traffic.
+    Cluster,
+    /// Only nodes with an endpoint.
+    Local,
+}
+
+/// `spec.sessionAffinity` with its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SessionAffinity {
+    /// No affinity.
+    None,
+    /// By client address, for so many seconds.
+    ClientIp {
+        /// 1 to 86400.
+        timeout_seconds: u32,
+    },
+}
+
+/// One entry of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServicePort {
+    /// Empty where the port has no name.
+    pub name: String,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// As in the object.
+    pub app_protocol: Option<String>,
+    /// 1 to 65535.
+    pub port: u16,
+    /// 0 where none is allocated.
+    pub node_port: u16,
+    /// A number or a name, as in the object.
+    pub target_port: String,
+}
+
+/// What became of one port of an ingress.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PortStatus {
+    /// Port of the Service.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// A CamelCase reason or `domain/Reason`.
+    pub error: Option<String>,
+}
+
+/// How traffic to an ingress IP arrives at the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IpMode {
+    /// With the load balancer's address as destination.
+    Vip,
+    /// With the node's or pod's address as destination.
+    Proxy,
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Ingress {
+    /// IPv4 or IPv6 address.
+    pub ip: Option<String>,
+    /// DNS name.
+    pub hostname: Option<String>,
+    /// Only where `ip` is there.
+    pub ip_mode: Option<IpMode>,
+    /// Ports with problems, or all.
+    pub ports: Vec<PortStatus>,
+}
+
+/// `status.loadBalancer`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct LoadBalancerStatus {
+    /// Where the load balancer is reached.
+    pub ingress: Vec<Ingress>,
+}
+
+/// A Service of type LoadBalancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// UID of the object.
+    pub uid: String,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// All annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// In the object's order.
+    pub ports: Vec<ServicePort>,
+    /// Session affinity with its timeout.
+    pub session_affinity: SessionAffinity,
+    /// `spec.loadBalancerIP`.
+    pub load_balancer_ip: Option<String>,
+    /// `spec.loadBalancerClass`.
+    pub load_balancer_class: Option<String>,
+    /// CIDRs; empty means everywhere.
+    pub source_ranges: Vec<String>,
+    /// `spec.externalIPs`.
+    pub external_ips: Vec<String>,
+    /// `spec.externalTrafficPolicy`.
+    pub external_traffic_policy: TrafficPolicy,
+    /// `spec.internalTrafficPolicy`.
+    pub internal_traffic_policy: TrafficPolicy,
+    /// 0 where none.
+    pub health_check_node_port: u16,
+    /// `spec.ipFamilies`.
+    pub ip_families: Vec<IpFamily>,
+    /// `spec.ipFamilyPolicy`.
+    pub ip_family_policy: Option<IpFamilyPolicy>,
+    /// `spec.allocateLoadBalancerNodePorts`.
+    pub allocate_node_ports: bool,
+    /// What the object's status says now.
+    pub status: LoadBalancerStatus,
+}
