@@ -1,0 +1,51 @@
+# The front door. `make help` lists the targets. CI runs `make test` (.ci/run); nothing is reachable only from CI.
+# Every target installs what it needs and says so first (.ci/setup); CARGO_TARGET_DIR is respected.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check guests bench fmt
+MAKEFLAGS += --no-print-directory
+
+# The tools that .ci/setup found or made.
+with := .ci/with
+cargo := $(with) cargo
+
+help: ## this list
+	@echo 'Skysail: a Kubernetes cloud-controller-manager whose providers are WebAssembly components.'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@echo
+	@echo 'On a bare Debian 12, or with rustup, nothing has to be installed by hand. Start with: make demo'
+
+setup: ## install what every other target needs (they do it by themselves, too)
+	@.ci/setup check
+	@.ci/setup test
+
+demo: ## the story: a cluster, a cloud and a sandboxed provider in one process, each step checked
+	@.ci/setup guests
+	@$(with) guests/build.sh
+	@$(cargo) run --locked -q -p skysail -- dev --demo
+
+test: ## everything, also against a real API server and a real Incus (root; about half an hour from nothing)
+	@.ci/test
+
+check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
+	@.ci/setup check
+	@$(cargo) fmt --all --check
+	@$(cargo) clippy --locked --workspace --all-targets -- -D warnings
+	@$(cargo) test --locked -q -p skysail-test-tidy
+	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail --lib --bins
+
+guests: ## build every component (providers and probes) into target/components
+	@.ci/setup guests
+	@$(with) guests/build.sh
+
+bench: ## the benchmarks, with optimisation; figures go to target/criterion
+	@.ci/setup guests
+	@$(with) guests/build.sh
+	@$(cargo) bench --locked -p skysail-test-bench
+
+fmt: ## format everything
+	@.ci/setup check
+	@$(cargo) fmt --all
