@@ -1,0 +1,94 @@
+//! Why a source has nothing to offer. Every text names the place, the reason and the way out.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+/// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// There is no such file. What is in the folder instead is listed, at most [`SourceError::NEIGHBOURS_MAX`] names.
+    #[error("file {} is missing{}: create it, or correct the path; it is taken up as soon as it is there", path.display(), listed(neighbours))]
+    Missing {
+        /// The path as the operator gave it.
+        path: PathBuf,
+        /// Names of other files in the same folder, sorted.
+        neighbours: Vec<String>,
+    },
+    /// The file is there and cannot be read.
+    #[error("file {} cannot be read: check its permissions and those of the folders above it", path.display())]
+    Unreadable {
+        /// The path as the operator gave it.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The path leads to a directory, a pipe, a socket or a device.
+    #[error("{} is not a regular file but {kind}: name the component's file", path.display())]
+    NotAFile {
+        /// The path as the operator gave it.
+        path: PathBuf,
+        /// `a directory`, or what else it is.
+        kind: &'static str,
+    },
+    /// The file has no content.
+    #[error("file {} is empty: copy the component to it again, preferably under another name and then renamed", path.display())]
+    Empty {
+        /// The path as the operator gave it.
+        path: PathBuf,
+    },
+    /// The file is larger than the limit; it was not read.
+    #[error(
+        "file {} has {size} bytes, and the limit componentBytes is {max}: build the component smaller (release profile, opt-level \"s\", \
+         stripped), or raise the limit", path.display()
+    )]
+    TooLarge {
+        /// The path as the operator gave it.
+        path: PathBuf,
+        /// Bytes of the file, or what had been read when the limit was met.
+        size: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The file was written again and again and never rested.
+    #[error("file {} changes without pause: write the component once, under another name, and rename it to this one", path.display())]
+    Unsettled {
+        /// The path as the operator gave it.
+        path: PathBuf,
+    },
+}
+
+impl SourceError {
+    /// Names listed beside a missing file: enough to see a misspelling, short enough for one line.
+    pub const NEIGHBOURS_MAX: usize = 8;
+
+    /// A stable CamelCase name: metric label and reason of a status.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "SourceMissing",
+            Self::Unreadable { .. } => "SourceUnreadable",
+            Self::NotAFile { .. } => "SourceNotAFile",
+            Self::Empty { .. } => "SourceEmpty",
+            Self::TooLarge { .. } => "SourceTooLarge",
+            Self::Unsettled { .. } => "SourceUnsettled",
+        }
+    }
+
+    /// Whether a person would read the same in both: what was said once is not said again at each poll.
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+        let cause = |error: &Self| match error {
+            Self::Unreadable { source, .. } => Some(source.to_string()),
+            Self::Missing { .. }
+            | Self::NotAFile { .. }
+            | Self::Empty { .. }
+            | Self::TooLarge { .. }
+            | Self::Unsettled { .. } => None,
+        };
+        self.to_string() == other.to_string() && cause(self) == cause(other)
+    }
+}
+
+fn listed(neighbours: &[String]) -> String {
+    if neighbours.is_empty() { String::new() } else { format!(" (the folder has: {})", neighbours.join(", ")) }
+}

@@ -1,0 +1,105 @@
+//! One reading of a file: size checked before and while reading, through one resolved path.
+
+use std::{
+    fs::{self, File, FileType, Metadata},
+    io::{self, Read as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use crate::{Digest, SourceError};
+
+/// What one reading saw.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) bytes: Bytes,
+    pub(super) digest: Digest,
+    pub(super) stamp: Stamp,
+}
+
+/// Which file it was and when it changed last. A write that leaves the digest as it was still changes this.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// Reads the file at `path`. Blocks.
+///
+/// The symlinks are resolved once and the result is opened, so that the size, the kind and the content are those of one file, also
+/// while a ConfigMap mount swaps its `..data`.
+pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> {
+    let failed = |error| failure(path, error);
+    let resolved = fs::canonicalize(path).map_err(failed)?;
+    // Before opening: opening a pipe would wait for its writer.
+    let kind = fs::metadata(&resolved).map_err(failed)?.file_type();
+    if !kind.is_file() {
+        return Err(SourceError::NotAFile { path: path.to_owned(), kind: name_of(kind) });
+    }
+    let mut file = File::open(&resolved).map_err(failed)?;
+    let too_large = |size| SourceError::TooLarge { path: path.to_owned(), size, max: bytes_max };
+    let size = file.metadata().map_err(failed)?.len();
+    if size > bytes_max {
+        return Err(too_large(size));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    // One byte more than allowed: the file may grow between the look and the reading.
+    file.by_ref().take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(too_large(bytes.len() as u64));
+    }
+    if bytes.is_empty() {
+        return Err(SourceError::Empty { path: path.to_owned() });
+    }
+    let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+    Ok(Reading { digest: Digest::of(&bytes), bytes: Bytes::from(bytes), stamp })
+}
+
+fn failure(path: &Path, error: io::Error) -> SourceError {
+    match error.kind() {
+        io::ErrorKind::NotFound => SourceError::Missing { path: path.to_owned(), neighbours: neighbours(path) },
+        _ => SourceError::Unreadable { path: path.to_owned(), source: Arc::new(error) },
+    }
+}
+
+/// Visible files beside a missing one. An unreadable folder has none to show: the error in hand says more.
+fn neighbours(path: &Path) -> Vec<String> {
+    /// Directory entries looked at; a folder with more is no mount of a few keys.
+    const ENTRIES_MAX: usize = 200;
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return Vec::new() };
+    let names = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort_unstable();
+    names.truncate(SourceError::NEIGHBOURS_MAX);
+    names
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}

@@ -1,0 +1,246 @@
+//! Real files, real links, real notifications.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use expect_test::{Expect, expect};
+use tempfile::TempDir;
+use tokio::{sync::Notify, time};
+
+use super::{FileLocation, FileSource, FileSourceSettings, Watches};
+use crate::{Digest, Offer, Offers, SourceError};
+
+/// Nothing on a working machine takes this long: a test that waits for it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A poll that no test lives to see: what is found is found by notification.
+const NO_POLL: FileSourceSettings =
+    FileSourceSettings { poll: Duration::from_secs(3600), settle: Duration::from_millis(50), bytes_max: 1 << 20 };
+
+fn watch(path: &Path) -> Offers {
+    FileSource::new(FileLocation::File(path.to_owned()), NO_POLL).watch()
+}
+
+async fn next(offers: &mut Offers) -> Result<Offer, SourceError> {
+    time::timeout(PATIENCE, offers.next()).await.expect("a report must come").expect("the source must live")
+}
+
+async fn offered(offers: &mut Offers) -> Vec<u8> {
+    let offer = next(offers).await.unwrap();
+    assert_eq!(offer.digest, Digest::of(&offer.bytes));
+    offer.bytes.to_vec()
+}
+
+async fn refused(offers: &mut Offers, dir: &TempDir, expect: Expect) {
+    let error = next(offers).await.expect_err("the source must have nothing to offer");
+    expect.assert_eq(&format!("{}: {}", error.category(), error).replace(dir.path().to_str().unwrap(), "DIR"));
+}
+
+fn replace(path: &Path, content: impl AsRef<[u8]>) {
+    let partial = path.with_extension("partial");
+    fs::write(&partial, content).unwrap();
+    fs::rename(partial, path).unwrap();
+}
+
+/// As kubelet does it: a new folder, a new link beside the old one, one rename, the old folder removed.
+fn project(mount: &Path, generation: &str, content: &str) {
+    let old = fs::read_link(mount.join("..data")).ok();
+    fs::create_dir(mount.join(generation)).unwrap();
+    fs::write(mount.join(generation).join("provider.wasm"), content).unwrap();
+    symlink(generation, mount.join("..data_tmp")).unwrap();
+    fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+    if let Some(old) = old {
+        fs::remove_dir_all(mount.join(old)).unwrap();
+    } else {
+        symlink("..data/provider.wasm", mount.join("provider.wasm")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_rename_over_the_file_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.wasm");
+    fs::write(&path, "one").unwrap();
+    let mut offers = watch(&path);
+    assert_eq!(offered(&mut offers).await, b"one");
+    for content in ["two", "three"] {
+        replace(&path, content);
+        assert_eq!(offered(&mut offers).await, content.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn each_swap_of_a_config_maps_data_link_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    project(dir.path(), "..2026_1", "one");
+    let location = FileLocation::Folder { folder: dir.path().to_owned(), key: "provider.wasm".to_owned() };
+    let mut offers = FileSource::new(location, NO_POLL).watch();
+    assert_eq!(offered(&mut offers).await, b"one");
+    for n in 2..5 {
+        project(dir.path(), &format!("..2026_{n}"), &format!("content {n}"));
+        assert_eq!(offered(&mut offers).await, format!("content {n}").as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_copy_in_place_is_offered_whole_and_never_half() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.wasm");
+    fs::write(&path, "old").unwrap();
+    let mut offers = watch(&path);
+    assert_eq!(offered(&mut offers).await, b"old");
+    // Pieces with pauses shorter than the settle time, for longer than it in all: a reading in between sees a prefix.
+    let writer = tokio::task::spawn_blocking({
+        let path = path.clone();
+        move || {
+            let mut file = fs::File::create(path).unwrap();
+            let mut written = Vec::new();
+            for piece in 0..40u8 {
+                let piece = vec![piece; 4096];
+                file.write_all(&piece).unwrap();
+                written.extend(piece);
+                // Not to wait for something: this pause is what a slow writer does.
+                rest(Duration::from_millis(5));
+            }
+            written
+        }
+    });
+    let first = offered(&mut offers).await;
+    assert_eq!(first, writer.await.unwrap());
+}
+
+/// Pauses this thread without the banned sleep: the writer of the test above has to be slow in real time.
+fn rest(pause: Duration) {
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    assert!(never.recv_timeout(pause).is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_is_missing_at_the_start_is_taken_up_when_it_appears_also_in_a_folder_that_was_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("later/still-later/p.wasm");
+    let mut offers = watch(&path);
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/later/still-later/p.wasm is missing: create it, or correct the path; it is taken up as soon as it is there"]).await;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    replace(&path, "here");
+    assert_eq!(offered(&mut offers).await, b"here");
+}
+
+#[tokio::test]
+async fn what_is_no_readable_file_of_the_right_size_is_an_error_that_names_path_reason_and_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.wasm");
+    fs::write(dir.path().join("provider.wasm"), "the neighbour").unwrap();
+    let mut offers = watch(&path);
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/p.wasm is missing (the folder has: provider.wasm): create it, or correct the path; it is taken up as soon as it is there"]).await;
+    fs::create_dir(&path).unwrap();
+    refused(
+        &mut offers,
+        &dir,
+        expect!["SourceNotAFile: DIR/p.wasm is not a regular file but a directory: name the component's file"],
+    )
+    .await;
+    fs::remove_dir(&path).unwrap();
+    replace(&path, "");
+    refused(&mut offers, &dir, expect!["SourceEmpty: file DIR/p.wasm is empty: copy the component to it again, preferably under another name and then renamed"]).await;
+    let large = dir.path().join("large");
+    fs::File::create(&large).unwrap().set_len(100 << 20).unwrap();
+    fs::rename(&large, &path).unwrap();
+    refused(&mut offers, &dir, expect![[r#"SourceTooLarge: file DIR/p.wasm has 104857600 bytes, and the limit componentBytes is 1048576: build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]]).await;
+    fs::remove_file(&path).unwrap();
+    symlink("p.wasm", &path).unwrap();
+    refused(
+        &mut offers,
+        &dir,
+        expect![
+            "SourceUnreadable: file DIR/p.wasm cannot be read: check its permissions and those of the folders above it"
+        ],
+    )
+    .await;
+    replace(&path, "good");
+    assert_eq!(offered(&mut offers).await, b"good");
+}
+
+#[tokio::test]
+async fn a_file_without_an_end_is_read_no_further_than_the_limit() {
+    // Reports no size and never ends.
+    let error = super::read::read(Path::new("/proc/self/maps"), 64).unwrap_err();
+    assert!(matches!(error, SourceError::TooLarge { size: 65, max: 64, .. }), "{error}");
+    let error = super::read::read(Path::new("/dev/zero"), 64).unwrap_err();
+    assert!(matches!(error, SourceError::NotAFile { kind: "a device", .. }), "{error}");
+}
+
+#[tokio::test]
+async fn the_same_content_saved_again_is_not_offered_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.wasm");
+    fs::write(&path, "one").unwrap();
+    let mut offers = watch(&path);
+    assert_eq!(offered(&mut offers).await, b"one");
+    for _ in 0..5 {
+        replace(&path, "one");
+        tokio::task::yield_now().await;
+    }
+    replace(&path, "two");
+    assert_eq!(offered(&mut offers).await, b"two", "the next report must be the next content");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_poll_finds_what_no_notification_tells() {
+    let dir = tempfile::tempdir().unwrap();
+    let path: PathBuf = dir.path().join("p.wasm");
+    fs::write(&path, "one").unwrap();
+    let settings = FileSourceSettings { bytes_max: 1 << 20, ..FileSourceSettings::default() };
+    let source = FileSource::new(FileLocation::File(path.clone()), settings);
+    let start = time::Instant::now();
+    let mut offers = source.watch_with(Arc::new(Notify::new()), Watches::none());
+    assert_eq!(offers.next().await.unwrap().unwrap().bytes, "one");
+    fs::write(&path, "two").unwrap();
+    assert_eq!(offers.next().await.unwrap().unwrap().bytes, "two");
+    let passed = start.elapsed();
+    assert!(passed >= Duration::from_secs(30) && passed < Duration::from_secs(31), "found after {passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_never_rests_is_reported_and_offered_once_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let path: PathBuf = dir.path().join("p.wasm");
+    fs::write(&path, "0").unwrap();
+    let source = FileSource::new(FileLocation::File(path.clone()), FileSourceSettings::default());
+    let mut offers = source.watch_with(Arc::new(Notify::new()), Watches::none());
+    let mut length = 0;
+    let mut restless = time::interval(Duration::from_millis(10));
+    let report = loop {
+        tokio::select! {
+            report = offers.next() => break report.unwrap(),
+            _ = restless.tick() => {
+                length += 1;
+                fs::write(&path, vec![b'x'; length]).unwrap();
+            }
+        }
+    };
+    assert!(matches!(report, Err(SourceError::Unsettled { .. })), "{report:?}");
+    assert_eq!(offers.next().await.unwrap().unwrap().bytes.len(), length);
+}
+
+#[tokio::test]
+async fn dropping_the_stream_ends_the_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let wake = Arc::new(Notify::new());
+    let alive = Arc::downgrade(&wake);
+    let source = FileSource::new(FileLocation::File(dir.path().join("p.wasm")), NO_POLL);
+    drop(source.watch_with(wake, Watches::none()));
+    time::timeout(PATIENCE, async {
+        while alive.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the task must end");
+}

@@ -1,0 +1,211 @@
+//! Notifications from the kernel for every directory on the way to a file. They only wake the source; they decide nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use notify::{
+    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
+    event::{AccessKind, AccessMode},
+};
+use tokio::sync::Notify;
+
+/// Symlinks followed on the way to a file, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// A directory as it was when it was watched: one that is replaced under the same path has another inode and is watched anew.
+type Identity = (u64, u64);
+
+/// The directories that are watched at present.
+pub(super) struct Watches {
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeMap<PathBuf, Identity>,
+    /// File and link names whose events matter; the rest of a busy directory does not wake the source.
+    names: Arc<Mutex<BTreeSet<OsString>>>,
+}
+
+impl Watches {
+    /// Wakes `wake` on every event that may concern the file. Where the kernel gives no notifications the poll does all the work.
+    pub(super) fn new(wake: Arc<Notify>) -> Self {
+        let names = Arc::new(Mutex::new(BTreeSet::new()));
+        let relevant = Arc::clone(&names);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let names = relevant.lock().unwrap_or_else(PoisonError::into_inner);
+            if event.map_or(true, |event| matters(&event, &names)) {
+                wake.notify_one();
+            }
+        });
+        let watcher = watcher
+            .inspect_err(|error| {
+                tracing::warn!(error = error as &dyn std::error::Error, "no file notifications, polling only");
+            })
+            .ok();
+        Self { watcher, watched: BTreeMap::new(), names }
+    }
+
+    /// No notifications at all, as on a network file system.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self { watcher: None, watched: BTreeMap::new(), names: Arc::default() }
+    }
+
+    /// Watches every directory on the way to `path` as the links lead at present, and no other.
+    pub(super) fn follow(&mut self, path: &Path) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let way = Way::to(path);
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = way.names;
+        let wanted: BTreeMap<PathBuf, Identity> =
+            way.directories.into_iter().filter_map(|dir| identity(&dir).map(|id| (dir, id))).collect();
+        for (dir, _) in self.watched.iter().filter(|(dir, id)| wanted.get(*dir) != Some(*id)) {
+            // A directory that is gone has no watch any more: an error says what is wanted.
+            if let Err(error) = watcher.unwatch(dir) {
+                tracing::trace!(path = %dir.display(), error = &error as &dyn std::error::Error, "watch was gone");
+            }
+        }
+        self.watched.retain(|dir, id| wanted.get(dir) == Some(id));
+        for (dir, id) in wanted {
+            if self.watched.contains_key(&dir) {
+                continue;
+            }
+            match watcher.watch(&dir, RecursiveMode::NonRecursive) {
+                Ok(()) => {
+                    self.watched.insert(dir, id);
+                }
+                // Tried again at the next wake; the poll covers the time between.
+                Err(error) => {
+                    tracing::debug!(path = %dir.display(), error = &error as &dyn std::error::Error, "no watch")
+                }
+            }
+        }
+    }
+}
+
+/// Opening and reading are not changes, and the source's own reading would wake it for ever.
+fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
+    if let EventKind::Access(access) = event.kind
+        && access != AccessKind::Close(AccessMode::Write)
+    {
+        return false;
+    }
+    let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
+    event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(named)
+}
+
+fn identity(dir: &Path) -> Option<Identity> {
+    fs::metadata(dir).ok().filter(fs::Metadata::is_dir).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Everything that decides which file a path leads to.
+#[derive(Debug, Default)]
+struct Way {
+    /// Directories in which an entry on the way lives; without links in their own paths.
+    directories: BTreeSet<PathBuf>,
+    /// Names of those entries, and of the directories.
+    names: BTreeSet<OsString>,
+}
+
+impl Way {
+    /// Walks the path as the kernel does. Each link adds the directory that it is in and goes on at its target; the walk ends at the
+    /// file, or at the first entry that is missing, whose appearance the directory above it will tell.
+    fn to(path: &Path) -> Self {
+        let mut way = Self::default();
+        let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
+        let mut here = PathBuf::from(".");
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            let next = here.join(&part);
+            if let Ok(target) = fs::read_link(&next) {
+                links += 1;
+                way.add(&here, &part);
+                if links > LINKS_MAX {
+                    break;
+                }
+                rest.extend(target.components().rev().map(|part| part.as_os_str().to_owned()));
+                continue;
+            }
+            // The last entry is the file itself; a missing one is where the file will come from.
+            if rest.is_empty() || !next.exists() {
+                way.add(&here, &part);
+                break;
+            }
+            here = next;
+        }
+        way
+    }
+
+    fn add(&mut self, directory: &Path, name: &OsString) {
+        self.names.insert(name.clone());
+        // Events of the directory itself (moved, deleted) carry its own name.
+        self.names.extend(directory.file_name().map(ToOwned::to_owned));
+        self.directories.insert(directory.to_owned());
+    }
+}
+
+/// Says so where the file is a mount of its own: kubelet never updates a `subPath` mount, whatever happens to the ConfigMap.
+pub(super) fn warn_of_sub_path(path: &Path) {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return };
+    if is_mount_point(&mounts, path) && path.is_file() {
+        tracing::warn!(
+            path = %path.display(),
+            "the component's file is a mount of its own (subPath?): Kubernetes never updates such a file; mount the whole folder",
+        );
+    }
+}
+
+/// Whether `path` is a mount point of this `/proc/self/mountinfo`; the fifth field is the mount point, with blanks as `\040`.
+fn is_mount_point(mountinfo: &str, path: &Path) -> bool {
+    let Some(path) = path.to_str() else { return false };
+    let path = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
+    mountinfo.lines().any(|line| line.split(' ').nth(4) == Some(path.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, path::Path};
+
+    use super::{Way, is_mount_point};
+
+    #[test]
+    fn the_way_to_a_key_of_a_config_map_leads_through_the_mount_and_the_folder_of_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(mount.join("..2026_1")).unwrap();
+        std::fs::write(mount.join("..2026_1/provider.wasm"), "x").unwrap();
+        symlink("..2026_1", mount.join("..data")).unwrap();
+        symlink("..data/provider.wasm", mount.join("provider.wasm")).unwrap();
+        let way = Way::to(&mount.join("provider.wasm"));
+        assert_eq!(way.directories.into_iter().collect::<Vec<_>>(), [mount.clone(), mount.join("..2026_1")]);
+        for name in ["provider.wasm", "..data", "..2026_1"] {
+            assert!(way.names.contains(std::ffi::OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_way_to_a_file_in_a_missing_folder_ends_at_the_nearest_folder_there_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let way = Way::to(&dir.path().join("later/still-later/provider.wasm"));
+        assert_eq!(way.directories.iter().map(AsRef::as_ref).collect::<Vec<&Path>>(), [dir.path()]);
+        assert!(way.names.contains(std::ffi::OsStr::new("later")));
+    }
+
+    #[test]
+    fn a_circle_of_links_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("b", dir.path().join("a")).unwrap();
+        symlink("a", dir.path().join("b")).unwrap();
+        assert_eq!(Way::to(&dir.path().join("a")).directories.len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_a_mount_of_its_own_is_recognised() {
+        let mountinfo =
+            "30 23 0:26 / /tmp rw - tmpfs tmpfs rw\n31 23 8:1 /x /etc/my\\040app/p.wasm ro - ext4 /dev/sda1 rw\n";
+        assert!(is_mount_point(mountinfo, Path::new("/etc/my app/p.wasm")));
+        assert!(!is_mount_point(mountinfo, Path::new("/etc/my app/q.wasm")));
+    }
+}
