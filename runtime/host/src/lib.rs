@@ -1,1 +1,3 @@
 //! Under construction.
+
+pub mod http_client;

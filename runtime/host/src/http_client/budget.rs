@@ -1,0 +1,163 @@
+//! What one call may still spend on HTTP, and what it has spent. Must not send anything.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use skysail_provider::{Limit, LimitHit};
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+use crate::http_client::{Failure, FailureKind, HttpLimits};
+
+/// The HTTP budget of one provider call; cloning shares it.
+#[derive(Clone, Debug)]
+pub struct HttpBudget {
+    shared: Arc<Shared>,
+}
+
+/// What a call has spent on HTTP so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpUsage {
+    /// Requests asked for, refused ones included.
+    pub requests: u64,
+    /// Of these, refused before anything was sent.
+    pub refused: u64,
+    /// Bytes of URLs, headers and bodies handed to the transport.
+    pub bytes_sent: u64,
+    /// Bytes of headers and decompressed bodies taken from the transport, those of discarded answers included.
+    pub bytes_received: u64,
+    /// Time during which at least one exchange was under way: parallel exchanges count once.
+    pub time: Duration,
+    /// Most exchanges in flight at once.
+    pub in_flight_max: u32,
+    /// Limits that were met: the first hit of each, in the order met.
+    pub limit_hits: Vec<LimitHit>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limits: HttpLimits,
+    deadline: Option<Instant>,
+    permits: Arc<Semaphore>,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Debug, Default)]
+struct Spent {
+    usage: HttpUsage,
+    in_flight: u32,
+    busy_since: Option<Instant>,
+}
+
+/// One exchange in flight; dropping it ends the exchange, whatever became of it.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    shared: Arc<Shared>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl HttpBudget {
+    /// A fresh budget for a call that ends at `deadline`.
+    #[must_use]
+    pub fn new(limits: HttpLimits, deadline: Option<Instant>) -> Self {
+        let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
+        let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
+        Self { shared: Arc::new(Shared { limits, deadline, permits, spent: Mutex::default() }) }
+    }
+
+    /// The bounds of this call.
+    #[must_use]
+    pub fn limits(&self) -> &HttpLimits {
+        &self.shared.limits
+    }
+
+    /// When the call ends.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.shared.deadline
+    }
+
+    /// What was spent so far; exchanges still in flight are counted up to now.
+    #[must_use]
+    pub fn usage(&self) -> HttpUsage {
+        let spent = self.shared.spent();
+        let mut usage = spent.usage.clone();
+        usage.time += spent.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
+        usage
+    }
+
+    /// Takes one request from the budget.
+    pub(crate) fn take_request(&self) -> Result<(), Failure> {
+        let max = u64::from(self.shared.limits.requests_per_call);
+        let used = {
+            let mut spent = self.shared.spent();
+            spent.usage.requests += 1;
+            spent.usage.requests
+        };
+        if used <= max {
+            return Ok(());
+        }
+        Err(Failure::with_limit(FailureKind::Limited, LimitHit { limit: Limit::HttpRequests, used, max }))
+    }
+
+    /// Waits until fewer exchanges than allowed are in flight.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub(crate) async fn enter(&self) -> Result<InFlight, AcquireError> {
+        let permit = Arc::clone(&self.shared.permits).acquire_owned().await?;
+        let mut spent = self.shared.spent();
+        spent.in_flight += 1;
+        spent.usage.in_flight_max = spent.usage.in_flight_max.max(spent.in_flight);
+        spent.busy_since.get_or_insert_with(Instant::now);
+        drop(spent);
+        Ok(InFlight { shared: Arc::clone(&self.shared), _permit: permit })
+    }
+
+    pub(crate) fn add_sent(&self, bytes: u64) {
+        let mut spent = self.shared.spent();
+        spent.usage.bytes_sent = spent.usage.bytes_sent.saturating_add(bytes);
+    }
+
+    pub(crate) fn add_received(&self, bytes: u64) {
+        let mut spent = self.shared.spent();
+        spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
+    }
+
+    /// Writes a failure down: its limit, and whether anything was sent.
+    pub(crate) fn note(&self, failure: &Failure) {
+        let mut spent = self.shared.spent();
+        if matches!(failure.kind, FailureKind::Forbidden | FailureKind::Limited | FailureKind::Malformed) {
+            spent.usage.refused += 1;
+        }
+        // One entry for each kind of limit, so the list is bounded by the kinds.
+        if let Some(hit) = failure.limit
+            && spent.usage.limit_hits.iter().all(|known| known.limit != hit.limit)
+        {
+            spent.usage.limit_hits.push(hit);
+        }
+    }
+}
+
+impl Shared {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        // Plain counters: each is valid whatever a panicking thread was doing.
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut spent = self.shared.spent();
+        spent.in_flight = spent.in_flight.saturating_sub(1);
+        if spent.in_flight == 0
+            && let Some(since) = spent.busy_since.take()
+        {
+            spent.usage.time += since.elapsed();
+        }
+    }
+}

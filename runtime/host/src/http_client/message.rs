@@ -1,0 +1,136 @@
+//! A request as the guest gives it, the response it gets, and why there is none. Must know neither wasm nor the transport.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use skysail_provider::LimitHit;
+
+/// A request as a guest gives it: not yet judged in any way.
+#[derive(Clone, Default)]
+pub struct HttpRequest {
+    /// `GET`, `POST`, …; upper case.
+    pub method: String,
+    /// Absolute, `http` or `https`.
+    pub url: String,
+    /// Name and value, in order.
+    pub headers: Vec<(String, String)>,
+    /// None and empty are the same on the wire for methods without a body.
+    pub body: Option<Bytes>,
+    /// Name of one of the provider's credentials.
+    pub credential: Option<String>,
+    /// For the whole exchange; none means the provider's limit. Never longer than that limit or than what is left of the call.
+    pub timeout: Option<Duration>,
+}
+
+impl fmt::Debug for HttpRequest {
+    /// Leaves out header values, query and body: they are the cloud's business and may carry tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpRequest")
+            .field("method", &self.method)
+            .field("url", &self.url.split(['?', '#']).next().unwrap_or_default())
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.as_ref().map(Bytes::len))
+            .field("credential", &self.credential)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A whole answer, fit for the guest: decompressed, bounded, credentials redacted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// 200 to 599.
+    pub status: u16,
+    /// Lower-case names, in the order received; without hop-by-hop headers and `set-cookie`.
+    pub headers: Vec<(String, String)>,
+    /// Decompressed.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for HttpResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpResponse")
+            .field("status", &self.status)
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never arises here).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// No rule of the operator allows it. Nothing was sent.
+    Forbidden,
+    /// A budget of this call or provider is used up. Nothing was sent.
+    Limited,
+    /// Not a request. Nothing was sent.
+    Malformed,
+    /// The name could not be resolved, or the connection not made. Nothing was sent.
+    Unreachable,
+    /// The peer's certificate or the handshake. Nothing was carried out.
+    Tls,
+    /// Sent, perhaps carried out, and no whole answer came.
+    Interrupted,
+    /// The time is over. Perhaps carried out.
+    Timeout,
+    /// The answer is larger than allowed, in bytes; 0 where its size is unknown. The request was carried out.
+    TooLarge(u64),
+}
+
+impl FailureKind {
+    /// The case's name in the contract: also the metric label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forbidden => "forbidden",
+            Self::Limited => "limited",
+            Self::Malformed => "malformed",
+            Self::Unreachable => "unreachable",
+            Self::Tls => "tls",
+            Self::Interrupted => "interrupted",
+            Self::Timeout => "timeout",
+            Self::TooLarge(_) => "too-large",
+        }
+    }
+}
+
+/// Why there is no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What the guest branches on.
+    pub kind: FailureKind,
+    /// What a person reads: without any value of a credential, one line, at most [`Failure::MESSAGE_BYTES_MAX`] bytes.
+    pub message: String,
+    /// Where a limit of the provider was the reason: which, and how much was used.
+    pub limit: Option<LimitHit>,
+}
+
+impl Failure {
+    /// Longest message, in bytes: it names an origin, a reason and a way out, and reaches the guest.
+    pub const MESSAGE_BYTES_MAX: usize = 512;
+
+    pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
+        let mut text = String::new();
+        for c in message.as_ref().chars() {
+            let c = if c.is_control() { ' ' } else { c };
+            if text.len() + c.len_utf8() > Self::MESSAGE_BYTES_MAX {
+                break;
+            }
+            text.push(c);
+        }
+        Self { kind, message: text, limit: None }
+    }
+
+    pub(crate) fn with_limit(kind: FailureKind, hit: LimitHit) -> Self {
+        Self { limit: Some(hit), ..Self::new(kind, format!("limit {hit}")) }
+    }
+
+    pub(crate) fn forbidden(message: impl AsRef<str>) -> Self {
+        Self::new(FailureKind::Forbidden, message)
+    }
+
+    pub(crate) fn malformed(message: impl AsRef<str>) -> Self {
+        Self::new(FailureKind::Malformed, message)
+    }
+}
