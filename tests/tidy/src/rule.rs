@@ -1,0 +1,79 @@
+//! What a rule is, and the list of them all.
+
+use std::fmt;
+
+use crate::{rules, tree::Tree};
+
+/// One rule.
+pub(crate) struct Rule {
+    /// Also the name of its fixture.
+    pub(crate) name: &'static str,
+    /// What goes wrong without it.
+    pub(crate) why: &'static str,
+    /// What to do instead.
+    pub(crate) way_out: &'static str,
+    /// Finds the violations.
+    pub(crate) check: fn(&Tree) -> Vec<Hit>,
+}
+
+/// One place that violates a rule.
+pub(crate) struct Hit {
+    /// From the root of the repository.
+    pub(crate) path: String,
+    /// 1-based; 0 for the file as a whole.
+    pub(crate) line: usize,
+    /// What was found there.
+    pub(crate) what: String,
+}
+
+impl Hit {
+    /// A finding in one line.
+    pub(crate) fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+/// A finding with its rule, as a person reads it.
+pub(crate) struct Finding<'a>(pub(crate) &'a Rule, pub(crate) &'a Hit);
+
+impl fmt::Display for Finding<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(rule, hit) = self;
+        writeln!(f, "{}:{}: {} [{}]", hit.path, hit.line, hit.what, rule.name)?;
+        writeln!(f, "    why: {}", rule.why)?;
+        write!(f, "    way out: {}", rule.way_out)
+    }
+}
+
+/// Every rule, in the order of the style sheet: crates, files, names, errors and limits, documents, tests, repository.
+pub(crate) const RULES: &[Rule] = &[
+    rules::crates::INHERITS_WORKSPACE,
+    rules::crates::ONE_TOOLCHAIN,
+    rules::crates::VERSIONS_ONCE,
+    rules::crates::WHO_DEPENDS_ON_WHOM,
+    rules::crates::IMPORT_TABLE,
+    rules::files::REACHABLE,
+    rules::files::LENGTH,
+    rules::files::MODULE_DOC,
+    rules::files::NO_MOD_RS,
+    rules::files::NO_ALLOW,
+    rules::files::NO_LEFTOVERS,
+    rules::code::KUBERNETES_NAMES,
+    rules::code::GLOSSARY,
+    rules::code::EXHAUSTIVE_CONVERSIONS,
+    rules::code::NO_CAUSE_IN_DISPLAY,
+    rules::code::BOUNDED,
+    rules::code::NO_SLEEP_IN_CONTROLLERS,
+    rules::tests::NAMES,
+    rules::tests::NONE_SILENCED,
+    rules::tests::WAIT_FOR_CONDITIONS,
+    rules::tests::ONE_BINARY,
+    rules::tests::PROBES,
+    rules::repository::CONTRACT_DOCUMENTED,
+    rules::repository::ARCHITECTURE,
+    rules::repository::NO_LOCAL_PATHS,
+    rules::repository::NO_REGISTRY_HOSTS,
+    rules::repository::TOP_LEVEL,
+    rules::repository::FILE_SIZE,
+    rules::repository::CI_IS_MAKE_TEST,
+];

@@ -1,0 +1,128 @@
+//! How tests are named, that none is silenced, how they wait.
+
+use crate::{
+    modules,
+    rule::{Hit, Rule},
+    source::{Source, find_word, function_name},
+    tree::{File, Tree},
+};
+
+pub(crate) const NAMES: Rule = Rule {
+    name: "test-names",
+    why: "the list of test names is the list of what the program promises",
+    way_out: "a sentence about behaviour: `a_denied_origin_never_opens_a_socket`",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, number, name) in tests(tree) {
+            if name.starts_with("test_") {
+                hits.push(Hit::new(&file.path, number, format!("`{name}` begins with `test_`")));
+            } else if name.split('_').count() < 3 {
+                hits.push(Hit::new(&file.path, number, format!("`{name}` is not a sentence")));
+            }
+        }
+        hits
+    },
+};
+
+pub(crate) const NONE_SILENCED: Rule = Rule {
+    name: "none-silenced",
+    why: "a test that is skipped or that passes by any panic shows nothing and looks green",
+    way_out: "make its environment, or delete it; assert the error instead of a panic",
+    check: |tree| {
+        super::files::in_code(tree, |line| {
+            let line = line.trim_start();
+            (line.starts_with("#[ignore") || line.starts_with("#[should_panic")).then_some("a silenced test")
+        })
+    },
+};
+
+/// Functions that may sleep in a test's real time: between two looks at a condition.
+const WAITS: &[&str] = &["wait", "eventually", "until", "poll"];
+
+pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
+    name: "wait-for-conditions",
+    why: "a test that waits for a time is slow on a fast machine and fails on a slow one",
+    way_out: "pause tokio's clock (`start_paused = true`), or wait for the condition in a function called wait…, eventually…, until… or poll…",
+    check: |tree| {
+        let mut hits = Vec::new();
+        let reached = modules::reached(tree);
+        for (file, source) in tree.rust() {
+            let whole = reached.get(&file.path).is_some_and(|test| *test);
+            if source.code.contains("start_paused = true") || source.code.contains("time::pause()") {
+                continue;
+            }
+            for (number, line) in source.lines().filter(|(number, _)| whole || source.is_test(*number)) {
+                let sleeps = find_word(line, "sleep").is_some_and(|at| line[at..].starts_with("sleep("));
+                let function = source.function_at(number);
+                if sleeps && !WAITS.iter().any(|word| function.split('_').any(|part| part == *word)) {
+                    hits.push(Hit::new(&file.path, number, format!("a sleep in `{function}`")));
+                }
+            }
+        }
+        hits
+    },
+};
+
+pub(crate) const ONE_BINARY: Rule = Rule {
+    name: "one-test-binary",
+    why: "each integration binary links the whole program once more",
+    way_out: "one `tests/it/main.rs` for a package, its parts as modules",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for manifest in tree.manifests() {
+            let folder = format!("{}tests/", manifest.path.trim_end_matches("Cargo.toml"));
+            let roots = tree.rust().filter_map(|(file, _)| {
+                let inside = file.path.strip_prefix(&folder)?;
+                (!inside.contains('/') || (inside.ends_with("/main.rs") && inside.matches('/').count() == 1))
+                    .then_some(file)
+            });
+            hits.extend(
+                roots.skip(1).map(|file| Hit::new(&file.path, 0, "a second integration binary of this package")),
+            );
+        }
+        hits
+    },
+};
+
+pub(crate) const PROBES: Rule = Rule {
+    name: "probes",
+    why: "a probe guest that no test runs attacks nothing",
+    way_out: "a test whose name begins with the probe's name (`spin` → `spin_is_stopped_by_fuel`)",
+    check: |tree| {
+        let tests: Vec<_> = tests(tree).into_iter().map(|(_, _, name)| name).collect();
+        let mut hits = Vec::new();
+        for manifest in tree.manifests() {
+            let Some(probe) =
+                manifest.path.strip_prefix("guests/probes/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
+            else {
+                continue;
+            };
+            let name = probe.replace('-', "_");
+            if !tests.iter().any(|test| find_word(&test.replace('_', " "), &name.replace('_', " ")).is_some()) {
+                hits.push(Hit::new(&manifest.path, 0, format!("no test has `{name}` in its name")));
+            }
+        }
+        hits
+    },
+};
+
+/// Every test function: file, line of the `fn`, name.
+fn tests(tree: &Tree) -> Vec<(&File, usize, &str)> {
+    tree.rust()
+        .flat_map(|(file, source)| test_functions(source).into_iter().map(move |(line, name)| (file, line, name)))
+        .collect()
+}
+
+fn test_functions(source: &Source) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut is_test = false;
+    for (number, line) in source.lines() {
+        let attribute = line.trim_start();
+        is_test |= attribute.starts_with("#[test]") || attribute.starts_with("#[tokio::test");
+        if let (true, Some(name)) = (is_test, function_name(line)) {
+            found.push((number, name));
+            is_test = false;
+        }
+    }
+    found
+}
