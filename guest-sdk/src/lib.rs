@@ -1,1 +1,90 @@
-//! Under construction.
+//! What the author of a Skysail provider depends on: the contract in Rust, and the helpers that every provider needs.
+//!
+//! A provider is a type that implements [`Identity`] and whichever of the other traits the cloud has; [`provider!`] makes it a component
+//! that exports exactly those. The host reads the exports to know what the provider supports, so there is nothing to stub.
+//!
+//! ```
+//! use skysail_guest_sdk::{Identity, Info, Problem, provider};
+//!
+//! struct Example;
+//! provider!(Example: identity);
+//!
+//! impl Identity for Example {
+//!     fn describe() -> Info {
+//!         Info::new("example", "0.1.0", "Does nothing yet")
+//!     }
+//!     fn check_config(_text: String) -> Vec<Problem> {
+//!         Vec::new()
+//!     }
+//! }
+//! ```
+//!
+//! The functions that reach the host ([`http`], [`log`], [`config::text`], [`clock`], [`cache`], [`events`], every method of [`NodeSet`])
+//! exist inside the sandbox only; on any other target they panic. Everything else is plain Rust and is tested natively.
+//!
+//! This crate must not grow heavy: what it adds to a component counts against the size of a ConfigMap.
+
+#[doc(hidden)]
+pub mod bindings;
+pub mod cache;
+mod cidr;
+pub mod clock;
+pub mod config;
+mod error;
+pub mod events;
+pub mod http;
+mod identity;
+pub mod log;
+pub mod nodes;
+pub mod paging;
+#[doc(hidden)]
+pub mod panics;
+pub mod provider_id;
+mod service;
+
+pub use self::{
+    bindings::{
+        clusters::Guest as Clusters,
+        identity::{Guest as Identity, Info, Problem, Severity},
+        imports::skysail::provider::types::{
+            AddressKind, Error, Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, Node, NodeAddress,
+            NodeSet, Pair, PortStatus, Protocol, Retry, Service, ServicePort, SessionAffinity, TrafficPolicy,
+        },
+        instances::{Detail, Guest as Instances, Instance},
+        load_balancer_inventory::{Guest as LoadBalancerInventory, Owned},
+        load_balancers::Guest as LoadBalancers,
+        node_legacy::Guest as NodeLegacy,
+        routes::{Guest as Routes, Route},
+        zones::{Guest as Zones, Zone},
+    },
+    cidr::Cidr,
+    error::{Absent, Result},
+};
+
+/// Makes a component of a type: `provider!(Example: identity, load_balancers, instances)`.
+///
+/// Names the interfaces that the component exports; the type has to implement the trait of each. `identity` is required: the host
+/// refuses a component without it. A panic becomes a line in the host's log before the call ends as a trap. On targets other than
+/// `wasm32` nothing is exported and only the traits are checked, so that a provider's own tests run natively.
+#[macro_export]
+macro_rules! provider {
+    ($provider:ident: $($interface:ident),+ $(,)?) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            $( $crate::bindings::$interface::export!($provider with_types_in $crate::bindings::$interface); )+
+            // Constructors run once, before the first exported function.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static INSTALL_PANIC_HOOK: extern "C" fn() = $crate::panics::install;
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            $(
+                const _: () = {
+                    const fn implements<T: $crate::bindings::$interface::Guest>() {}
+                    implements::<$provider>();
+                };
+            )+
+        };
+    };
+}

@@ -1,0 +1,107 @@
+//! Making, explaining and reading the contract's [`Error`]: one case for each different reaction of the host.
+
+use std::time::Duration;
+
+use crate::{Error, Retry};
+
+/// The result of a provider's function.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// "Ask again", not earlier than `after`; zero lets the host choose.
+    pub fn retry_after(after: Duration, message: impl Into<String>) -> Self {
+        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        Self::RetryAfter(Retry { after_ms, message: message.into() })
+    }
+
+    /// What a person reads.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::NotFound(message)
+            | Self::ImplementedElsewhere(message)
+            | Self::Unsupported(message)
+            | Self::Invalid(message)
+            | Self::Denied(message)
+            | Self::Exhausted(message)
+            | Self::Unavailable(message)
+            | Self::Internal(message)
+            | Self::RetryAfter(Retry { after_ms: _, message })
+            | Self::Other((_, message)) => message,
+        }
+    }
+
+    /// The same reaction, with what was tried in front: `cannot list servers: 503 Service Unavailable`.
+    #[must_use]
+    pub fn context(mut self, tried: &str) -> Self {
+        let (Self::NotFound(message)
+        | Self::ImplementedElsewhere(message)
+        | Self::Unsupported(message)
+        | Self::Invalid(message)
+        | Self::Denied(message)
+        | Self::Exhausted(message)
+        | Self::Unavailable(message)
+        | Self::Internal(message)
+        | Self::RetryAfter(Retry { after_ms: _, message })
+        | Self::Other((_, message))) = &mut self;
+        message.insert_str(0, ": ");
+        message.insert_str(0, tried);
+        self
+    }
+
+    /// Whether the thing asked about is gone for certain.
+    #[must_use]
+    pub const fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    /// JSON that does not have the expected shape is a surprise of the provider: `internal`.
+    fn from(error: serde_json::Error) -> Self {
+        Self::Internal(format!("unexpected JSON: {error}"))
+    }
+}
+
+/// Reading "it is not there" as an answer.
+pub trait Absent<T> {
+    /// None instead of `not-found`: for look-ups, and for deleting what may be gone.
+    ///
+    /// # Errors
+    ///
+    /// Every error but `not-found`.
+    fn absent_ok(self) -> Result<Option<T>>;
+}
+
+impl<T> Absent<T> for Result<T> {
+    fn absent_ok(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Absent as _, Result};
+    use crate::Error;
+
+    #[test]
+    fn context_keeps_the_reaction() {
+        let error = Error::retry_after(Duration::from_secs(2), "busy").context("cannot create an address");
+        assert_eq!(error.message(), "cannot create an address: busy");
+        assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 2_000));
+    }
+
+    #[test]
+    fn only_not_found_means_absent() {
+        let gone: Result<()> = Err(Error::NotFound(String::new()));
+        let denied: Result<()> = Err(Error::Denied(String::new()));
+        assert_eq!(gone.absent_ok(), Ok(None));
+        assert_eq!(denied.absent_ok(), Err(Error::Denied(String::new())));
+    }
+}

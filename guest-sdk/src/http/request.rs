@@ -1,0 +1,232 @@
+//! Building requests. Pure until [`Request::send`].
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Response;
+use crate::{
+    Error, Result,
+    bindings::imports::skysail::provider::http::{self, Request as RawRequest},
+};
+
+/// A cloud's API: where it is, and the credential that the host adds to each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    endpoint: String,
+    credential: Option<String>,
+    timeout_ms: u32,
+}
+
+/// A request in the making.
+#[derive(Clone, Debug)]
+pub struct Request {
+    raw: RawRequest,
+    /// A body that could not be made; reported by `send`, so that building needs no `?`.
+    broken: Option<String>,
+}
+
+impl Api {
+    /// An API under this URL, for example `https://api.example.com/v2`; a slash at the end does not matter.
+    #[must_use]
+    pub fn new(endpoint: &str) -> Self {
+        Self { endpoint: endpoint.trim_end_matches('/').to_owned(), credential: None, timeout_ms: 0 }
+    }
+
+    /// The name of the operator's credential that the host adds to each request.
+    #[must_use]
+    pub fn credential(self, name: &str) -> Self {
+        Self { credential: Some(name.to_owned()), ..self }
+    }
+
+    /// Time for each exchange; without it a request may take what is left of the call.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// A request for the path of these segments, each percent-encoded: no segment can leave its place.
+    #[must_use]
+    pub fn request(&self, method: &str, segments: &[&str]) -> Request {
+        let mut url = self.endpoint.clone();
+        for segment in segments {
+            url.push('/');
+            percent_encode_segment(&mut url, segment);
+        }
+        let raw = RawRequest {
+            method: method.to_owned(),
+            url,
+            headers: vec![("accept".to_owned(), "application/json".to_owned())],
+            body: None,
+            credential: self.credential.clone(),
+            timeout_ms: self.timeout_ms,
+            extra: Vec::new(),
+        };
+        Request { raw, broken: None }
+    }
+
+    /// [`Api::request`] with `GET`.
+    #[must_use]
+    pub fn get(&self, segments: &[&str]) -> Request {
+        self.request("GET", segments)
+    }
+
+    /// [`Api::request`] with `POST`.
+    #[must_use]
+    pub fn post(&self, segments: &[&str]) -> Request {
+        self.request("POST", segments)
+    }
+
+    /// [`Api::request`] with `PUT`.
+    #[must_use]
+    pub fn put(&self, segments: &[&str]) -> Request {
+        self.request("PUT", segments)
+    }
+
+    /// [`Api::request`] with `PATCH`.
+    #[must_use]
+    pub fn patch(&self, segments: &[&str]) -> Request {
+        self.request("PATCH", segments)
+    }
+
+    /// [`Api::request`] with `DELETE`.
+    #[must_use]
+    pub fn delete(&self, segments: &[&str]) -> Request {
+        self.request("DELETE", segments)
+    }
+}
+
+impl Request {
+    /// Appends `key=value` to the query, both percent-encoded.
+    #[must_use]
+    pub fn query(mut self, key: &str, value: &str) -> Self {
+        self.raw.url.push(if self.raw.url.contains('?') { '&' } else { '?' });
+        percent_encode(&mut self.raw.url, key);
+        self.raw.url.push('=');
+        percent_encode(&mut self.raw.url, value);
+        self
+    }
+
+    /// Appends `key=value` where there is a value.
+    #[must_use]
+    pub fn query_opt(self, key: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.query(key, value),
+            None => self,
+        }
+    }
+
+    /// Adds a header. Hop-by-hop headers, `host`, `content-length` and the credential's are the host's.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.raw.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sends this value as JSON.
+    #[must_use]
+    pub fn json<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(body) => self.body("application/json", body),
+            Err(error) => {
+                self.broken = Some(format!("the body is no JSON: {error}"));
+                self
+            }
+        }
+    }
+
+    /// Sends these bytes.
+    #[must_use]
+    pub fn body(self, content_type: &str, body: Vec<u8>) -> Self {
+        let mut request = self.header("content-type", content_type);
+        request.raw.body = Some(body);
+        request
+    }
+
+    /// Sends the request and [checks](Response::check) the status.
+    ///
+    /// # Errors
+    ///
+    /// As [`Response::check`]; `denied` where the operator's egress rules refuse, `unavailable` where no answer came, `internal` for what
+    /// is not a request. Each message begins with method and URL.
+    pub fn send(self) -> Result<Response> {
+        self.send_any()?.check()
+    }
+
+    /// Sends the request and takes any status as an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::send`], except for what the status says.
+    pub fn send_any(self) -> Result<Response> {
+        let line = self.line();
+        if let Some(broken) = self.broken {
+            return Err(Error::Internal(broken).context(&line));
+        }
+        Response::from_answer(line, http::send(&self.raw))
+    }
+
+    /// The URL as it is sent.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.raw.url
+    }
+
+    /// Method and URL without the query, for messages.
+    pub(super) fn line(&self) -> String {
+        let path = self.raw.url.split('?').next().unwrap_or_default();
+        format!("{} {path}", self.raw.method)
+    }
+
+    /// For `send-all`; a body that could not be made becomes a request that the host refuses as malformed.
+    pub(super) fn into_raw(mut self) -> RawRequest {
+        if self.broken.is_some() {
+            self.raw.method.clear();
+        }
+        self.raw
+    }
+}
+
+/// Appends text with every byte encoded that is not an unreserved character of RFC 3986.
+pub fn percent_encode(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                out.extend(char::from_digit(digit.into(), 16).map(|c| c.to_ascii_uppercase()));
+            }
+        }
+    }
+}
+
+/// As [`percent_encode`]; `.` and `..` are encoded too, because a URL parser would resolve them.
+fn percent_encode_segment(out: &mut String, segment: &str) {
+    match segment {
+        "." => out.push_str("%2E"),
+        ".." => out.push_str("%2E%2E"),
+        _ => percent_encode(out, segment),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Api;
+
+    #[test]
+    fn segments_and_queries_are_encoded() {
+        let api = Api::new("https://api.example.com/v2/").credential("api");
+        let request = api.get(&["servers", "a/b?c#d é"]).query("tag", "x=y&z").query_opt("none", None).query("n", "1");
+        assert_eq!(request.url(), "https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9?tag=x%3Dy%26z&n=1");
+        assert_eq!(request.raw.credential.as_deref(), Some("api"));
+        assert_eq!(request.line(), "GET https://api.example.com/v2/servers/a%2Fb%3Fc%23d%20%C3%A9");
+    }
+
+    #[test]
+    fn json_sets_the_content_type() {
+        let request = Api::new("http://x").post(&["a"]).json(&[1, 2]);
+        assert_eq!(request.raw.body.as_deref(), Some(b"[1,2]".as_slice()));
+        assert!(request.raw.headers.contains(&("content-type".to_owned(), "application/json".to_owned())));
+    }
+}

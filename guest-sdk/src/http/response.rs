@@ -1,0 +1,141 @@
+//! Reading answers: what a status means, and what a body says.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Error, Result,
+    bindings::imports::skysail::provider::http::{Failure, Response as RawResponse},
+};
+
+/// Longest part of an error's body that is quoted, in bytes: the host cuts messages at 900.
+const DETAIL_BYTES_MAX: usize = 300;
+
+/// An answer. Statuses of 400 and above are answers too, until [`Response::check`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Method and URL of the request, for messages.
+    line: String,
+    /// HTTP status.
+    pub status: u16,
+    /// Names in lower case, in the order received.
+    pub headers: Vec<(String, String)>,
+    /// Decompressed.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub(super) fn from_answer(line: String, answer: Result<RawResponse, Failure>) -> Result<Self> {
+        match answer {
+            Ok(RawResponse { status, headers, body }) => Ok(Self { line, status, headers, body }),
+            Err(failure) => Err(Error::from(failure).context(&line)),
+        }
+    }
+
+    /// The first header of this name (lower case).
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; an empty body is `null`.
+    ///
+    /// # Errors
+    ///
+    /// `internal` where the body does not have the shape of `T`.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        let body = if self.body.is_empty() { b"null".as_slice() } else { &self.body };
+        serde_json::from_slice(body).map_err(|error| Error::from(error).context(&self.line))
+    }
+
+    /// The target of `Link: <…>; rel="next"`.
+    #[must_use]
+    pub fn next_link(&self) -> Option<&str> {
+        let links = self.headers.iter().filter(|(key, _)| key == "link").flat_map(|(_, value)| value.split(','));
+        let mut next = links.filter_map(|link| {
+            let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+            let is_next = parameters.split(';').any(|p| matches!(p.trim(), "rel=\"next\"" | "rel=next"));
+            is_next.then_some(target)
+        });
+        next.next()
+    }
+
+    /// The answer, where its status is below 300.
+    ///
+    /// # Errors
+    ///
+    /// One reaction for each status: 401 and 403 `denied`, 404 and 410 `not-found`, 408, 425 and 5xx `unavailable`, 409 and 423
+    /// `retry-after` (somebody else is at it), 413, 422 and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with
+    /// `Retry-After` `retry-after`; redirects, which are not followed, and all others `internal`. A provider whose cloud means something
+    /// else by a status sends with [`send_any`](super::Request::send_any) and looks for itself.
+    pub fn check(self) -> Result<Self> {
+        if self.status < 300 {
+            return Ok(self);
+        }
+        let message = format!("{}: status {}{}", self.line, self.status, self.detail());
+        Err(match self.status {
+            401 | 403 => Error::Denied(message),
+            404 | 410 => Error::NotFound(message),
+            400 | 413 | 422 => Error::Invalid(message),
+            402 | 507 => Error::Exhausted(message),
+            409 | 423 | 429 => Error::retry_after(self.retry_after().unwrap_or_default(), message),
+            503 => match self.retry_after() {
+                Some(after) => Error::retry_after(after, message),
+                None => Error::Unavailable(message),
+            },
+            408 | 425 | 500..=599 => Error::Unavailable(message),
+            _ => Error::Internal(message),
+        })
+    }
+
+    /// `Retry-After` in seconds, or as the time of an HTTP date measured from the answer's own `Date`.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let value = self.header("retry-after")?.trim();
+        if let Ok(seconds) = value.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let then = http_date_seconds(value)?;
+        let now = http_date_seconds(self.header("date")?.trim())?;
+        Some(Duration::from_secs(then.saturating_sub(now)))
+    }
+
+    /// What the body says about a failure: the usual members of JSON errors, else the text itself.
+    fn detail(&self) -> String {
+        let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let error = json.get("error").unwrap_or(&json);
+        let member = ["message", "detail", "title", "error"].iter().find_map(|key| error.get(key)?.as_str());
+        let text = member.or(error.as_str()).map(str::to_owned);
+        let text = text.unwrap_or_else(|| String::from_utf8_lossy(&self.body).trim().to_owned());
+        if text.is_empty() {
+            return String::new();
+        }
+        let cut = text.floor_char_boundary(DETAIL_BYTES_MAX);
+        format!(": {}{}", text.get(..cut).unwrap_or_default(), if cut < text.len() { "…" } else { "" })
+    }
+}
+
+/// Seconds of `Sun, 06 Nov 1994 08:49:37 GMT` since 1970; none for any other form and for years before 1970.
+fn http_date_seconds(text: &str) -> Option<u64> {
+    let mut words = text.split_once(", ")?.1.split(' ');
+    let day: u64 = words.next()?.parse().ok()?;
+    let month = words.next()?;
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = u64::try_from(months.iter().position(|name| *name == month)?).ok()?;
+    let year: u64 = words.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let time: Vec<u64> = words.next()?.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [hour, minute, second] = time.as_slice() else { return None };
+    if day == 0 || day > 31 || *hour > 23 || *minute > 59 || *second > 60 {
+        return None;
+    }
+    // Days of the years that begin in March: the leap day comes last.
+    let (march_year, march_month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let days =
+        march_year * 365 + march_year / 4 - march_year / 100 + march_year / 400 + (march_month * 153 + 2) / 5 + day - 1;
+    const DAYS_TO_1970: u64 = 719_468;
+    Some((days.checked_sub(DAYS_TO_1970)?) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Reading a [`Service`] the way upstream's providers do.
+
+use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, TrafficPolicy};
+
+/// Longest default name, in bytes: the shortest limit among the clouds upstream knew.
+const LOAD_BALANCER_NAME_BYTES_MAX: usize = 32;
+
+impl Service {
+    /// Value of one annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Upstream's default name: `a`, then the uid without dashes, at most 32 bytes. Starts with a letter,
+    /// because some clouds ask for it; unique because the uid is.
+    #[must_use]
+    pub fn default_load_balancer_name(&self) -> String {
+        let uid = self.uid.chars().filter(|c| *c != '-');
+        std::iter::once('a').chain(uid).take(LOAD_BALANCER_NAME_BYTES_MAX).collect()
+    }
+
+    /// `namespace/name`, for messages.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Who may connect: masked, sorted, without duplicates. Where the Service names nobody, everybody of its IP families may.
+    ///
+    /// # Errors
+    ///
+    /// `invalid` for an entry that is no CIDR.
+    pub fn allowed_sources(&self) -> Result<Vec<Cidr>> {
+        let mut ranges: Vec<Cidr> = self.source_ranges.iter().map(|range| range.parse()).collect::<Result<_>>()?;
+        if ranges.is_empty() {
+            ranges.extend(self.families().filter_map(|family| {
+                Cidr::new(if family == IpFamily::Ipv6 { [0; 16].into() } else { [0; 4].into() }, 0)
+            }));
+        }
+        ranges.sort_unstable();
+        ranges.dedup();
+        Ok(ranges)
+    }
+
+    /// The port of the health check that kube-proxy answers on `/healthz`; none where every node may get traffic.
+    #[must_use]
+    pub fn health_check_node_port(&self) -> Option<u16> {
+        let local = self.external_traffic_policy == TrafficPolicy::Local;
+        (local && self.health_check_node_port != 0).then_some(self.health_check_node_port)
+    }
+
+    /// The Service's IP families, the first one preferred; IPv4 where it names none.
+    pub fn families(&self) -> impl Iterator<Item = IpFamily> + '_ {
+        let none = self.ip_families.is_empty().then_some(IpFamily::Ipv4);
+        self.ip_families.iter().copied().chain(none)
+    }
+}
+
+impl Ingress {
+    /// Reached by an IP address, without anything about ports.
+    pub fn ip(ip: impl Into<String>) -> Self {
+        Self { ip: Some(ip.into()), hostname: None, ip_mode: None, ports: Vec::new() }
+    }
+
+    /// Reached by a DNS name, without anything about ports.
+    pub fn hostname(hostname: impl Into<String>) -> Self {
+        Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: Vec::new() }
+    }
+}
+
+impl From<Ingress> for LoadBalancerStatus {
+    fn from(ingress: Ingress) -> Self {
+        Self { ingress: vec![ingress], extra: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, IpFamily, LoadBalancerStatus, Service, SessionAffinity, TrafficPolicy};
+
+    fn service() -> Service {
+        Service {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            uid: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
+            labels: Vec::new(),
+            annotations: vec![("a".to_owned(), "1".to_owned())],
+            ports: Vec::new(),
+            session_affinity: SessionAffinity::None,
+            load_balancer_ip: None,
+            load_balancer_class: None,
+            source_ranges: Vec::new(),
+            external_ips: Vec::new(),
+            external_traffic_policy: TrafficPolicy::Cluster,
+            internal_traffic_policy: TrafficPolicy::Cluster,
+            health_check_node_port: 30_000,
+            ip_families: Vec::new(),
+            ip_family_policy: None,
+            allocate_node_ports: true,
+            status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
+            extra: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_default_name_is_upstreams() {
+        assert_eq!(service().default_load_balancer_name(), "a0a1b2c3d4e5f6789abcdef012345678");
+    }
+
+    #[test]
+    fn sources_are_a_set_and_everybody_where_nobody_is_named() {
+        let ranges = |texts: &[&str]| {
+            let source_ranges = texts.iter().map(|text| (*text).to_owned()).collect();
+            Service { source_ranges, ..service() }
+                .allowed_sources()
+                .map(|ranges| ranges.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(ranges(&[]), Ok(vec!["0.0.0.0/0".to_owned()]));
+        assert_eq!(ranges(&["10.1.2.3/8", " 10.0.0.0/8"]), Ok(vec!["10.0.0.0/8".to_owned()]));
+        assert!(matches!(ranges(&["10.0.0.0"]), Err(Error::Invalid(_))));
+        let dual = Service { ip_families: vec![IpFamily::Ipv6, IpFamily::Ipv4], ..service() };
+        assert_eq!(dual.allowed_sources().map(|ranges| ranges.len()), Ok(2));
+    }
+
+    #[test]
+    fn only_local_traffic_needs_the_health_check() {
+        assert_eq!(service().health_check_node_port(), None);
+        let local = Service { external_traffic_policy: TrafficPolicy::Local, ..service() };
+        assert_eq!(local.health_check_node_port(), Some(30_000));
+    }
+
+    #[test]
+    fn an_annotation_is_found_by_its_whole_name() {
+        assert_eq!(service().annotation("a"), Some("1"));
+        assert_eq!(service().annotation("A"), None);
+    }
+}
