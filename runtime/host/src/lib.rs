@@ -1,3 +1,34 @@
-//! Under construction.
+//! Runs provider components in wasmtime: engine, limits, calls, imports, egress, slots.
+//!
+//! A [`Sandbox`] is what one provider has for as long as it is configured; a [`Release`] is one component in it; a [`SandboxedProvider`] is
+//! both as a [`skysail_provider::Provider`]. Every call runs in a fresh store under every limit and leaves one [`CallRecord`]. This crate
+//! knows no Kubernetes: what is asked and what is done with the answer is the controllers' matter.
+//!
+//! Read `call` first: it is the walk through one call.
 
+mod bindings;
+mod cache;
+mod call;
+mod convert;
+mod engine;
 pub mod http_client;
+mod identity;
+mod imports;
+mod limits;
+mod outcome;
+mod record;
+mod release;
+mod sandbox;
+mod sandboxed_provider;
+mod store;
+mod text;
+
+pub use self::{
+    engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
+    identity::{Problem, Severity, check_config, describe},
+    limits::{BOUNDS, Bound, Limits, LimitsError, NODES_PER_PAGE},
+    record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},
+    release::{CompiledComponent, Release, ReleaseError},
+    sandbox::{Sandbox, SandboxError, SandboxOptions},
+    sandboxed_provider::SandboxedProvider,
+};

@@ -135,6 +135,34 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// All limits, in the order of declaration.
+    pub const ALL: [Self; 24] = [
+        Self::Fuel,
+        Self::Memory,
+        Self::TableElements,
+        Self::Instances,
+        Self::Handles,
+        Self::HostCallBytes,
+        Self::ResultBytes,
+        Self::Stack,
+        Self::LogLines,
+        Self::LogBytes,
+        Self::Events,
+        Self::HttpRequests,
+        Self::HttpRate,
+        Self::HttpConcurrency,
+        Self::HttpRequestBytes,
+        Self::HttpResponseBytes,
+        Self::HttpHeaders,
+        Self::HttpTime,
+        Self::CacheBytes,
+        Self::CacheEntries,
+        Self::ConcurrentCalls,
+        Self::ComponentBytes,
+        Self::CompileTime,
+        Self::CompileMemory,
+    ];
+
     /// The limit's name as it stands in the provider file (camelCase): also the metric label.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,0 +1,160 @@
+//! The values that a provider keeps beyond a call: few, small, with an end. Anything may be forgotten at any time.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use skysail_provider::{Limit, LimitHit};
+use tokio::time::Instant;
+
+use crate::Limits;
+
+/// The cache of one provider.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    bytes_max: u64,
+    entries_max: u64,
+    ttl_max: Duration,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_key: HashMap<String, Entry>,
+    /// Of all keys and values.
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Vec<u8>,
+    ends: Instant,
+}
+
+impl Cache {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            bytes_max: limits.cache_bytes,
+            entries_max: limits.cache_entries,
+            ttl_max: Duration::from_millis(limits.cache_ttl_ms),
+            entries: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let now = Instant::now();
+        self.entries().by_key.get(key).filter(|entry| entry.ends > now).map(|entry| entry.value.clone())
+    }
+
+    /// Keeps a value; what was there under the key goes in any case, so that no caller finds an older value than it has set.
+    ///
+    /// # Errors
+    /// The limit that the value would have broken. It is not kept then.
+    pub(crate) fn set(&self, key: String, value: Vec<u8>, ttl: Duration) -> Result<(), LimitHit> {
+        let now = Instant::now();
+        let size = size(&key, &value);
+        let mut entries = self.entries();
+        entries.remove(&key);
+        if !self.fits(&entries, size) {
+            entries.remove_ended(now);
+        }
+        if entries.by_key.len() as u64 >= self.entries_max {
+            let used = entries.by_key.len() as u64 + 1;
+            return Err(LimitHit { limit: Limit::CacheEntries, used, max: self.entries_max });
+        }
+        let used = entries.bytes.saturating_add(size);
+        if used > self.bytes_max {
+            return Err(LimitHit { limit: Limit::CacheBytes, used, max: self.bytes_max });
+        }
+        entries.bytes = used;
+        entries.by_key.insert(key, Entry { value, ends: now + ttl.min(self.ttl_max) });
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, key: &str) {
+        self.entries().remove(key);
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.entries() = Entries::default();
+    }
+
+    fn fits(&self, entries: &Entries, size: u64) -> bool {
+        (entries.by_key.len() as u64) < self.entries_max && entries.bytes.saturating_add(size) <= self.bytes_max
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn remove(&mut self, key: &str) {
+        if let Some((key, entry)) = self.by_key.remove_entry(key) {
+            self.bytes = self.bytes.saturating_sub(size(&key, &entry.value));
+        }
+    }
+
+    fn remove_ended(&mut self, now: Instant) {
+        self.by_key.retain(|_, entry| entry.ends > now);
+        self.bytes = self.by_key.iter().map(|(key, entry)| size(key, &entry.value)).sum();
+    }
+}
+
+const fn size(key: &str, value: &[u8]) -> u64 {
+    key.len() as u64 + value.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skysail_provider::{Limit, LimitHit};
+    use tokio::time::advance;
+
+    use super::Cache;
+    use crate::Limits;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn cache() -> Cache {
+        Cache::new(&Limits { cache_bytes: 1024, cache_entries: 2, cache_ttl_ms: 3_600_000, ..Limits::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_ends_with_its_time_and_never_lives_longer_than_the_limit() {
+        let cache = cache();
+        cache.set("a".to_owned(), vec![1], Duration::from_secs(1)).unwrap();
+        cache.set("b".to_owned(), vec![2], Duration::MAX).unwrap();
+        advance(Duration::from_secs(1)).await;
+        assert_eq!((cache.get("a"), cache.get("b")), (None, Some(vec![2])));
+        advance(HOUR).await;
+        assert_eq!(cache.get("b"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_does_not_fit_is_refused_and_the_older_one_under_its_key_is_gone() {
+        let cache = cache();
+        cache.set("a".to_owned(), vec![0; 1000], HOUR).unwrap();
+        let hit = cache.set("a".to_owned(), vec![0; 1024], HOUR).unwrap_err();
+        assert_eq!(hit, LimitHit { limit: Limit::CacheBytes, used: 1025, max: 1024 });
+        assert_eq!(cache.get("a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ended_values_make_room() {
+        let cache = cache();
+        cache.set("a".to_owned(), vec![0; 500], Duration::from_secs(1)).unwrap();
+        cache.set("b".to_owned(), vec![0; 500], HOUR).unwrap();
+        let hit = cache.set("c".to_owned(), vec![], HOUR).unwrap_err();
+        assert_eq!(hit, LimitHit { limit: Limit::CacheEntries, used: 3, max: 2 });
+        advance(Duration::from_secs(2)).await;
+        cache.set("c".to_owned(), vec![0; 500], HOUR).unwrap();
+        cache.delete("b");
+        cache.set("d".to_owned(), vec![0; 500], HOUR).unwrap();
+        cache.clear();
+        assert_eq!(cache.get("d"), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! Between the contract's types and those of `skysail-provider`, field by field.
+//!
+//! Every conversion destructures without `..`: a new field breaks the build here and not in a cluster. What comes from a guest is
+//! judged: a text too long, a list too long or a control character makes the whole answer wrong. Nothing is cut that a machine reads.
+
+mod from_guest;
+mod to_guest;
+
+pub(crate) use self::{
+    from_guest::{
+        address_kind, cluster_names, info, instances, load_balancer_name, owned, problems, result, results, routes,
+        short, status, texts, zone,
+    },
+    to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest},
+};
+
+#[cfg(test)]
+mod tests;

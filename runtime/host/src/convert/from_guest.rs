@@ -1,0 +1,268 @@
+//! From the contract to `skysail-provider`. Everything here is a guest's claim.
+
+use std::time::Duration;
+
+use skysail_provider::{self as host, Code, Error, Result};
+
+use crate::{
+    bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
+    identity::{Problem, Severity},
+    limits::NODES_PER_PAGE,
+    text::one_line,
+};
+
+/// Longest name, ID, address or label that a guest may answer with. Kubernetes allows less for each; provider IDs of the large clouds are
+/// below 200 bytes.
+const SHORT_BYTES_MAX: usize = 1024;
+/// Longest text for people in an answer.
+const PROSE_BYTES_MAX: usize = 4096;
+/// Most entries of a status, addresses or labels of a machine: more than any object of Kubernetes carries.
+const FEW_MAX: usize = 256;
+/// Most ports of one ingress: a Service may have as many as the API lets it.
+const PORTS_MAX: usize = 1024;
+/// Most load balancers, routes, clusters in one list. The largest clusters have thousands of nodes.
+const MANY_MAX: usize = 100_000;
+/// Most findings about a cloud-config. Nobody reads more.
+const PROBLEMS_MAX: usize = 100;
+/// Longest time that a provider may ask to be left alone; part of the contract.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// An answer that the contract does not allow.
+fn wrong(what: impl AsRef<str>) -> Error {
+    Error::new(Code::Internal, format!("the provider's answer is wrong: {}", what.as_ref()))
+}
+
+/// A text for machines: bounded, without control characters. Never cut: half a provider ID is another machine's.
+pub(crate) fn short(field: &str, text: String) -> Result<String> {
+    if text.len() > SHORT_BYTES_MAX {
+        return Err(wrong(format!("{field} has {} bytes, and may have {SHORT_BYTES_MAX}", text.len())));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(wrong(format!("{field} has a control character: {:?}", one_line(&text, 100))));
+    }
+    Ok(text)
+}
+
+fn short_option(field: &str, text: Option<String>) -> Result<Option<String>> {
+    text.map(|text| short(field, text)).transpose()
+}
+
+fn bounded<T, U>(field: &str, max: usize, list: Vec<T>, convert: impl FnMut(T) -> Result<U>) -> Result<Vec<U>> {
+    if list.len() > max {
+        return Err(wrong(format!("{field} has {} entries, and may have {max}", list.len())));
+    }
+    list.into_iter().map(convert).collect()
+}
+
+/// A list of names.
+pub(crate) fn texts(field: &str, list: Vec<String>) -> Result<Vec<String>> {
+    bounded(field, MANY_MAX, list, |text| short(field, text))
+}
+
+/// The name of a load balancer: never empty, for it is what a cloud finds it by.
+pub(crate) fn load_balancer_name(name: String) -> Result<String> {
+    if name.is_empty() {
+        return Err(wrong("the load balancer's name is empty"));
+    }
+    short("the load balancer's name", name)
+}
+
+/// Names of clusters.
+pub(crate) fn cluster_names(list: Vec<String>) -> Result<Vec<String>> {
+    texts("clusters", list)
+}
+
+/// A guest's own error.
+pub(crate) fn error(error: guest::Error) -> Error {
+    match error {
+        guest::Error::NotFound(message) => Error::new(Code::NotFound, message),
+        guest::Error::ImplementedElsewhere(message) => Error::new(Code::ImplementedElsewhere, message),
+        guest::Error::Unsupported(message) => Error::new(Code::Unsupported, message),
+        guest::Error::Invalid(message) => Error::new(Code::Invalid, message),
+        guest::Error::Denied(message) => Error::new(Code::Denied, message),
+        guest::Error::Exhausted(message) => Error::new(Code::Exhausted, message),
+        guest::Error::RetryAfter(guest::Retry { after_ms, message }) => {
+            Error::retry_after(Duration::from_millis(after_ms).min(RETRY_AFTER_MAX), message)
+        }
+        guest::Error::Unavailable(message) => Error::new(Code::Unavailable, message),
+        guest::Error::Internal(message) => Error::new(Code::Internal, message),
+        guest::Error::Other((code, message)) => {
+            Error::new(Code::Internal, format!("{}: {message}", one_line(&code, 128)))
+        }
+    }
+}
+
+/// A function's own result.
+pub(crate) fn result<T, U>(result: Result<T, guest::Error>, convert: impl FnOnce(T) -> Result<U>) -> Result<U> {
+    result.map_err(error).and_then(convert)
+}
+
+/// One result for each thing asked about.
+pub(crate) fn results<T, U>(
+    asked: usize,
+    list: Vec<Result<T, guest::Error>>,
+    mut convert: impl FnMut(T) -> Result<U>,
+) -> Result<Vec<Result<U>>> {
+    if list.len() != asked {
+        return Err(wrong(format!("{} results for {asked} questions", list.len())));
+    }
+    Ok(list.into_iter().map(|one| result(one, &mut convert)).collect())
+}
+
+/// The answer of `identity.describe`.
+pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
+    let exports::identity::Info { name, version, description, provider_id_schemes, has_cluster_id, extra: _ } = info;
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || name.len() > 63 || !name.chars().all(allowed) {
+        return Err(wrong(format!(
+            "the name {:?} is not 1 to 63 lower case letters, digits and dashes",
+            one_line(&name, 100)
+        )));
+    }
+    let provider_id_schemes = bounded("provider-id-schemes", FEW_MAX, provider_id_schemes, |scheme| {
+        if scheme.is_empty() || scheme.contains("://") {
+            return Err(wrong(format!("{:?} is not the scheme of a provider ID", one_line(&scheme, 100))));
+        }
+        short("provider-id-schemes", scheme)
+    })?;
+    Ok(host::Info {
+        name,
+        version: one_line(&version, FEW_MAX),
+        description: one_line(&description, SHORT_BYTES_MAX),
+        provider_id_schemes,
+        has_cluster_id,
+    })
+}
+
+/// The answer of `identity.check-config`.
+pub(crate) fn problems(problems: Vec<exports::identity::Problem>) -> Result<Vec<Problem>> {
+    bounded("check-config", PROBLEMS_MAX, problems, |problem| {
+        let exports::identity::Problem { severity, line, key, message } = problem;
+        Ok(Problem {
+            severity: match severity {
+                exports::identity::Severity::Warning => Severity::Warning,
+                exports::identity::Severity::Fatal => Severity::Fatal,
+            },
+            line: (line > 0).then_some(line),
+            key: one_line(&key, FEW_MAX),
+            message: one_line(&message, PROSE_BYTES_MAX),
+        })
+    })
+}
+
+/// A Service's status.
+pub(crate) fn status(status: guest::LoadBalancerStatus) -> Result<host::LoadBalancerStatus> {
+    let guest::LoadBalancerStatus { ingress, extra: _ } = status;
+    let ingress = bounded("status.ingress", FEW_MAX, ingress, |ingress| {
+        let guest::Ingress { ip, hostname, ip_mode, ports } = ingress;
+        Ok(host::Ingress {
+            ip: short_option("status.ingress.ip", ip)?,
+            hostname: short_option("status.ingress.hostname", hostname)?,
+            ip_mode: ip_mode.map(|mode| match mode {
+                guest::IpMode::Vip => host::IpMode::Vip,
+                guest::IpMode::Proxy => host::IpMode::Proxy,
+            }),
+            ports: bounded("status.ingress.ports", PORTS_MAX, ports, port_status)?,
+        })
+    })?;
+    Ok(host::LoadBalancerStatus { ingress })
+}
+
+fn port_status(status: guest::PortStatus) -> Result<host::PortStatus> {
+    let guest::PortStatus { port, protocol, error } = status;
+    let protocol = match protocol {
+        guest::Protocol::Tcp => host::Protocol::Tcp,
+        guest::Protocol::Udp => host::Protocol::Udp,
+        guest::Protocol::Sctp => host::Protocol::Sctp,
+    };
+    Ok(host::PortStatus { port, protocol, error: short_option("status.ingress.ports.error", error)? })
+}
+
+/// What a guest calls a kind of address.
+pub(crate) fn address_kind(kind: guest::AddressKind) -> host::AddressKind {
+    match kind {
+        guest::AddressKind::Hostname => host::AddressKind::Hostname,
+        guest::AddressKind::InternalIp => host::AddressKind::InternalIp,
+        guest::AddressKind::ExternalIp => host::AddressKind::ExternalIp,
+        guest::AddressKind::InternalDns => host::AddressKind::InternalDns,
+        guest::AddressKind::ExternalDns => host::AddressKind::ExternalDns,
+        guest::AddressKind::Other(kind) => host::AddressKind::Other(kind),
+    }
+}
+
+fn address(address: guest::NodeAddress) -> Result<host::NodeAddress> {
+    let guest::NodeAddress { kind, address } = address;
+    let kind = match address_kind(kind) {
+        host::AddressKind::Other(kind) => host::AddressKind::Other(short("address kind", kind)?),
+        kind => kind,
+    };
+    Ok(host::NodeAddress { kind, address: short("address", address)? })
+}
+
+/// The answers about a page of nodes.
+pub(crate) fn instances(
+    asked: usize,
+    list: Vec<Result<exports::instances::Instance, guest::Error>>,
+) -> Result<Vec<Result<host::Instance>>> {
+    debug_assert!(asked <= NODES_PER_PAGE);
+    results(asked, list, |instance| {
+        let exports::instances::Instance {
+            provider_id,
+            shutdown,
+            instance_type,
+            zone,
+            region,
+            addresses,
+            labels,
+            extra: _,
+        } = instance;
+        Ok(host::Instance {
+            provider_id: short("provider-id", provider_id)?,
+            shutdown,
+            instance_type: short("instance-type", instance_type)?,
+            zone: short("zone", zone)?,
+            region: short("region", region)?,
+            addresses: bounded("addresses", FEW_MAX, addresses, address)?,
+            labels: bounded("labels", FEW_MAX, labels, |(key, value)| {
+                Ok((short("label key", key)?, short("label value", value)?))
+            })?
+            .into_iter()
+            .collect(),
+        })
+    })
+}
+
+/// The load balancers that a cluster owns.
+pub(crate) fn owned(list: Vec<exports::load_balancer_inventory::Owned>) -> Result<Vec<host::OwnedLoadBalancer>> {
+    bounded("load balancers", MANY_MAX, list, |owned| {
+        let exports::load_balancer_inventory::Owned { name, service, extra: _ } = owned;
+        let service = match service {
+            Some((namespace, name, uid)) => {
+                Some((short("namespace", namespace)?, short("Service name", name)?, short("Service uid", uid)?))
+            }
+            None => None,
+        };
+        Ok(host::OwnedLoadBalancer { name: load_balancer_name(name)?, service })
+    })
+}
+
+/// The routes that a cluster owns.
+pub(crate) fn routes(list: Vec<exports::routes::Route>) -> Result<Vec<host::Route>> {
+    bounded("routes", MANY_MAX, list, |route| {
+        let exports::routes::Route { name, target_node, target_addresses, destination_cidr, blackhole, extra: _ } =
+            route;
+        Ok(host::Route {
+            name: short("route name", name)?,
+            target_node: short_option("target-node", target_node)?,
+            target_addresses: bounded("target-addresses", FEW_MAX, target_addresses, address)?,
+            destination_cidr: short("destination-cidr", destination_cidr)?,
+            blackhole,
+        })
+    })
+}
+
+/// A zone.
+pub(crate) fn zone(zone: exports::zones::Zone) -> Result<host::Zone> {
+    let exports::zones::Zone { failure_domain, region } = zone;
+    Ok(host::Zone { failure_domain: short("failure-domain", failure_domain)?, region: short("region", region)? })
+}

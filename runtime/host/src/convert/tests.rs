@@ -1,0 +1,68 @@
+use std::time::Duration;
+
+use skysail_provider::Code;
+
+use super::{from_guest::error, info, results, short, status};
+use crate::bindings::{
+    exports::skysail::provider::identity::Info,
+    skysail::provider::types::{Error, Ingress, LoadBalancerStatus, Retry},
+};
+
+fn identity(name: &str) -> Info {
+    Info {
+        name: name.to_owned(),
+        version: "1".to_owned(),
+        description: "a\nb".to_owned(),
+        provider_id_schemes: vec!["x".to_owned()],
+        has_cluster_id: false,
+        extra: Vec::new(),
+    }
+}
+
+#[test]
+fn a_name_that_upstream_would_not_take_is_refused() {
+    for name in ["", "Upper", "under_score", &"a".repeat(64)] {
+        let error = info(identity(name)).unwrap_err();
+        assert_eq!(error.code, Code::Internal, "{name:?}");
+    }
+    assert_eq!(info(identity("open-stack1")).unwrap().description, "a b");
+}
+
+#[test]
+fn a_text_for_machines_is_refused_and_never_cut() {
+    assert_eq!(short("f", "a".repeat(1024)).unwrap().len(), 1024);
+    assert_eq!(short("f", "a".repeat(1025)).unwrap_err().code, Code::Internal);
+    let control = short("provider-id", "x://a\n".to_owned()).unwrap_err();
+    assert_eq!(control.message, "the provider's answer is wrong: provider-id has a control character: \"x://a \"");
+}
+
+#[test]
+fn fewer_or_more_results_than_questions_are_no_answer() {
+    for len in [0, 2] {
+        let list: Vec<Result<u8, Error>> = (0..len).map(Ok).collect();
+        let error = results(1, list, Ok).unwrap_err();
+        assert_eq!(error.code, Code::Internal);
+    }
+}
+
+#[test]
+fn a_status_with_too_many_entries_is_refused() {
+    let ingress = Ingress { ip: None, hostname: None, ip_mode: None, ports: Vec::new() };
+    let answer = |len| LoadBalancerStatus { ingress: vec![ingress.clone(); len], extra: Vec::new() };
+    assert_eq!(status(answer(256)).unwrap().ingress.len(), 256);
+    assert_eq!(status(answer(257)).unwrap_err().code, Code::Internal);
+}
+
+#[test]
+fn a_wait_of_more_than_an_hour_is_an_hour() {
+    let retry = |after_ms| error(Error::RetryAfter(Retry { after_ms, message: String::new() }));
+    assert_eq!(retry(u64::MAX).retry_after, Some(Duration::from_secs(3600)));
+    assert_eq!(retry(0).retry_after, None);
+    assert_eq!(retry(1500).retry_after, Some(Duration::from_millis(1500)));
+}
+
+#[test]
+fn an_unknown_code_of_the_guest_is_internal() {
+    let error = error(Error::Other(("Teapot".to_owned(), "short and stout".to_owned())));
+    assert_eq!((error.code, error.message.as_str()), (Code::Internal, "Teapot: short and stout"));
+}

@@ -1,0 +1,28 @@
+//! Import `cache`: the provider's own small values, shared by its calls.
+
+use std::time::Duration;
+
+use crate::{bindings::skysail::provider::cache::Host, store::CallState};
+
+impl Host for CallState {
+    fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {
+        let value = self.sandbox.cache().get(&key);
+        self.bytes.copied((key.len() + value.as_ref().map_or(0, Vec::len)) as u64);
+        Ok(value)
+    }
+
+    fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> wasmtime::Result<bool> {
+        self.bytes.copied((key.len() + value.len()) as u64);
+        let kept = self.sandbox.cache().set(key, value, Duration::from_millis(ttl_ms));
+        if let Err(hit) = kept {
+            self.hit(hit);
+        }
+        Ok(kept.is_ok())
+    }
+
+    fn delete(&mut self, key: String) -> wasmtime::Result<()> {
+        self.bytes.copied(key.len() as u64);
+        self.sandbox.cache().delete(&key);
+        Ok(())
+    }
+}

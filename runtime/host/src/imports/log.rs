@@ -1,0 +1,202 @@
+//! Import `log`, and the lines of standard output and standard error: into tracing, within a budget of lines and bytes.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use skysail_provider::{Limit, LimitHit};
+
+use crate::{
+    Sandbox,
+    bindings::skysail::provider::log::{Host, Level},
+    limits::{LOG_FIELDS_MAX, LOG_LINE_BYTES_MAX},
+    store::CallState,
+    text::one_line,
+};
+
+/// What a guest's lines are logged under: a filter can choose it.
+const TARGET: &str = "skysail::guest";
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The log of one call. Cloning shares it: the guest's streams write into it too.
+#[derive(Clone, Debug)]
+pub(crate) struct CallLog {
+    lines: Arc<Mutex<Lines>>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    provider: Arc<str>,
+    function: &'static str,
+    lines_max: u64,
+    bytes_max: u64,
+    lines_asked: u64,
+    bytes_asked: u64,
+    kept: u64,
+    kept_bytes: u64,
+    /// Without their end so far; at most [`LOG_LINE_BYTES_MAX`] each.
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// What became of a call's lines.
+pub(crate) struct Finished {
+    pub(crate) kept: u64,
+    pub(crate) dropped: u64,
+    pub(crate) limits_hit: Vec<LimitHit>,
+}
+
+impl CallLog {
+    pub(crate) fn new(sandbox: &Sandbox, function: &'static str) -> Self {
+        let lines = Lines {
+            provider: Arc::clone(sandbox.shared_name()),
+            function,
+            lines_max: sandbox.limits().log_lines,
+            bytes_max: sandbox.limits().log_bytes,
+            lines_asked: 0,
+            bytes_asked: 0,
+            kept: 0,
+            kept_bytes: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        Self { lines: Arc::new(Mutex::new(lines)) }
+    }
+
+    /// Takes bytes of standard output or standard error; each line of them becomes a line of the log.
+    pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
+        self.lines().write(stream, bytes);
+    }
+
+    /// Ends the log: a line without an end is written as it is.
+    pub(crate) fn finish(&self) -> Finished {
+        let mut lines = self.lines();
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            lines.end_line(stream);
+        }
+        let mut limits_hit = Vec::new();
+        if lines.lines_asked > lines.lines_max {
+            limits_hit.push(LimitHit { limit: Limit::LogLines, used: lines.lines_asked, max: lines.lines_max });
+        }
+        if lines.bytes_asked > lines.bytes_max {
+            limits_hit.push(LimitHit { limit: Limit::LogBytes, used: lines.bytes_asked, max: lines.bytes_max });
+        }
+        Finished { kept: lines.kept, dropped: lines.lines_asked - lines.kept, limits_hit }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    /// Writes a line where the budget has room for it: `bytes` is what the guest gave, before it was cut.
+    fn line(&mut self, level: Level, bytes: usize, text: impl FnOnce() -> (String, String)) {
+        self.lines_asked += 1;
+        self.bytes_asked = self.bytes_asked.saturating_add(bytes as u64);
+        // A long line is cut, and costs what is kept of it.
+        let cost = bytes.min(LOG_LINE_BYTES_MAX) as u64;
+        if self.kept >= self.lines_max || self.kept_bytes + cost > self.bytes_max {
+            return;
+        }
+        self.kept += 1;
+        self.kept_bytes += cost;
+        let (message, fields) = text();
+        self.emit(level, &message, &fields);
+    }
+
+    fn emit(&self, level: Level, message: &str, fields: &str) {
+        macro_rules! event {
+            ($level:expr) => {
+                tracing::event!(
+                    target: TARGET,
+                    $level,
+                    provider.name = &*self.provider,
+                    provider.operation = self.function,
+                    guest.fields = fields,
+                    "{message}"
+                )
+            };
+        }
+        match level {
+            Level::Trace => event!(tracing::Level::TRACE),
+            Level::Debug => event!(tracing::Level::DEBUG),
+            Level::Info => event!(tracing::Level::INFO),
+            Level::Warn => event!(tracing::Level::WARN),
+            Level::Error => event!(tracing::Level::ERROR),
+        }
+    }
+
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ended) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            let partial = self.partial(stream);
+            let room = LOG_LINE_BYTES_MAX.saturating_sub(partial.len());
+            partial.extend(text.iter().take(room));
+            self.bytes_asked = self.bytes_asked.saturating_add(text.len().saturating_sub(room) as u64);
+            if ended {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream) {
+        let line = std::mem::take(self.partial(stream));
+        if line.is_empty() {
+            return;
+        }
+        let (level, name) = match stream {
+            Stream::Stdout => (Level::Info, "stdout"),
+            Stream::Stderr => (Level::Warn, "stderr"),
+        };
+        self.line(level, line.len(), || {
+            (one_line(&String::from_utf8_lossy(&line), LOG_LINE_BYTES_MAX), format!("stream={name}"))
+        });
+    }
+
+    const fn partial(&mut self, stream: Stream) -> &mut Vec<u8> {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+impl Host for CallState {
+    fn enabled(&mut self, level: Level) -> wasmtime::Result<bool> {
+        Ok(match level {
+            Level::Trace => tracing::enabled!(target: TARGET, tracing::Level::TRACE),
+            Level::Debug => tracing::enabled!(target: TARGET, tracing::Level::DEBUG),
+            Level::Info => tracing::enabled!(target: TARGET, tracing::Level::INFO),
+            Level::Warn => tracing::enabled!(target: TARGET, tracing::Level::WARN),
+            Level::Error => tracing::enabled!(target: TARGET, tracing::Level::ERROR),
+        })
+    }
+
+    fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
+        let bytes = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        self.bytes.copied(bytes as u64);
+        self.log.lines().line(level, bytes, || (one_line(&message, LOG_LINE_BYTES_MAX), one_line_fields(&fields)));
+        Ok(())
+    }
+}
+
+fn one_line_fields(fields: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (key, value) in fields.iter().take(LOG_FIELDS_MAX) {
+        if text.len() > LOG_LINE_BYTES_MAX {
+            break;
+        }
+        let separator = if text.is_empty() { "" } else { " " };
+        #[expect(clippy::let_underscore_must_use, reason = "a String takes everything")]
+        let _ = write!(text, "{separator}{}={:?}", one_line(key, 128), one_line(value, LOG_LINE_BYTES_MAX));
+    }
+    one_line(&text, LOG_LINE_BYTES_MAX)
+}

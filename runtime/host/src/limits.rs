@@ -1,0 +1,193 @@
+//! What one provider may use: one field for each limit of the sandbox, with its default, its range and the reason for both.
+//!
+//! The provider file carries a [`Limits`] per provider; what it leaves out has the default. [`Limits::validate`] is called once, where
+//! the file is read. Nothing here enforces anything: `call`, `store`, `imports` and the compile jail do.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use skysail_provider::Limit;
+
+mod bounds;
+
+pub use self::bounds::{BOUNDS, Bound};
+
+/// Most linear memories that a component may have. Rust, C and Go need one, adapters a second; the pool reserves address space for each.
+pub(crate) const MEMORIES_MAX: u32 = 4;
+/// Most tables that a component may have. A core module has one, and `wit-component` adds one for its shims.
+pub(crate) const TABLES_MAX: u32 = 32;
+/// Most calls of one provider that wait for a place. A controller has tens of workers; more than this is a loop.
+pub(crate) const CALLS_WAITING_MAX: u32 = 1024;
+/// Longest line of a guest's log, in bytes; what is beyond is cut. An error of a cloud API with its body is below this.
+pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
+/// Most fields of one log line; what is beyond is dropped. A line for people has a handful.
+pub(crate) const LOG_FIELDS_MAX: usize = 32;
+/// Longest reason of an Event, in bytes: the API's own bound.
+pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;
+/// Longest message of an Event, in bytes: the API's own bound.
+pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
+/// Most nodes that one `instances.describe` is asked about; larger sets are asked about in pages. Part of the contract.
+pub const NODES_PER_PAGE: usize = 500;
+
+/// What one provider may use. Every field is a whole number; 0 is never "without limit": there is no such thing.
+///
+/// In the provider file the names are camelCase, and are those of [`Limit::name`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Limits {
+    /// CPU work per call, in wasmtime's fuel units: about one for each wasm instruction, the same on every machine. Default 1,000,000,000
+    /// (0.1 to 0.2 s of CPU).
+    pub fuel: u64,
+    /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default 30,000.
+    pub deadline_ms: u64,
+    /// Linear memory per call, in bytes, summed over all memories. Default 64 MiB.
+    pub memory_bytes: u64,
+    /// Table elements per call, summed over all tables. Default 100,000.
+    pub table_elements: u64,
+    /// Core instances per call. Default 32.
+    pub instances: u64,
+    /// Handles to host resources that a guest holds at once. Default 1,000.
+    pub handles: u64,
+    /// Bytes that a guest hands to the host in one host call; also the bytes of node columns that it reads in one call. Default 16 MiB.
+    pub host_call_bytes: u64,
+    /// Bytes that are lifted from a call's result. Default 8 MiB.
+    pub result_bytes: u64,
+    /// Wasm stack in bytes. Default 512 KiB.
+    pub stack_bytes: u64,
+    /// Log lines per call; what is beyond is dropped and counted. Default 200.
+    pub log_lines: u64,
+    /// Log bytes per call; what is beyond is dropped and counted. Default 64 KiB.
+    pub log_bytes: u64,
+    /// Events per call; what is beyond is dropped and counted. Default 10.
+    pub events: u64,
+    /// HTTP requests per call, refused ones included. Default 64.
+    pub http_requests: u64,
+    /// HTTP requests per second of one provider, with bursts of as many. Default 50.
+    pub http_requests_per_second: u64,
+    /// HTTP requests of one call in flight at once. Default 4.
+    pub http_concurrency: u64,
+    /// Bytes of one request's headers and body. Default 1 MiB.
+    pub http_request_bytes: u64,
+    /// Bytes of one response's body, after decompression. Default 8 MiB.
+    pub http_response_bytes: u64,
+    /// Headers of one request or response. Default 100.
+    pub http_headers: u64,
+    /// Time of one HTTP exchange, in milliseconds. Default 20,000.
+    pub http_time_ms: u64,
+    /// Bytes of keys and values in the provider's cache. Default 1 MiB.
+    pub cache_bytes: u64,
+    /// Entries in the provider's cache. Default 1,000.
+    pub cache_entries: u64,
+    /// Longest life of a cache entry, in milliseconds; a longer wish is cut to this. Default 86,400,000 (a day).
+    pub cache_ttl_ms: u64,
+    /// Calls of the provider that run at once; further ones wait, within their own deadline. Default 16.
+    pub concurrent_calls: u64,
+    /// Size of the component, in bytes. Default 32 MiB.
+    pub component_bytes: u64,
+    /// CPU time to compile the component, in milliseconds. Default 60,000.
+    pub compile_time_ms: u64,
+    /// Memory to compile the component, in bytes. Default 1 GiB.
+    pub compile_memory_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: bounds::FUEL.default,
+            deadline_ms: bounds::DEADLINE_MS.default,
+            memory_bytes: bounds::MEMORY_BYTES.default,
+            table_elements: bounds::TABLE_ELEMENTS.default,
+            instances: bounds::INSTANCES.default,
+            handles: bounds::HANDLES.default,
+            host_call_bytes: bounds::HOST_CALL_BYTES.default,
+            result_bytes: bounds::RESULT_BYTES.default,
+            stack_bytes: bounds::STACK_BYTES.default,
+            log_lines: bounds::LOG_LINES.default,
+            log_bytes: bounds::LOG_BYTES.default,
+            events: bounds::EVENTS.default,
+            http_requests: bounds::HTTP_REQUESTS.default,
+            http_requests_per_second: bounds::HTTP_REQUESTS_PER_SECOND.default,
+            http_concurrency: bounds::HTTP_CONCURRENCY.default,
+            http_request_bytes: bounds::HTTP_REQUEST_BYTES.default,
+            http_response_bytes: bounds::HTTP_RESPONSE_BYTES.default,
+            http_headers: bounds::HTTP_HEADERS.default,
+            http_time_ms: bounds::HTTP_TIME_MS.default,
+            cache_bytes: bounds::CACHE_BYTES.default,
+            cache_entries: bounds::CACHE_ENTRIES.default,
+            cache_ttl_ms: bounds::CACHE_TTL_MS.default,
+            concurrent_calls: bounds::CONCURRENT_CALLS.default,
+            component_bytes: bounds::COMPONENT_BYTES.default,
+            compile_time_ms: bounds::COMPILE_TIME_MS.default,
+            compile_memory_bytes: bounds::COMPILE_MEMORY_BYTES.default,
+        }
+    }
+}
+
+/// Limits outside their ranges: one sentence for each wrong value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct LimitsError {
+    /// One sentence for each wrong value: its name, what it is, what it may be.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problems.join("; "))
+    }
+}
+
+impl Limits {
+    /// Checks every value against its range, and the relations between values.
+    ///
+    /// # Errors
+    /// [`LimitsError`] with a sentence for each wrong value, not only for the first.
+    pub fn validate(&self) -> Result<(), LimitsError> {
+        let mut problems: Vec<String> = BOUNDS.iter().filter_map(|bound| bound.problem(self)).collect();
+        if self.http_time_ms > self.deadline_ms {
+            problems.push(format!(
+                "httpTimeMs is {}, but a call ends after deadlineMs, {}: an exchange cannot take longer than its call",
+                self.http_time_ms, self.deadline_ms
+            ));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(LimitsError { problems }) }
+    }
+
+    /// The value of one limit.
+    #[must_use]
+    pub const fn value(&self, limit: Limit) -> u64 {
+        match limit {
+            Limit::Fuel => self.fuel,
+            Limit::Memory => self.memory_bytes,
+            Limit::TableElements => self.table_elements,
+            Limit::Instances => self.instances,
+            Limit::Handles => self.handles,
+            Limit::HostCallBytes => self.host_call_bytes,
+            Limit::ResultBytes => self.result_bytes,
+            Limit::Stack => self.stack_bytes,
+            Limit::LogLines => self.log_lines,
+            Limit::LogBytes => self.log_bytes,
+            Limit::Events => self.events,
+            Limit::HttpRequests => self.http_requests,
+            Limit::HttpRate => self.http_requests_per_second,
+            Limit::HttpConcurrency => self.http_concurrency,
+            Limit::HttpRequestBytes => self.http_request_bytes,
+            Limit::HttpResponseBytes => self.http_response_bytes,
+            Limit::HttpHeaders => self.http_headers,
+            Limit::HttpTime => self.http_time_ms,
+            Limit::CacheBytes => self.cache_bytes,
+            Limit::CacheEntries => self.cache_entries,
+            Limit::ConcurrentCalls => self.concurrent_calls,
+            Limit::ComponentBytes => self.component_bytes,
+            Limit::CompileTime => self.compile_time_ms,
+            Limit::CompileMemory => self.compile_memory_bytes,
+        }
+    }
+}
+
+/// A limit as a size of this machine; what does not fit is as good as everything.
+pub(crate) fn as_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

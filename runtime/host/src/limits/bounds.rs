@@ -1,0 +1,318 @@
+//! Range, default and reason of each limit.
+
+use super::Limits;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Range, default and reason of one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// As in the provider file.
+    pub name: &'static str,
+    /// What one of it is.
+    pub unit: &'static str,
+    /// Smallest value.
+    pub min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Where the provider file says nothing.
+    pub default: u64,
+    /// Why this default and this range.
+    pub reason: &'static str,
+    value: fn(&Limits) -> u64,
+}
+
+impl Bound {
+    /// The sentence about a value outside the range.
+    pub(super) fn problem(&self, limits: &Limits) -> Option<String> {
+        let Self { name, unit, min, max, default, reason, value } = self;
+        let value = value(limits);
+        (value < *min || value > *max)
+            .then(|| format!("{name} is {value}, and may be {min} to {max} {unit} (default {default}): {reason}"))
+    }
+}
+
+pub(super) const FUEL: Bound = Bound {
+    name: "fuel",
+    unit: "fuel units",
+    min: 100_000,
+    max: 1_000_000_000_000,
+    default: 1_000_000_000,
+    reason: "an empty call takes about ten units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
+    value: |limits| limits.fuel,
+};
+pub(super) const DEADLINE_MS: Bound = Bound {
+    name: "deadlineMs",
+    unit: "milliseconds",
+    min: 10,
+    max: HOUR_MS,
+    default: 30_000,
+    reason: "a cloud answers in seconds, and what takes longer is polled with retry-after",
+    value: |limits| limits.deadline_ms,
+};
+pub(super) const MEMORY_BYTES: Bound = Bound {
+    name: "memoryBytes",
+    unit: "bytes",
+    min: 64 * KIB,
+    max: GIB,
+    default: 64 * MIB,
+    reason: "one wasm page is 64 KiB, a provider in Rust needs two megabytes, and every concurrent call may use all of it",
+    value: |limits| limits.memory_bytes,
+};
+pub(super) const TABLE_ELEMENTS: Bound = Bound {
+    name: "tableElements",
+    unit: "elements",
+    min: 1,
+    max: 1_000_000,
+    default: 100_000,
+    reason: "a table holds one element for each function whose address is taken: thousands",
+    value: |limits| limits.table_elements,
+};
+pub(super) const INSTANCES: Bound = Bound {
+    name: "instances",
+    unit: "core instances",
+    min: 1,
+    max: 32,
+    default: 32,
+    reason: "a component from one core module has about three, and the pool keeps room for 32",
+    value: |limits| limits.instances,
+};
+pub(super) const HANDLES: Bound = Bound {
+    name: "handles",
+    unit: "handles",
+    min: 8,
+    max: 100_000,
+    default: 1_000,
+    reason: "a call holds one set of nodes, and a few streams where it has standard output",
+    value: |limits| limits.handles,
+};
+pub(super) const HOST_CALL_BYTES: Bound = Bound {
+    name: "hostCallBytes",
+    unit: "bytes",
+    min: 4 * KIB,
+    max: GIB,
+    default: 16 * MIB,
+    reason: "the largest thing that crosses is a request's body, and two thousand whole nodes are three megabytes",
+    value: |limits| limits.host_call_bytes,
+};
+pub(super) const RESULT_BYTES: Bound = Bound {
+    name: "resultBytes",
+    unit: "bytes",
+    min: 4 * KIB,
+    max: GIB,
+    default: 8 * MIB,
+    reason: "a page of 500 instances is below one megabyte, ten thousand routes are four",
+    value: |limits| limits.result_bytes,
+};
+pub(super) const STACK_BYTES: Bound = Bound {
+    name: "stackBytes",
+    unit: "bytes",
+    min: 64 * KIB,
+    max: 8 * MIB,
+    default: 512 * KIB,
+    reason: "deep recursion ends here and not in the host's memory",
+    value: |limits| limits.stack_bytes,
+};
+pub(super) const LOG_LINES: Bound = Bound {
+    name: "logLines",
+    unit: "lines per call",
+    min: 1,
+    max: 100_000,
+    default: 200,
+    reason: "a line for each step and each request of a call is tens",
+    value: |limits| limits.log_lines,
+};
+pub(super) const LOG_BYTES: Bound = Bound {
+    name: "logBytes",
+    unit: "bytes per call",
+    min: KIB,
+    max: 64 * MIB,
+    default: 64 * KIB,
+    reason: "two hundred lines of three hundred bytes",
+    value: |limits| limits.log_bytes,
+};
+pub(super) const EVENTS: Bound = Bound {
+    name: "events",
+    unit: "Events per call",
+    min: 1,
+    max: 1_000,
+    default: 10,
+    reason: "every Event is an object in the API server",
+    value: |limits| limits.events,
+};
+pub(super) const HTTP_REQUESTS: Bound = Bound {
+    name: "httpRequests",
+    unit: "requests per call",
+    min: 1,
+    max: 10_000,
+    default: 64,
+    reason: "ensure takes a handful, a page of instances that the cloud cannot list takes one for each",
+    value: |limits| limits.http_requests,
+};
+pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
+    name: "httpRequestsPerSecond",
+    unit: "requests per second of the provider",
+    min: 1,
+    max: 10_000,
+    default: 50,
+    reason: "clouds refuse above tens per second and account",
+    value: |limits| limits.http_requests_per_second,
+};
+pub(super) const HTTP_CONCURRENCY: Bound = Bound {
+    name: "httpConcurrency",
+    unit: "requests in flight per call",
+    min: 1,
+    max: 256,
+    default: 4,
+    reason: "it is what vendors' own clients open to one API, and more earns 429",
+    value: |limits| limits.http_concurrency,
+};
+pub(super) const HTTP_REQUEST_BYTES: Bound = Bound {
+    name: "httpRequestBytes",
+    unit: "bytes of headers and body",
+    min: KIB,
+    max: 256 * MIB,
+    default: MIB,
+    reason: "a load balancer with a thousand backends is a hundred kilobytes of JSON",
+    value: |limits| limits.http_request_bytes,
+};
+pub(super) const HTTP_RESPONSE_BYTES: Bound = Bound {
+    name: "httpResponseBytes",
+    unit: "bytes of body, decompressed",
+    min: KIB,
+    max: 256 * MIB,
+    default: 8 * MIB,
+    reason: "a page of a thousand machines is a few megabytes of JSON",
+    value: |limits| limits.http_response_bytes,
+};
+pub(super) const HTTP_HEADERS: Bound = Bound {
+    name: "httpHeaders",
+    unit: "headers",
+    min: 1,
+    max: 1_000,
+    default: 100,
+    reason: "clouds send tens",
+    value: |limits| limits.http_headers,
+};
+pub(super) const HTTP_TIME_MS: Bound = Bound {
+    name: "httpTimeMs",
+    unit: "milliseconds",
+    min: 1,
+    max: HOUR_MS,
+    default: 20_000,
+    reason: "one exchange has to leave time for the rest of its call",
+    value: |limits| limits.http_time_ms,
+};
+pub(super) const CACHE_BYTES: Bound = Bound {
+    name: "cacheBytes",
+    unit: "bytes of keys and values",
+    min: KIB,
+    max: 256 * MIB,
+    default: MIB,
+    reason: "tokens and zone lists are kilobytes",
+    value: |limits| limits.cache_bytes,
+};
+pub(super) const CACHE_ENTRIES: Bound = Bound {
+    name: "cacheEntries",
+    unit: "entries",
+    min: 1,
+    max: 100_000,
+    default: 1_000,
+    reason: "tokens, zones and types are tens",
+    value: |limits| limits.cache_entries,
+};
+pub(super) const CACHE_TTL_MS: Bound = Bound {
+    name: "cacheTtlMs",
+    unit: "milliseconds",
+    min: 1,
+    max: 7 * 24 * HOUR_MS,
+    default: 24 * HOUR_MS,
+    reason: "what is older is asked for again",
+    value: |limits| limits.cache_ttl_ms,
+};
+pub(super) const CONCURRENT_CALLS: Bound = Bound {
+    name: "concurrentCalls",
+    unit: "calls at once",
+    min: 1,
+    max: 64,
+    default: 16,
+    reason: "each holds its own memory and a place in the host's pool",
+    value: |limits| limits.concurrent_calls,
+};
+pub(super) const COMPONENT_BYTES: Bound = Bound {
+    name: "componentBytes",
+    unit: "bytes",
+    min: KIB,
+    max: 256 * MIB,
+    default: 32 * MIB,
+    reason: "a provider in Rust is below half a megabyte, one with a Python interpreter is 18",
+    value: |limits| limits.component_bytes,
+};
+pub(super) const COMPILE_TIME_MS: Bound = Bound {
+    name: "compileTimeMs",
+    unit: "milliseconds of CPU",
+    min: 100,
+    max: HOUR_MS,
+    default: 60_000,
+    reason: "a provider in Rust compiles in 0.1 s, a large interpreter in tens of seconds",
+    value: |limits| limits.compile_time_ms,
+};
+pub(super) const COMPILE_MEMORY_BYTES: Bound = Bound {
+    name: "compileMemoryBytes",
+    unit: "bytes",
+    min: 64 * MIB,
+    max: 16 * GIB,
+    default: GIB,
+    reason: "a provider in Rust compiles in 25 MB, a large interpreter in hundreds",
+    value: |limits| limits.compile_memory_bytes,
+};
+
+/// Range, default and reason of every limit, in the order of the fields of [`Limits`].
+pub const BOUNDS: [Bound; 26] = [
+    FUEL,
+    DEADLINE_MS,
+    MEMORY_BYTES,
+    TABLE_ELEMENTS,
+    INSTANCES,
+    HANDLES,
+    HOST_CALL_BYTES,
+    RESULT_BYTES,
+    STACK_BYTES,
+    LOG_LINES,
+    LOG_BYTES,
+    EVENTS,
+    HTTP_REQUESTS,
+    HTTP_REQUESTS_PER_SECOND,
+    HTTP_CONCURRENCY,
+    HTTP_REQUEST_BYTES,
+    HTTP_RESPONSE_BYTES,
+    HTTP_HEADERS,
+    HTTP_TIME_MS,
+    CACHE_BYTES,
+    CACHE_ENTRIES,
+    CACHE_TTL_MS,
+    CONCURRENT_CALLS,
+    COMPONENT_BYTES,
+    COMPILE_TIME_MS,
+    COMPILE_MEMORY_BYTES,
+];
+
+// Every default lies in its range, and the defaults agree with each other.
+const _: () = {
+    let mut i = 0;
+    while i < BOUNDS.len() {
+        #[expect(clippy::indexing_slicing, reason = "evaluated while compiling")]
+        let bound = &BOUNDS[i];
+        assert!(bound.min <= bound.default && bound.default <= bound.max);
+        i += 1;
+    }
+};
+const _: () = assert!(HTTP_TIME_MS.default <= DEADLINE_MS.default);
+// A response fits into the guest that asked for it, and a request into one host call.
+const _: () = assert!(2 * HTTP_RESPONSE_BYTES.default < MEMORY_BYTES.default);
+const _: () = assert!(HTTP_REQUEST_BYTES.default < HOST_CALL_BYTES.default);
+// What is lifted from a result is below what the guest itself may hold.
+const _: () = assert!(RESULT_BYTES.default < MEMORY_BYTES.default);

@@ -1,0 +1,104 @@
+//! Why a call ended early, made out of what wasmtime says and what the store's guards saw.
+//!
+//! A trap, an exhausted limit and a guest that leaves are different things for the caller. A Rust guest that is refused memory aborts
+//! with the same trap as one that panics; the guards know better, and are asked first.
+
+use std::fmt::Write as _;
+
+use skysail_provider::{Code, Error, Limit, LimitHit};
+use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace, component::ResourceTableError};
+use wasmtime_wasi::I32Exit;
+
+use crate::{limits::Limits, store::CallState};
+
+/// Frames of the guest's stack that an error names. More do not fit into an Event.
+const FRAMES_MAX: usize = 3;
+
+/// An import ended the call because of a limit.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("stopped by a limit: {0}")]
+pub(crate) struct Stopped(pub(crate) LimitHit);
+
+/// The error for the caller.
+pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Error {
+    if let Some(hit) = limit(source, store, limits) {
+        return Error::limit_exceeded(hit, format!("stopped by a limit of the sandbox: {hit}"));
+    }
+    if let Some(I32Exit(status)) = source.downcast_ref() {
+        return Error::new(Code::Trapped, format!("the guest left with exit status {status} instead of an answer"));
+    }
+    if source.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+        return Error::new(Code::Unavailable, format!("no place in the host's pool of guests: {source}"));
+    }
+    let mut message = match source.downcast_ref::<Trap>() {
+        Some(Trap::UnreachableCodeReached) => "the guest trapped: it panicked or aborted".to_owned(),
+        Some(trap) => format!("the guest trapped: {trap}"),
+        None => format!("the guest broke the contract: {}", source.root_cause()),
+    };
+    append_frames(&mut message, source);
+    Error::new(Code::Trapped, message)
+}
+
+/// The limit that ended the call, where one did.
+fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Option<LimitHit> {
+    let all_of = |limit| {
+        let max = limits.value(limit);
+        Some(LimitHit { limit, used: max, max })
+    };
+    if let Some(Stopped(hit)) = source.downcast_ref() {
+        return Some(*hit);
+    }
+    match source.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return all_of(Limit::Fuel),
+        Some(Trap::StackOverflow) => return all_of(Limit::Stack),
+        _ => {}
+    }
+    if matches!(source.downcast_ref(), Some(ResourceTableError::Full)) {
+        return all_of(Limit::Handles);
+    }
+    let text = source.root_cause().to_string();
+    match known(&text) {
+        Some(Known::HostCallFuel) => return store.map(|store| store.data().bytes.exhausted()),
+        Some(Known::Handles) => return all_of(Limit::Handles),
+        Some(Known::Instances(used)) => {
+            return Some(LimitHit { limit: Limit::Instances, used, max: limits.instances });
+        }
+        None => {}
+    }
+    // Whatever it says: a guest that was refused what it asked for ended because of that.
+    store.and_then(|store| store.data().growth.refused().next())
+}
+
+/// What wasmtime 48 says in words only. The probe guests of these limits fail where a newer wasmtime says it differently.
+enum Known {
+    HostCallFuel,
+    Handles,
+    Instances(u64),
+}
+
+fn known(text: &str) -> Option<Known> {
+    if text.contains("fuel allocated for hostcalls has been exhausted") {
+        return Some(Known::HostCallFuel);
+    }
+    if text.contains("store handle limit exceeded") {
+        return Some(Known::Handles);
+    }
+    let count = text.strip_prefix("resource limit exceeded: instance count too high at ")?;
+    count.parse().ok().map(Known::Instances)
+}
+
+/// Where in the guest it happened, innermost first.
+fn append_frames(message: &mut String, source: &wasmtime::Error) {
+    let Some(backtrace) = source.downcast_ref::<WasmBacktrace>() else { return };
+    let mut names = backtrace.frames().iter().filter_map(|frame| frame.func_name()).take(FRAMES_MAX).peekable();
+    if names.peek().is_none() {
+        return;
+    }
+    message.push_str(" in ");
+    for (position, name) in names.enumerate() {
+        let name = crate::text::one_line(name, 120);
+        let separator = if position == 0 { "" } else { " ← " };
+        #[expect(clippy::let_underscore_must_use, reason = "a String takes everything")]
+        let _ = write!(message, "{separator}{name}");
+    }
+}

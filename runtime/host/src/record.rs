@@ -1,0 +1,306 @@
+//! What one call was and cost: one [`CallRecord`] for each, as tracing fields, as Prometheus metrics and as a broadcast.
+//!
+//! Labels are bounded: provider, function, outcome and limit are closed sets; never a URL, an object or a message.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use skysail_provider::{Code, LimitHit, ObjectReference};
+use tokio::sync::broadcast;
+
+/// Records that a slow observer may lag behind before it loses the oldest: a few seconds of a busy controller.
+pub const RECORDS_BUFFERED_MAX: usize = 256;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a result.
+    Ok,
+    /// With an error: of the guest, or of the sandbox.
+    Failed {
+        /// What the caller does about it.
+        code: Code,
+        /// What a person reads.
+        message: String,
+    },
+    /// The caller went away before there was a result.
+    Cancelled,
+}
+
+impl Outcome {
+    /// `Ok`, `Cancelled`, or the code's category: metric label and log field.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Ok => "Ok",
+            Self::Failed { code, message: _ } => code.category(),
+            Self::Cancelled => "Cancelled",
+        }
+    }
+}
+
+/// What a call did over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct HttpUse {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Bytes of their headers and bodies.
+    pub bytes_sent: u64,
+    /// Bytes of the answers' headers and bodies, as the guest got them.
+    pub bytes_received: u64,
+    /// Time spent waiting for HTTP; requests in parallel count once.
+    pub time: Duration,
+}
+
+/// One call of a provider: what it was and what it cost.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    /// Name of the provider in the provider file.
+    pub provider: Arc<str>,
+    /// Digest of the release that answered.
+    pub digest: Arc<str>,
+    /// Interface and function of the contract: `load-balancers.ensure`.
+    pub function: &'static str,
+    /// The object it was about.
+    pub object: Option<ObjectReference>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// CPU work, in fuel units.
+    pub fuel: u64,
+    /// From the caller's question to the answer, waiting for a place included.
+    pub wall: Duration,
+    /// Waiting for one of the provider's concurrent calls to end.
+    pub waited: Duration,
+    /// Inside the guest's code.
+    pub guest: Duration,
+    /// Over HTTP.
+    pub http: HttpUse,
+    /// Most linear memory at once, in bytes, summed over all memories.
+    pub memory_peak: u64,
+    /// Log lines kept.
+    pub log_lines: u64,
+    /// Log lines dropped because a limit was met.
+    pub log_lines_dropped: u64,
+    /// Events published.
+    pub events: u64,
+    /// Limits that were met, whether they ended the call or only refused something; each once, with the most that was used.
+    pub limits_hit: Vec<LimitHit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    provider: String,
+    function: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FunctionLabels {
+    provider: String,
+    function: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    provider: String,
+    limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderLabels {
+    provider: String,
+}
+
+/// The metrics of provider calls. Cloning shares them; the default is not registered anywhere.
+#[derive(Clone, Debug)]
+pub struct CallMetrics {
+    calls: Family<CallLabels, Counter>,
+    duration: Family<FunctionLabels, Histogram>,
+    guest_time: Family<FunctionLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
+    fuel: Family<FunctionLabels, Counter>,
+    memory_peak: Family<FunctionLabels, Histogram>,
+    limits: Family<LimitLabels, Counter>,
+    http_requests: Family<ProviderLabels, Counter>,
+    http_sent: Family<ProviderLabels, Counter>,
+    http_received: Family<ProviderLabels, Counter>,
+    http_time: Family<ProviderLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
+    log_lines: Family<ProviderLabels, Counter>,
+    log_lines_dropped: Family<ProviderLabels, Counter>,
+    events: Family<ProviderLabels, Counter>,
+    running: Family<ProviderLabels, Gauge>,
+}
+
+impl Default for CallMetrics {
+    fn default() -> Self {
+        // From an empty call (20 microseconds) to the longest deadline that anyone sets in earnest.
+        let seconds = || Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0]);
+        let bytes =
+            || Histogram::new([18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30].map(|bits| f64::from(1_u32 << bits)));
+        Self {
+            calls: Family::default(),
+            duration: Family::new_with_constructor(seconds),
+            guest_time: Family::default(),
+            fuel: Family::default(),
+            memory_peak: Family::new_with_constructor(bytes),
+            limits: Family::default(),
+            http_requests: Family::default(),
+            http_sent: Family::default(),
+            http_received: Family::default(),
+            http_time: Family::default(),
+            log_lines: Family::default(),
+            log_lines_dropped: Family::default(),
+            events: Family::default(),
+            running: Family::default(),
+        }
+    }
+}
+
+impl CallMetrics {
+    /// Makes the metrics and registers them under `skysail_provider_…`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let r = registry.sub_registry_with_prefix("skysail_provider");
+        r.register("calls", "Count of provider calls by outcome", metrics.calls.clone());
+        r.register_with_unit("call_duration", "Wall time of provider calls", Unit::Seconds, metrics.duration.clone());
+        r.register_with_unit("guest_time", "Time inside guest code", Unit::Seconds, metrics.guest_time.clone());
+        r.register("fuel", "Count of fuel units used by guests", metrics.fuel.clone());
+        r.register_with_unit(
+            "memory_peak",
+            "Most linear memory of provider calls",
+            Unit::Bytes,
+            metrics.memory_peak.clone(),
+        );
+        r.register("limit_hits", "Count of calls that met a limit", metrics.limits.clone());
+        r.register("http_requests", "Count of HTTP requests sent for guests", metrics.http_requests.clone());
+        r.register_with_unit("http_sent", "Count of HTTP bytes sent", Unit::Bytes, metrics.http_sent.clone());
+        r.register_with_unit(
+            "http_received",
+            "Count of HTTP bytes received",
+            Unit::Bytes,
+            metrics.http_received.clone(),
+        );
+        r.register_with_unit("http_time", "Time that calls waited for HTTP", Unit::Seconds, metrics.http_time.clone());
+        r.register("log_lines", "Count of log lines kept", metrics.log_lines.clone());
+        r.register("log_lines_dropped", "Count of log lines dropped", metrics.log_lines_dropped.clone());
+        r.register("events", "Count of Kubernetes Events asked for by guests", metrics.events.clone());
+        r.register("calls_running", "Calls that run now", metrics.running.clone());
+        metrics
+    }
+
+    pub(crate) fn running(&self, provider: &str) -> Gauge {
+        self.running.get_or_create_owned(&ProviderLabels { provider: provider.to_owned() })
+    }
+
+    fn observe(&self, record: &CallRecord) {
+        let provider = record.provider.to_string();
+        let call =
+            CallLabels { provider: provider.clone(), function: record.function, outcome: record.outcome.category() };
+        self.calls.get_or_create(&call).inc();
+        let function = FunctionLabels { provider: provider.clone(), function: record.function };
+        self.duration.get_or_create(&function).observe(record.wall.as_secs_f64());
+        self.guest_time.get_or_create(&function).inc_by(record.guest.as_secs_f64());
+        self.fuel.get_or_create(&function).inc_by(record.fuel);
+        #[expect(clippy::cast_precision_loss, reason = "a histogram bucket needs no exact byte")]
+        self.memory_peak.get_or_create(&function).observe(record.memory_peak as f64);
+        for hit in &record.limits_hit {
+            self.limits.get_or_create(&LimitLabels { provider: provider.clone(), limit: hit.limit.name() }).inc();
+        }
+        let labels = ProviderLabels { provider };
+        self.http_requests.get_or_create(&labels).inc_by(record.http.requests);
+        self.http_sent.get_or_create(&labels).inc_by(record.http.bytes_sent);
+        self.http_received.get_or_create(&labels).inc_by(record.http.bytes_received);
+        self.http_time.get_or_create(&labels).inc_by(record.http.time.as_secs_f64());
+        self.log_lines.get_or_create(&labels).inc_by(record.log_lines);
+        self.log_lines_dropped.get_or_create(&labels).inc_by(record.log_lines_dropped);
+        self.events.get_or_create(&labels).inc_by(record.events);
+    }
+}
+
+/// Where the records of all providers go. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct CallRecorder {
+    metrics: CallMetrics,
+    observers: broadcast::Sender<Arc<CallRecord>>,
+}
+
+impl Default for CallRecorder {
+    fn default() -> Self {
+        Self::new(CallMetrics::default())
+    }
+}
+
+impl CallRecorder {
+    /// Records into these metrics.
+    #[must_use]
+    pub fn new(metrics: CallMetrics) -> Self {
+        Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX) }
+    }
+
+    /// The records from now on; an observer that lags more than [`RECORDS_BUFFERED_MAX`] loses the oldest.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<CallRecord>> {
+        self.observers.subscribe()
+    }
+
+    pub(crate) const fn metrics(&self) -> &CallMetrics {
+        &self.metrics
+    }
+
+    pub(crate) fn record(&self, record: CallRecord) {
+        self.metrics.observe(&record);
+        trace(&record);
+        if self.observers.receiver_count() > 0 {
+            #[expect(clippy::let_underscore_must_use, reason = "the last observer may go at any time")]
+            let _ = self.observers.send(Arc::new(record));
+        }
+    }
+}
+
+/// One log line for each call: what counts against the release is a warning, everything else is for those who look.
+fn trace(record: &CallRecord) {
+    macro_rules! event {
+        ($level:expr, $text:expr, $($error:tt)*) => {
+            tracing::event!(
+                $level,
+                provider.name = &*record.provider,
+                provider.operation = record.function,
+                component.digest = &*record.digest,
+                call.outcome = record.outcome.category(),
+                call.fuel = record.fuel,
+                call.wall_us = micros(record.wall),
+                call.waited_us = micros(record.waited),
+                call.guest_us = micros(record.guest),
+                call.http_us = micros(record.http.time),
+                call.http_requests = record.http.requests,
+                call.http_sent_bytes = record.http.bytes_sent,
+                call.http_received_bytes = record.http.bytes_received,
+                call.memory_peak_bytes = record.memory_peak,
+                call.log_lines = record.log_lines,
+                call.log_lines_dropped = record.log_lines_dropped,
+                call.events = record.events,
+                $($error)*
+                $text
+            )
+        };
+    }
+    match &record.outcome {
+        Outcome::Failed { code, message } if code.counts_against_release() => {
+            let limit = record.limits_hit.first().map_or_else(String::new, ToString::to_string);
+            event!(tracing::Level::WARN, "provider call failed", call.error = %message, call.limit = %limit,);
+        }
+        Outcome::Failed { code: _, message } => {
+            event!(tracing::Level::DEBUG, "provider call answered with an error", call.error = %message,);
+        }
+        Outcome::Ok => event!(tracing::Level::DEBUG, "provider call done",),
+        Outcome::Cancelled => event!(tracing::Level::DEBUG, "provider call cancelled",),
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

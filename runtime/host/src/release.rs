@@ -1,0 +1,227 @@
+//! One immutable component, compiled and linked: what a slot's occupant is made of.
+
+use std::{fmt, sync::Arc};
+
+use sha2::{Digest as _, Sha256};
+use skysail_provider::Interface;
+use wasmtime::component::{Component, InstancePre};
+
+use crate::{
+    Sandbox,
+    bindings::exports::skysail::provider as exports,
+    imports,
+    limits::{MEMORIES_MAX, TABLES_MAX},
+    store::CallState,
+};
+
+/// The release cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// Precompiled code is native code, and is only taken from the compile jail of this process.
+    #[error(
+        "the component is precompiled by wasmtime, which is native code and never accepted: offer the .wasm file it was made from"
+    )]
+    Precompiled,
+    /// Not a component, or not a valid one.
+    #[error("cannot compile the component")]
+    Compile(#[source] wasmtime::Error),
+    /// What the compile jail handed over does not fit this engine.
+    #[error("cannot load the compiled component")]
+    Load(#[source] wasmtime::Error),
+    /// The component declares more memories than the sandbox has.
+    #[error("the component has {count} memories, and may have {MEMORIES_MAX}")]
+    Memories {
+        /// Declared.
+        count: u32,
+    },
+    /// The component declares more tables than the sandbox has.
+    #[error("the component has {count} tables, and may have {TABLES_MAX}")]
+    Tables {
+        /// Declared.
+        count: u32,
+    },
+    /// The component imports modules or components: what it needs cannot be told before it runs.
+    #[error("the component imports core modules, which no host provides: link them into it")]
+    ImportsModules,
+    /// An import is unknown or has another type.
+    #[error("cannot link the component: it imports what this host does not have, or has with another type")]
+    Link(#[source] wasmtime::Error),
+    /// The one interface that every provider has is not there.
+    #[error("the component does not export skysail:provider/identity@0.1.0, so it is not a provider")]
+    NoIdentity,
+    /// An export has the name of the contract and another type.
+    #[error("the component's export {interface} does not have the type that the contract gives it")]
+    Export {
+        /// `identity` or one of [`Interface::name`].
+        interface: &'static str,
+        /// What is different.
+        #[source]
+        source: wasmtime::Error,
+    },
+}
+
+/// Native code for a component, made by this program: by its compile jail, or in this process. There is no way to make one of bytes from
+/// outside.
+pub struct CompiledComponent {
+    native: Vec<u8>,
+}
+
+impl CompiledComponent {
+    /// What the compile jail of this process handed over: nothing else may come here, for it is executed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the compile jail calls it"))]
+    pub(crate) const fn from_jail(native: Vec<u8>) -> Self {
+        Self { native }
+    }
+
+    /// Compiles in this process, without a bound on time or memory: for tests, tools and components that are trusted.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Precompiled`], [`ReleaseError::Compile`].
+    pub fn in_process(engine: &wasmtime::Engine, wasm: &[u8]) -> Result<Self, ReleaseError> {
+        if wasmtime::Engine::detect_precompiled(wasm).is_some() {
+            return Err(ReleaseError::Precompiled);
+        }
+        engine.precompile_component(wasm).map(|native| Self { native }).map_err(ReleaseError::Compile)
+    }
+}
+
+impl fmt::Debug for CompiledComponent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompiledComponent({} bytes)", self.native.len())
+    }
+}
+
+/// One immutable component, linked against the imports of one sandbox's engine.
+pub struct Release {
+    digest: Arc<str>,
+    instance_pre: InstancePre<CallState>,
+    exports: Exports,
+}
+
+/// Where the functions of each interface are in the component; none for an interface that it does not export.
+pub(crate) struct Exports {
+    pub(crate) identity: exports::identity::GuestIndices,
+    pub(crate) load_balancers: Option<exports::load_balancers::GuestIndices>,
+    pub(crate) load_balancer_inventory: Option<exports::load_balancer_inventory::GuestIndices>,
+    pub(crate) instances: Option<exports::instances::GuestIndices>,
+    pub(crate) routes: Option<exports::routes::GuestIndices>,
+    pub(crate) zones: Option<exports::zones::GuestIndices>,
+    pub(crate) clusters: Option<exports::clusters::GuestIndices>,
+    pub(crate) node_legacy: Option<exports::node_legacy::GuestIndices>,
+}
+
+impl Release {
+    /// Links a compiled component. `digest` is that of the `.wasm` file: `sha256:` and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`ReleaseError`]: all but `Precompiled` and `Compile`.
+    pub fn new(sandbox: &Sandbox, compiled: &CompiledComponent, digest: &str) -> Result<Self, ReleaseError> {
+        // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
+        // vendor never becomes one.
+        #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
+        let component =
+            unsafe { Component::deserialize(sandbox.wasmtime(), &compiled.native) }.map_err(ReleaseError::Load)?;
+        // The first call should not pay for it.
+        component.initialize_copy_on_write_image().map_err(ReleaseError::Load)?;
+        check_resources(&component)?;
+        let linker = imports::linker(sandbox.wasmtime()).map_err(ReleaseError::Link)?;
+        let instance_pre = linker.instantiate_pre(&component).map_err(ReleaseError::Link)?;
+        let exports = Exports::of(&instance_pre)?;
+        Ok(Self { digest: digest.into(), instance_pre, exports })
+    }
+
+    /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are trusted.
+    ///
+    /// # Errors
+    /// [`ReleaseError`].
+    pub fn from_wasm(sandbox: &Sandbox, wasm: &[u8]) -> Result<Self, ReleaseError> {
+        let compiled = CompiledComponent::in_process(sandbox.wasmtime(), wasm)?;
+        let hash = Sha256::digest(wasm);
+        let digest = hash.iter().fold(String::from("sha256:"), |text, byte| text + &format!("{byte:02x}"));
+        Self::new(sandbox, &compiled, &digest)
+    }
+
+    /// Of the `.wasm` file: `sha256:…`.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The interfaces that the component exports besides `identity`, in the order of [`Interface::ALL`].
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<Interface> {
+        Interface::ALL.into_iter().filter(|interface| self.exports.has(*interface)).collect()
+    }
+
+    pub(crate) const fn shared_digest(&self) -> &Arc<str> {
+        &self.digest
+    }
+
+    pub(crate) const fn instance_pre(&self) -> &InstancePre<CallState> {
+        &self.instance_pre
+    }
+
+    pub(crate) const fn exports(&self) -> &Exports {
+        &self.exports
+    }
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Release").field("digest", &self.digest).field("interfaces", &self.interfaces()).finish()
+    }
+}
+
+/// The pool would refuse it too, in its own words; without a pool nothing would.
+fn check_resources(component: &Component) -> Result<(), ReleaseError> {
+    let required = component.resources_required().ok_or(ReleaseError::ImportsModules)?;
+    if required.num_memories > MEMORIES_MAX {
+        return Err(ReleaseError::Memories { count: required.num_memories });
+    }
+    if required.num_tables > TABLES_MAX {
+        return Err(ReleaseError::Tables { count: required.num_tables });
+    }
+    Ok(())
+}
+
+impl Exports {
+    fn of(pre: &InstancePre<CallState>) -> Result<Self, ReleaseError> {
+        macro_rules! indices {
+            ($module:ident, $interface:expr) => {
+                if is_exported(pre, $interface) {
+                    let indices = exports::$module::GuestIndices::new(pre);
+                    Some(indices.map_err(|source| ReleaseError::Export { interface: $interface, source })?)
+                } else {
+                    None
+                }
+            };
+        }
+        Ok(Self {
+            identity: indices!(identity, "identity").ok_or(ReleaseError::NoIdentity)?,
+            load_balancers: indices!(load_balancers, Interface::LoadBalancers.name()),
+            load_balancer_inventory: indices!(load_balancer_inventory, Interface::LoadBalancerInventory.name()),
+            instances: indices!(instances, Interface::Instances.name()),
+            routes: indices!(routes, Interface::Routes.name()),
+            zones: indices!(zones, Interface::Zones.name()),
+            clusters: indices!(clusters, Interface::Clusters.name()),
+            node_legacy: indices!(node_legacy, Interface::NodeLegacy.name()),
+        })
+    }
+
+    pub(crate) const fn has(&self, interface: Interface) -> bool {
+        match interface {
+            Interface::LoadBalancers => self.load_balancers.is_some(),
+            Interface::LoadBalancerInventory => self.load_balancer_inventory.is_some(),
+            Interface::Instances => self.instances.is_some(),
+            Interface::Routes => self.routes.is_some(),
+            Interface::Zones => self.zones.is_some(),
+            Interface::Clusters => self.clusters.is_some(),
+            Interface::NodeLegacy => self.node_legacy.is_some(),
+        }
+    }
+}
+
+/// Whether the component exports the interface at all; that it has another type than the contract's is another matter.
+fn is_exported(pre: &InstancePre<CallState>, interface: &str) -> bool {
+    pre.component().get_export_index(None, format!("skysail:provider/{interface}@0.1.0").as_str()).is_some()
+}

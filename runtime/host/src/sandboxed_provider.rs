@@ -1,0 +1,120 @@
+//! A release in its sandbox, as a [`Provider`].
+//!
+//! Each trait's function is: arguments to the contract's types, one call, the answer judged. What a call may do and how it ends is in
+//! `call`; nothing here keeps state.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use skysail_provider::{
+    Call, Clusters, Code, Error, Info, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
+    NodeLegacy, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service, Zone, Zones,
+};
+use wasmtime::{Store, component::Resource};
+
+use crate::{
+    Release, Sandbox,
+    call::{Guest, Request, run},
+    convert,
+    store::CallState,
+};
+
+mod instances;
+mod load_balancers;
+mod older;
+mod routes;
+
+/// A release in its sandbox. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct SandboxedProvider {
+    sandbox: Arc<Sandbox>,
+    release: Arc<Release>,
+    info: Arc<Info>,
+}
+
+impl SandboxedProvider {
+    /// A release that has described itself: `info` is what [`crate::describe`] answered.
+    #[must_use]
+    pub const fn new(sandbox: Arc<Sandbox>, release: Arc<Release>, info: Arc<Info>) -> Self {
+        Self { sandbox, release, info }
+    }
+
+    /// What the provider has beyond this release.
+    #[must_use]
+    pub const fn sandbox(&self) -> &Arc<Sandbox> {
+        &self.sandbox
+    }
+
+    /// The release.
+    #[must_use]
+    pub const fn release(&self) -> &Arc<Release> {
+        &self.release
+    }
+
+    /// Runs one function of the contract, with HTTP as far as the provider may.
+    async fn run<'env, R, F>(&self, call: &Call, function: &'static str, guest: F) -> Result<R>
+    where
+        R: Send,
+        F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
+    {
+        let request = Request {
+            sandbox: &self.sandbox,
+            release: &self.release,
+            call,
+            function,
+            http_allowed: sends_http(function),
+        };
+        run(request, guest).await
+    }
+}
+
+/// The contract says of two functions that they send no request.
+fn sends_http(function: &str) -> bool {
+    !matches!(function, "load-balancers.name" | "node-legacy.scrub-dns")
+}
+
+impl Provider for SandboxedProvider {
+    fn info(&self) -> Option<Arc<Info>> {
+        Some(Arc::clone(&self.info))
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.release.exports().has(Interface::LoadBalancers).then_some(self)
+    }
+
+    fn load_balancer_inventory(&self) -> Option<&dyn LoadBalancerInventory> {
+        self.release.exports().has(Interface::LoadBalancerInventory).then_some(self)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.release.exports().has(Interface::Instances).then_some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.release.exports().has(Interface::Routes).then_some(self)
+    }
+
+    fn zones(&self) -> Option<&dyn Zones> {
+        self.release.exports().has(Interface::Zones).then_some(self)
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        self.release.exports().has(Interface::Clusters).then_some(self)
+    }
+
+    fn node_legacy(&self) -> Option<&dyn NodeLegacy> {
+        self.release.exports().has(Interface::NodeLegacy).then_some(self)
+    }
+}
+
+/// The interface is not there: whoever holds a `&dyn` of it got it from a release that has it, unless the caller kept it across a swap.
+fn absent(interface: Interface) -> Error {
+    Error::new(Code::NotServing, format!("the release does not export {interface}"))
+}
+
+/// Lends a set of nodes to a guest for one call.
+fn lend(store: &mut Store<CallState>, nodes: NodeSet) -> wasmtime::Result<Resource<NodeSet>> {
+    let owned = store.data_mut().table.push(nodes)?;
+    Ok(Resource::new_borrow(owned.rep()))
+}

@@ -1,0 +1,120 @@
+//! Interfaces `load-balancers` and `load-balancer-inventory`.
+
+use super::{
+    Call, Code, Guest, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer,
+    Result, SandboxedProvider, Service, absent, async_trait, convert, lend,
+};
+use crate::bindings::exports::skysail::provider::{load_balancer_inventory, load_balancers};
+
+impl SandboxedProvider {
+    fn load_balancer_indices(&self) -> Result<&load_balancers::GuestIndices> {
+        self.release.exports().load_balancers.as_ref().ok_or_else(|| absent(Interface::LoadBalancers))
+    }
+
+    fn inventory_indices(&self) -> Result<&load_balancer_inventory::GuestIndices> {
+        let indices = self.release.exports().load_balancer_inventory.as_ref();
+        indices.ok_or_else(|| absent(Interface::LoadBalancerInventory))
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for SandboxedProvider {
+    async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String> {
+        let indices = self.load_balancer_indices()?;
+        let service = convert::service_to_guest(service);
+        let name = self
+            .run(call, "load-balancers.name", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_name(store, cluster, &service).await })
+            })
+            .await?;
+        convert::load_balancer_name(name)
+    }
+
+    async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        let indices = self.load_balancer_indices()?;
+        let service = convert::service_to_guest(service);
+        let found = self
+            .run(call, "load-balancers.get", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_get(store, cluster, &service).await })
+            })
+            .await?;
+        // The contract answers absence with none; a guest that says `not-found` means the same.
+        match convert::result(found, |status| status.map(convert::status).transpose()) {
+            Err(error) if error.code == Code::NotFound => Ok(None),
+            other => other,
+        }
+    }
+
+    async fn ensure(
+        &self,
+        call: &Call,
+        cluster: &str,
+        service: &Service,
+        nodes: &NodeSet,
+    ) -> Result<LoadBalancerStatus> {
+        let indices = self.load_balancer_indices()?;
+        let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
+        let status = self
+            .run(call, "load-balancers.ensure", |Guest { store, instance, env: _ }| {
+                Box::pin(async move {
+                    let nodes = lend(store, nodes)?;
+                    indices.load(&mut *store, instance)?.call_ensure(store, cluster, &service, nodes).await
+                })
+            })
+            .await?;
+        convert::result(status, convert::status)
+    }
+
+    async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
+        let indices = self.load_balancer_indices()?;
+        let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
+        let updated = self
+            .run(call, "load-balancers.update", |Guest { store, instance, env: _ }| {
+                Box::pin(async move {
+                    let nodes = lend(store, nodes)?;
+                    indices.load(&mut *store, instance)?.call_update(store, cluster, &service, nodes).await
+                })
+            })
+            .await?;
+        convert::result(updated, Ok)
+    }
+
+    async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
+        let indices = self.load_balancer_indices()?;
+        let service = convert::service_to_guest(service);
+        let deleted = self
+            .run(call, "load-balancers.ensure-deleted", |Guest { store, instance, env: _ }| {
+                Box::pin(async move {
+                    indices.load(&mut *store, instance)?.call_ensure_deleted(store, cluster, &service).await
+                })
+            })
+            .await?;
+        match convert::result(deleted, Ok) {
+            Err(error) if error.code == Code::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl LoadBalancerInventory for SandboxedProvider {
+    async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
+        let indices = self.inventory_indices()?;
+        let list = self
+            .run(call, "load-balancer-inventory.list", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store, cluster).await })
+            })
+            .await?;
+        convert::result(list, convert::owned)
+    }
+
+    async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
+        let indices = self.inventory_indices()?;
+        let deleted = self
+            .run(call, "load-balancer-inventory.delete", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, name).await })
+            })
+            .await?;
+        convert::result(deleted, Ok)
+    }
+}

@@ -1,0 +1,122 @@
+//! Interfaces `zones`, `clusters` and `node-legacy`.
+
+use super::{
+    Call, Clusters, Guest, Interface, NodeLegacy, Result, SandboxedProvider, Zone, Zones, absent, async_trait, convert,
+};
+use crate::bindings::exports::skysail::provider::{clusters, node_legacy, zones};
+
+impl SandboxedProvider {
+    fn zone_indices(&self) -> Result<&zones::GuestIndices> {
+        self.release.exports().zones.as_ref().ok_or_else(|| absent(Interface::Zones))
+    }
+
+    fn cluster_indices(&self) -> Result<&clusters::GuestIndices> {
+        self.release.exports().clusters.as_ref().ok_or_else(|| absent(Interface::Clusters))
+    }
+
+    fn legacy_indices(&self) -> Result<&node_legacy::GuestIndices> {
+        self.release.exports().node_legacy.as_ref().ok_or_else(|| absent(Interface::NodeLegacy))
+    }
+}
+
+#[async_trait]
+impl Zones for SandboxedProvider {
+    async fn current(&self, call: &Call) -> Result<Zone> {
+        let indices = self.zone_indices()?;
+        let zone = self
+            .run(call, "zones.current", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_current(store).await })
+            })
+            .await?;
+        convert::result(zone, convert::zone)
+    }
+
+    async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone> {
+        let indices = self.zone_indices()?;
+        let zone = self
+            .run(call, "zones.by-provider-id", |Guest { store, instance, env: _ }| {
+                Box::pin(
+                    async move { indices.load(&mut *store, instance)?.call_by_provider_id(store, provider_id).await },
+                )
+            })
+            .await?;
+        convert::result(zone, convert::zone)
+    }
+
+    async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone> {
+        let indices = self.zone_indices()?;
+        let zone = self
+            .run(call, "zones.by-node-name", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_by_node_name(store, node).await })
+            })
+            .await?;
+        convert::result(zone, convert::zone)
+    }
+}
+
+#[async_trait]
+impl Clusters for SandboxedProvider {
+    async fn list(&self, call: &Call) -> Result<Vec<String>> {
+        let indices = self.cluster_indices()?;
+        let list = self
+            .run(call, "clusters.list", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store).await })
+            })
+            .await?;
+        convert::result(list, convert::cluster_names)
+    }
+
+    async fn master(&self, call: &Call, cluster: &str) -> Result<String> {
+        let indices = self.cluster_indices()?;
+        let master = self
+            .run(call, "clusters.master", |Guest { store, instance, env: _ }| {
+                Box::pin(async move { indices.load(&mut *store, instance)?.call_master(store, cluster).await })
+            })
+            .await?;
+        convert::result(master, |master| convert::short("the master's address", master))
+    }
+}
+
+#[async_trait]
+impl NodeLegacy for SandboxedProvider {
+    async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()> {
+        let indices = self.legacy_indices()?;
+        let added = self
+            .run(call, "node-legacy.add-ssh-key-to-all-instances", |Guest { store, instance, env: _ }| {
+                Box::pin(async move {
+                    indices.load(&mut *store, instance)?.call_add_ssh_key_to_all_instances(store, user, key).await
+                })
+            })
+            .await?;
+        convert::result(added, Ok)
+    }
+
+    async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String> {
+        let indices = self.legacy_indices()?;
+        let name = self
+            .run(call, "node-legacy.current-node-name", |Guest { store, instance, env: _ }| {
+                Box::pin(
+                    async move { indices.load(&mut *store, instance)?.call_current_node_name(store, hostname).await },
+                )
+            })
+            .await?;
+        convert::result(name, |name| convert::short("the node's name", name))
+    }
+
+    async fn scrub_dns(
+        &self,
+        call: &Call,
+        nameservers: &[String],
+        searches: &[String],
+    ) -> Result<(Vec<String>, Vec<String>)> {
+        let indices = self.legacy_indices()?;
+        let (nameservers, searches) = self
+            .run(call, "node-legacy.scrub-dns", |Guest { store, instance, env: _ }| {
+                Box::pin(async move {
+                    indices.load(&mut *store, instance)?.call_scrub_dns(store, nameservers, searches).await
+                })
+            })
+            .await?;
+        Ok((convert::texts("nameservers", nameservers)?, convert::texts("searches", searches)?))
+    }
+}

@@ -1,0 +1,359 @@
+//! What one call's store holds, and the guards that sit in it: the sum of its memories, the guest's clock, the budget of bytes.
+//!
+//! A store lives as long as one call. Nothing in it is there for a later one.
+
+use std::{sync::Arc, time::Duration};
+
+use skysail_provider::{Call, Limit, LimitHit};
+use tokio::time::Instant;
+use wasmtime::{CallHook, ResourceLimiter, Store, StoreContextMut, component::ResourceTable};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::{
+    CallRecord, Sandbox,
+    imports::{CallLog, HttpCall},
+    limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
+};
+
+/// Everything that the imports of one call know.
+pub(crate) struct CallState {
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) call: Call,
+    /// The cloud-config as it was when the call began.
+    pub(crate) config: Arc<String>,
+    pub(crate) table: ResourceTable,
+    pub(crate) growth: Growth,
+    pub(crate) clock: GuestClock,
+    pub(crate) bytes: CrossedBytes,
+    pub(crate) log: CallLog,
+    pub(crate) events_asked: u64,
+    pub(crate) events_published: u64,
+    pub(crate) http: HttpCall,
+    pub(crate) hits: Vec<LimitHit>,
+    /// For the guest's monotonic clock.
+    pub(crate) began: Instant,
+    wasi: Option<WasiCtx>,
+}
+
+impl CallState {
+    pub(crate) fn new(sandbox: Arc<Sandbox>, call: Call, function: &'static str, http: HttpCall) -> Self {
+        let limits = sandbox.limits();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(as_usize(limits.handles));
+        Self {
+            config: sandbox.config(),
+            table,
+            growth: Growth::new(&sandbox),
+            clock: GuestClock::default(),
+            bytes: CrossedBytes::new(&sandbox),
+            log: CallLog::new(&sandbox, function),
+            events_asked: 0,
+            events_published: 0,
+            http,
+            hits: Vec::new(),
+            began: Instant::now(),
+            wasi: None,
+            call,
+            sandbox,
+        }
+    }
+
+    /// Notes that a limit was met; of several hits of one limit the largest stays.
+    pub(crate) fn hit(&mut self, hit: LimitHit) {
+        match self.hits.iter_mut().find(|known| known.limit == hit.limit) {
+            Some(known) => known.used = known.used.max(hit.used),
+            None => self.hits.push(hit),
+        }
+    }
+}
+
+impl CallState {
+    /// Writes what this call used into its record, and its last words into the log.
+    pub(crate) fn complete(&mut self, record: &mut CallRecord) {
+        let lines = self.log.finish();
+        for hit in lines.limits_hit {
+            self.hit(hit);
+        }
+        let refused: Vec<LimitHit> = self.growth.refused().collect();
+        for hit in refused {
+            self.hit(hit);
+        }
+        record.guest = self.clock.inside();
+        let http = self.http.usage();
+        for hit in &http.limit_hits {
+            self.hit(*hit);
+        }
+        record.http = http.into();
+        record.memory_peak = self.growth.memory_peak();
+        record.log_lines = lines.kept;
+        record.log_lines_dropped = lines.dropped;
+        record.events = self.events_published;
+        record.limits_hit = std::mem::take(&mut self.hits);
+    }
+}
+
+// === impl WasiView ===
+
+impl WasiView for CallState {
+    /// Made at the first use: most providers have no WASI in them.
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let log = &self.log;
+        let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log));
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+/// A store for one call, with every guard of its sandbox armed.
+pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime::Result<Store<CallState>> {
+    let limits = state.sandbox.limits().clone();
+    let mut store = Store::try_new(engine, state)?;
+    store.limiter(|state| &mut state.growth);
+    store.call_hook(on_crossing);
+    store.set_fuel(limits.fuel)?;
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_async_yield_and_update(1);
+    store.set_hostcall_fuel(as_usize(limits.host_call_bytes));
+    store.set_max_component_handles(as_usize(limits.handles));
+    Ok(store)
+}
+
+/// Called whenever execution goes from host to guest or back.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is wasmtime's")]
+fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> wasmtime::Result<()> {
+    let state = store.data_mut();
+    state.clock.cross(hook);
+    match state.bytes.cross(hook, state.clock.host_depth) {
+        Crossing::Nothing => {}
+        Crossing::SetBudget(bytes) => store.set_hostcall_fuel(bytes),
+        Crossing::Charge(fuel) => {
+            let left = store.get_fuel()?.saturating_sub(fuel);
+            store.set_fuel(left)?;
+        }
+    }
+    Ok(())
+}
+
+/// Time inside the guest's code: from each entry to the next exit. What the host does for the guest is not in it, neither is the time in
+/// which a spinning guest has yielded its thread: wasmtime yields inside a call to the host.
+#[derive(Debug, Default)]
+pub(crate) struct GuestClock {
+    inside: Duration,
+    entered: Option<Instant>,
+    /// Host calls that are open; 1 while a guest waits for an import. Guest code below that is the guest's allocator at work for the host.
+    host_depth: u32,
+}
+
+impl GuestClock {
+    fn cross(&mut self, hook: CallHook) {
+        match hook {
+            CallHook::CallingWasm if self.host_depth == 0 => self.entered = Some(Instant::now()),
+            CallHook::ReturningFromWasm if self.host_depth == 0 => self.stop(),
+            CallHook::CallingWasm | CallHook::ReturningFromWasm => {}
+            CallHook::CallingHost => {
+                if self.host_depth == 0 {
+                    self.stop();
+                }
+                self.host_depth += 1;
+            }
+            CallHook::ReturningFromHost => {
+                self.host_depth = self.host_depth.saturating_sub(1);
+                if self.host_depth == 0 {
+                    self.entered = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            self.inside += entered.elapsed();
+        }
+    }
+
+    pub(crate) const fn inside(&self) -> Duration {
+        self.inside
+    }
+}
+
+/// What happens to the store at a crossing.
+enum Crossing {
+    Nothing,
+    SetBudget(usize),
+    Charge(u64),
+}
+
+/// The budgets of bytes that cross the boundary.
+///
+/// Wasmtime has one budget for what it lifts out of a guest in one go, be it the arguments of a host call or the result of the call as a
+/// whole, and takes from it *before* it allocates. The two have different limits here, so the budget is exchanged at the crossings:
+/// arguments are lifted after the guest called the host, the result after the guest returned.
+#[derive(Debug)]
+pub(crate) struct CrossedBytes {
+    host_call_bytes: usize,
+    result_bytes: usize,
+    lifting_result: bool,
+    /// Bytes that imports copied since the last crossing, to be charged as fuel.
+    owed: u64,
+    /// Bytes of node columns that the guest has read.
+    columns: u64,
+}
+
+impl CrossedBytes {
+    fn new(sandbox: &Sandbox) -> Self {
+        let limits = sandbox.limits();
+        Self {
+            host_call_bytes: as_usize(limits.host_call_bytes),
+            result_bytes: as_usize(limits.result_bytes),
+            lifting_result: false,
+            owed: 0,
+            columns: 0,
+        }
+    }
+
+    /// Copying costs CPU that the guest's own fuel does not see: one unit for each byte, as wasmtime charges for `memory.copy`.
+    pub(crate) const fn copied(&mut self, bytes: u64) {
+        self.owed = self.owed.saturating_add(bytes);
+    }
+
+    /// Counts the bytes of a node column; an error where the call has read too many.
+    pub(crate) const fn column_read(&mut self, bytes: u64) -> Result<(), LimitHit> {
+        self.copied(bytes);
+        self.columns = self.columns.saturating_add(bytes);
+        let max = self.host_call_bytes as u64;
+        if self.columns > max {
+            return Err(LimitHit { limit: Limit::HostCallBytes, used: self.columns, max });
+        }
+        Ok(())
+    }
+
+    /// Wasmtime's budget ran out: which limit that was. How much more the guest had wanted is not known.
+    pub(crate) const fn exhausted(&self) -> LimitHit {
+        let (limit, max) = if self.lifting_result {
+            (Limit::ResultBytes, self.result_bytes as u64)
+        } else {
+            (Limit::HostCallBytes, self.host_call_bytes as u64)
+        };
+        LimitHit { limit, used: max, max }
+    }
+
+    const fn cross(&mut self, hook: CallHook, host_depth: u32) -> Crossing {
+        match hook {
+            CallHook::ReturningFromWasm if host_depth == 0 => {
+                self.lifting_result = true;
+                Crossing::SetBudget(self.result_bytes)
+            }
+            CallHook::CallingWasm if host_depth == 0 => {
+                self.lifting_result = false;
+                Crossing::SetBudget(self.host_call_bytes)
+            }
+            CallHook::ReturningFromHost if self.owed > 0 => {
+                let owed = self.owed;
+                self.owed = 0;
+                Crossing::Charge(owed)
+            }
+            CallHook::ReturningFromWasm
+            | CallHook::CallingWasm
+            | CallHook::ReturningFromHost
+            | CallHook::CallingHost => Crossing::Nothing,
+        }
+    }
+}
+
+/// Limits what a guest allocates, as the *sum* over all its memories and over all its tables: wasmtime's own limiter judges each alone.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    memory: Sum,
+    table: Sum,
+    instances: usize,
+}
+
+#[derive(Debug)]
+struct Sum {
+    limit: Limit,
+    max: u64,
+    now: u64,
+    peak: u64,
+    /// What was asked for when it was refused.
+    refused: Option<u64>,
+}
+
+impl Sum {
+    const fn new(limit: Limit, max: u64) -> Self {
+        Self { limit, max, now: 0, peak: 0, refused: None }
+    }
+
+    /// Never fails: a guest may live with a refusal. One that cannot aborts, and the refusal says why.
+    fn grow(&mut self, current: usize, desired: usize) -> bool {
+        let wanted = self.now.saturating_add((desired as u64).saturating_sub(current as u64));
+        if wanted > self.max {
+            self.refused = Some(self.refused.map_or(wanted, |known| known.max(wanted)));
+            return false;
+        }
+        self.now = wanted;
+        self.peak = self.peak.max(wanted);
+        true
+    }
+
+    fn refused(&self) -> Option<LimitHit> {
+        self.refused.map(|used| LimitHit { limit: self.limit, used, max: self.max })
+    }
+}
+
+impl Growth {
+    fn new(sandbox: &Sandbox) -> Self {
+        let limits = sandbox.limits();
+        Self {
+            memory: Sum::new(Limit::Memory, limits.memory_bytes),
+            table: Sum::new(Limit::TableElements, limits.table_elements),
+            instances: as_usize(limits.instances),
+        }
+    }
+
+    pub(crate) const fn memory_peak(&self) -> u64 {
+        self.memory.peak
+    }
+
+    /// The refusals of this call.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = LimitHit> {
+        self.memory.refused().into_iter().chain(self.table.refused())
+    }
+}
+
+impl ResourceLimiter for Growth {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.memory.grow(current, desired))
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.table.grow(current, desired))
+    }
+
+    fn instances(&self) -> usize {
+        self.instances
+    }
+
+    fn memories(&self) -> usize {
+        as_usize(u64::from(MEMORIES_MAX))
+    }
+
+    fn tables(&self) -> usize {
+        as_usize(u64::from(TABLES_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skysail_provider::{Limit, LimitHit};
+
+    use super::Sum;
+
+    #[test]
+    fn several_memories_are_judged_by_their_sum() {
+        let mut sum = Sum::new(Limit::Memory, 100);
+        assert!(sum.grow(0, 60));
+        assert!(sum.grow(0, 40));
+        assert!(!sum.grow(40, 41));
+        assert_eq!((sum.now, sum.peak), (100, 100));
+        assert_eq!(sum.refused(), Some(LimitHit { limit: Limit::Memory, used: 101, max: 100 }));
+    }
+}
