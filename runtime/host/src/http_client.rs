@@ -5,20 +5,243 @@
 //! 2. URL, method and headers are read, strictly (`malformed`);
 //! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::egress`], `forbidden`);
 //! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
-//! 5. sizes, then the provider's rate, then the call's concurrency (`limited`, or a wait);
+//! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or `limited`);
 //! 6. the credential is added, last, and the request goes to a connection whose peer address was judged when it was made;
 //! 7. the answer is read up to its bounds while it is decompressed, and every value of a credential in it is redacted.
 //!
 //! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one exception that is the transport's own: a
 //! request on a reused connection that the peer had closed before a single byte of the request was written goes to a fresh one, and
-//! an HTTP/2 stream that the peer refused unprocessed is sent once more. In both cases the peer has said that it did nothing.
+//! an HTTP/2 stream that the peer refused unprocessed is sent once more. In both cases the peer did nothing with it.
 //!
 //! Must not know wasm. Dropping the future of a request ends its exchange.
 
 mod budget;
+mod exchange;
+mod headers;
 mod limits;
 mod message;
+mod rate;
+mod transport;
 
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, Method};
+use reqwest::{Client, Request};
+use skysail_provider::{Limit, LimitHit};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::{
+    credentials::{Credentials, Generation, Proof},
+    egress::{EgressPolicy, METHODS, Target},
+};
 pub use budget::{HttpBudget, HttpUsage};
+pub(crate) use headers::is_hosts_header;
 pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
+use rate::Rate;
+use transport::Transport;
+pub use transport::{HttpClientError, Resolver, SystemResolver};
+
+/// The HTTP of one provider: its rules, credentials, connections and rate. Shared by all its calls.
+pub struct HttpClient {
+    policy: Arc<EgressPolicy>,
+    credentials: Arc<Credentials>,
+    transport: Transport,
+    rate: Rate,
+}
+
+/// A request that may leave.
+struct Judged {
+    client: Client,
+    request: Request,
+    bytes: u64,
+    timeout: Option<Duration>,
+    /// Keeps the redaction of the very values that are sent, even when they are exchanged meanwhile.
+    generation: Arc<Generation>,
+}
+
+// === impl HttpClient ===
+
+impl HttpClient {
+    /// A client that resolves names with the system's resolver. Of `limits` it takes the rate and the count of headers; the others are
+    /// those of each call's [`HttpBudget`].
+    ///
+    /// # Errors
+    /// A certificate of the policy's CA bundle or of a credential cannot be used.
+    pub fn new(
+        policy: Arc<EgressPolicy>,
+        credentials: Arc<Credentials>,
+        limits: &HttpLimits,
+    ) -> Result<Self, HttpClientError> {
+        Self::with_resolver(policy, credentials, limits, Arc::new(SystemResolver))
+    }
+
+    /// A client that resolves names with `resolver`; its answers are judged like any other's.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_resolver(
+        policy: Arc<EgressPolicy>,
+        credentials: Arc<Credentials>,
+        limits: &HttpLimits,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<Self, HttpClientError> {
+        let transport = Transport::new(&policy, limits, resolver)?;
+        // Built now, so that a certificate without its key is an error of the operator's file and not of a request.
+        for (name, credential) in credentials.current().iter() {
+            if let Proof::ClientCertificate(certificate) = &credential.proof {
+                transport.with_certificate(name, certificate)?;
+            }
+        }
+        Ok(Self { policy, credentials, transport, rate: Rate::new(limits.requests_per_second) })
+    }
+
+    /// Sends one request and waits for the whole answer.
+    ///
+    /// # Errors
+    /// See [`FailureKind`]. Each limit that was met is in the failure and in the budget's usage.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the exchange; the request may have been carried out.
+    pub async fn send(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
+        let result = self.send_judged(budget, request).await;
+        if let Err(failure) = &result {
+            budget.note(failure);
+        }
+        result
+    }
+
+    /// Sends all requests, as many at once as the budget allows; answers in the order of the requests.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends all exchanges.
+    pub async fn send_all(&self, budget: &HttpBudget, requests: Vec<HttpRequest>) -> Vec<Result<HttpResponse, Failure>> {
+        let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
+        let numbered = requests.into_iter().enumerate();
+        // Unordered, so that one slow answer does not hold up the start of the next request; not all futures at once, because the guest
+        // chooses the length of the list.
+        let mut answers: Vec<_> = stream::iter(numbered)
+            .map(|(index, request)| async move { (index, self.send(budget, request).await) })
+            .buffer_unordered(at_once)
+            .collect()
+            .await;
+        answers.sort_unstable_by_key(|(index, _)| *index);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
+        budget.take_request()?;
+        let judged = self.judge(budget.limits(), request)?;
+        let over = || Failure::new(FailureKind::Timeout, "the time of the call is over");
+        let waiting = async {
+            let in_flight = budget.enter().await.map_err(|_| over())?;
+            let turn = self.rate.take().map_err(|hit| Failure::with_limit(FailureKind::Limited, hit))?;
+            sleep_until(turn).await;
+            Ok(in_flight)
+        };
+        let _in_flight = match budget.deadline() {
+            Some(deadline) => timeout_at(deadline, waiting).await.map_err(|_| over())??,
+            None => waiting.await?,
+        };
+        let Judged { client, request, bytes, timeout, generation } = judged;
+        let (end, limited) = end_of(budget, timeout);
+        let started = Instant::now();
+        budget.add_sent(bytes);
+        let exchange = exchange::run(&client, request, budget, generation.redactor());
+        let result = timeout_at(end, exchange).await.unwrap_or_else(|_| Err(timed_out(started, limited)));
+        if let Err(failure) = &result
+            && matches!(failure.kind, FailureKind::Forbidden | FailureKind::Unreachable)
+        {
+            budget.take_back_sent(bytes);
+        }
+        result
+    }
+
+    /// Everything that needs no network.
+    fn judge(&self, limits: &HttpLimits, request: HttpRequest) -> Result<Judged, Failure> {
+        let HttpRequest { method, url, headers, body, credential, timeout } = request;
+        if !METHODS.contains(&method.as_str()) {
+            return Err(Failure::malformed(format!("the method must be one of {}", METHODS.join(", "))));
+        }
+        let Target { url, authority } = Target::parse(&url).map_err(|error| Failure::malformed(error.to_string()))?;
+        let target = Target { url, authority };
+        self.policy.judge(&method, &target).map_err(|refusal| Failure::forbidden(refusal.to_string()))?;
+        let generation = self.credentials.current();
+        let proof = match &credential {
+            None => None,
+            Some(name) => {
+                let shown: String = name.chars().take(64).collect();
+                let found = generation.get(name);
+                let found = found.ok_or_else(|| Failure::malformed(format!("there is no credential {shown:?}")))?;
+                if !found.may_go_to(&target.authority) {
+                    let authority = &target.authority;
+                    return Err(Failure::forbidden(format!("credential {shown:?} may not be sent to {authority}")));
+                }
+                Some((name.as_str(), &found.proof))
+            }
+        };
+        let headers = headers::of_guest(&headers, proof.map(|(_, proof)| proof))?;
+        let bytes = check_request(limits, &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
+        let client = match proof {
+            Some((name, Proof::ClientCertificate(certificate))) => self
+                .transport
+                .with_certificate(name, certificate)
+                .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?,
+            Some((_, Proof::Header { .. })) | None => self.transport.plain(),
+        };
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| Failure::malformed("the method cannot be sent"))?;
+        let mut request = Request::new(method, target.url);
+        *request.headers_mut() = headers;
+        *request.body_mut() = body.map(Into::into);
+        // Last, and as the only one of its name.
+        if let Some((_, Proof::Header { name, value, secrets: _ })) = proof {
+            request.headers_mut().insert(name, value.clone());
+        }
+        Ok(Judged { client, request, bytes, timeout, generation })
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("policy", &self.policy).field("credentials", &self.credentials).finish_non_exhaustive()
+    }
+}
+
+fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body: usize) -> Result<u64, Failure> {
+    let refuse = |limit, used, max| {
+        if used <= max { Ok(()) } else { Err(Failure::with_limit(FailureKind::Limited, LimitHit { limit, used, max })) }
+    };
+    let header_bytes = headers::bytes(headers);
+    refuse(Limit::HttpHeaders, headers.len() as u64, u64::from(limits.headers_max))?;
+    refuse(Limit::HttpHeaders, header_bytes, limits.header_bytes_max.min(HttpLimits::HEADER_BYTES_CEILING))?;
+    let bytes = (target.url.as_str().len() as u64).saturating_add(header_bytes).saturating_add(body as u64);
+    refuse(Limit::HttpRequestBytes, bytes, limits.request_bytes_max)?;
+    Ok(bytes)
+}
+
+/// When an exchange that begins now must be over, and, where the provider's limit is what ends it, that limit.
+fn end_of(budget: &HttpBudget, timeout: Option<Duration>) -> (Instant, Option<Duration>) {
+    let now = Instant::now();
+    let max = budget.limits().exchange_time_max;
+    let own = timeout.filter(|timeout| *timeout < max);
+    let end = now + own.unwrap_or(max);
+    match budget.deadline() {
+        Some(deadline) if deadline < end => (deadline, None),
+        _ => (end, own.is_none().then_some(max)),
+    }
+}
+
+fn timed_out(started: Instant, limited: Option<Duration>) -> Failure {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let used = started.elapsed();
+    match limited {
+        Some(max) => {
+            Failure::with_limit(FailureKind::Timeout, LimitHit { limit: Limit::HttpTime, used: ms(used), max: ms(max) })
+        }
+        None => Failure::new(FailureKind::Timeout, format!("no whole answer after {} ms", ms(used))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ mod bindings;
 mod cache;
 mod call;
 mod convert;
+pub mod credentials;
+pub mod egress;
 mod engine;
 pub mod http_client;
 mod identity;

@@ -123,6 +123,12 @@ impl HttpBudget {
         spent.usage.bytes_sent = spent.usage.bytes_sent.saturating_add(bytes);
     }
 
+    /// For a request that never left.
+    pub(crate) fn take_back_sent(&self, bytes: u64) {
+        let mut spent = self.shared.spent();
+        spent.usage.bytes_sent = spent.usage.bytes_sent.saturating_sub(bytes);
+    }
+
     pub(crate) fn add_received(&self, bytes: u64) {
         let mut spent = self.shared.spent();
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);

@@ -1,0 +1,49 @@
+//! A value that must not be seen: it prints as `[redacted]`. Must not implement anything that shows or serialises it.
+
+use std::fmt;
+
+use rustls_pki_types::PrivateKeyDer;
+
+/// What stands where a credential's value was.
+pub(crate) const REDACTED: &str = "[redacted]";
+
+/// A secret text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// A client certificate with its key.
+pub(crate) struct ClientCertificate {
+    pub(crate) chain: Vec<rustls_pki_types::CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Secret {
+    /// Takes a value.
+    #[must_use]
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself: only for the bytes that go to the peer, and for what looks for it in answers.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("chain", &self.chain.len()).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ClientCertificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain == other.chain && self.key.secret_der() == other.key.secret_der()
+    }
+}

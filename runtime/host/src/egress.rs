@@ -1,0 +1,321 @@
+//! May this request leave? The operator's rules judge the name, the method and the path; then every address is judged by itself.
+//!
+//! The threat: a component from a stranger asks for a URL. The name in it may be permitted and lead to the metadata service, to the API
+//! server or to a neighbour's database: by DNS that the stranger controls, by an address in an odd spelling, by a redirect. So
+//! - what no rule allows is refused: a policy without rules refuses everything;
+//! - a URL is judged in the spelling in which it is sent, and a URL that two readers could understand differently is refused;
+//! - a permitted name is resolved by us, once for each connection, and *each* address is judged; the connection goes to those very
+//!   addresses. If one of several is refused, the whole name is: an honest API does not mix public and internal addresses, and dropping
+//!   only the bad ones would leave an attacker's answer half working and make the outcome hang on the order of an answer;
+//! - an address in a URL is judged the same way, without a look-up;
+//! - private, link-local and the other special ranges are refused unless the operator opens them in `allowCidrs`. A CIDR there must lie
+//!   inside one such range, so `0.0.0.0/0` is an error and not a hole. The metadata services' addresses open only by themselves
+//!   (`169.254.169.254/32`): a CIDR around them, be it `169.254.0.0/16`, leaves them shut.
+//!
+//! Must not open sockets; [`crate::http_client`] does, and asks here first.
+
+mod address;
+mod origin;
+mod path;
+mod target;
+
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
+
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use serde::{Deserialize, Serialize};
+
+use address::Addresses;
+pub use address::CidrError;
+pub use origin::{Origin, OriginError};
+pub(crate) use origin::{Authority, AuthorityHost};
+use path::PathPrefix;
+pub use path::PathPrefixError;
+pub(crate) use target::Target;
+
+/// What the operator allows a provider to reach: the `egress` part of the provider file.
+///
+/// The default allows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EgressSpec {
+    /// A request needs one rule that allows its origin, method and path; at most [`EgressPolicy::RULES_MAX`].
+    pub rules: Vec<EgressRuleSpec>,
+    /// CIDRs that may be reached although they are private, link-local, loopback or special in another way.
+    pub allow_cidrs: Vec<String>,
+    /// Certificates that are trusted besides the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_bundle: Option<CaBundleSpec>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EgressRuleSpec {
+    /// See [`Origin`]; at least one.
+    pub origins: Vec<String>,
+    /// Upper case; absent allows GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub methods: Option<Vec<String>>,
+    /// By whole segments: `/v2/lb` covers `/v2/lb/1`, not `/v2/lbx`; absent allows every path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_prefixes: Option<Vec<String>>,
+}
+
+/// Where the PEM certificates are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum CaBundleSpec {
+    /// A file.
+    File(PathBuf),
+    /// The text itself.
+    Pem(String),
+}
+
+/// An operator's rules, checked: what may leave.
+#[derive(Clone, Debug)]
+pub struct EgressPolicy {
+    rules: Vec<Rule>,
+    addresses: Addresses,
+    ca: Vec<CertificateDer<'static>>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    origins: Vec<Origin>,
+    methods: BTreeSet<String>,
+    /// Empty covers every path.
+    paths: Vec<PathPrefix>,
+}
+
+/// Why a request may not leave. The text names what was refused and reaches the guest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refusal(pub(crate) String);
+
+/// What is wrong with an [`EgressSpec`]; `place` is as in the file, from `egress` down.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    /// An origin cannot be used.
+    #[error("{place}: origin {text:?} {reason}")]
+    Origin {
+        /// For example `rules[0].origins[1]`.
+        place: String,
+        /// As written.
+        text: String,
+        /// What is wrong, and what to write.
+        reason: OriginError,
+    },
+    /// An origin is a refused address that no CIDR opens.
+    #[error("{place}: origin {origin} can never be reached: {reason}")]
+    UnreachableOrigin {
+        /// For example `rules[0].origins[1]`.
+        place: String,
+        /// As written.
+        origin: Origin,
+        /// Why, and what to write.
+        reason: String,
+    },
+    /// A method is none.
+    #[error("{place}: method {text:?} cannot be allowed; write one of {METHODS:?}")]
+    Method {
+        /// For example `rules[0].methods[1]`.
+        place: String,
+        /// As written.
+        text: String,
+    },
+    /// A path prefix cannot be used.
+    #[error("{place}: path prefix {text:?} {reason}")]
+    Path {
+        /// For example `rules[0].pathPrefixes[1]`.
+        place: String,
+        /// As written.
+        text: String,
+        /// What is wrong, and what to write.
+        reason: PathPrefixError,
+    },
+    /// A list that is there is empty, or too long.
+    #[error("{place}: {reason}")]
+    List {
+        /// For example `rules[0].origins`.
+        place: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A CIDR cannot be allowed.
+    #[error("{place}: {text:?} {reason}")]
+    Cidr {
+        /// For example `allowCidrs[1]`.
+        place: String,
+        /// As written.
+        text: String,
+        /// What is wrong, and what to write.
+        reason: CidrError,
+    },
+    /// The CA bundle could not be read.
+    #[error("caBundle: read {path}; check that the file exists, is readable and is at most 1 MiB")]
+    CaBundleFile {
+        /// As written.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The CA bundle holds no certificates, or something else.
+    #[error("caBundle: {reason}; it must be PEM with at least one certificate")]
+    CaBundle {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// CONNECT makes tunnels and TRACE echoes the credential; neither belongs to a cloud's API.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// The system's own bundle has a fifth of this.
+const CA_BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
+
+// === impl EgressPolicy ===
+
+impl EgressPolicy {
+    /// The most rules: the largest provider that we know needs six.
+    pub const RULES_MAX: usize = 64;
+    /// The most origins, path prefixes of one rule: a rule is looked through for each request.
+    pub const ENTRIES_MAX: usize = 64;
+
+    /// Checks a spec, and reads the CA bundle's file (blocking, at most 1 MiB).
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place, the reason and the way out.
+    pub fn new(spec: &EgressSpec) -> Result<Self, EgressError> {
+        let EgressSpec { rules, allow_cidrs, ca_bundle } = spec;
+        let mut addresses = Addresses::default();
+        for (index, text) in allow_cidrs.iter().enumerate() {
+            let place = format!("allowCidrs[{index}]");
+            addresses.allow(text).map_err(|reason| EgressError::Cidr { place, text: text.clone(), reason })?;
+        }
+        if rules.len() > Self::RULES_MAX {
+            let reason = format!("has {} entries, at most {} are allowed; join rules", rules.len(), Self::RULES_MAX);
+            return Err(EgressError::List { place: "rules".to_owned(), reason });
+        }
+        let rules = rules.iter().enumerate().map(|(index, rule)| Rule::new(&format!("rules[{index}]"), rule, &addresses));
+        let rules = rules.collect::<Result<_, _>>()?;
+        let ca = ca_bundle.as_ref().map(read_ca_bundle).transpose()?.unwrap_or_default();
+        Ok(Self { rules, addresses, ca })
+    }
+
+    /// Judges origin, method, path, and the address where the URL names one. A name's addresses are judged later, by
+    /// [`Self::judge_address`].
+    pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
+        let Target { url, authority } = target;
+        let named: Vec<_> = self.rules.iter().filter(|rule| rule.origins.iter().any(|o| o.matches(authority))).collect();
+        if named.is_empty() {
+            return Err(Refusal(format!("no rule allows origin {authority}")));
+        }
+        let by_method: Vec<_> = named.into_iter().filter(|rule| rule.methods.contains(method)).collect();
+        if by_method.is_empty() {
+            return Err(Refusal(format!("no rule allows method {method} at {authority}")));
+        }
+        let path = url.path();
+        let ambiguous = path::is_ambiguous(path);
+        if !by_method.iter().any(|rule| rule.allows_path(path, ambiguous)) {
+            let why = if ambiguous { "a path that can be read in two ways" } else { "the path" };
+            return Err(Refusal(format!("no rule allows {why} of {method} {authority}{path}")));
+        }
+        match authority.host {
+            AuthorityHost::Address(address) => self.judge_address(address).map(drop),
+            AuthorityHost::Name(_) => Ok(()),
+        }
+    }
+
+    /// Judges one address and gives it back in its plain spelling.
+    pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, Refusal> {
+        self.addresses.judge(address).map_err(|refused| Refusal(refused.to_string()))
+    }
+
+    pub(crate) fn ca(&self) -> &[CertificateDer<'static>] {
+        &self.ca
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn new(place: &str, spec: &EgressRuleSpec, addresses: &Addresses) -> Result<Self, EgressError> {
+        let EgressRuleSpec { origins, methods, path_prefixes } = spec;
+        check_list(&format!("{place}.origins"), Some(origins.len()), "name at least one origin")?;
+        check_list(&format!("{place}.methods"), methods.as_ref().map(Vec::len), "leave it out to allow the usual methods")?;
+        check_list(
+            &format!("{place}.pathPrefixes"),
+            path_prefixes.as_ref().map(Vec::len),
+            "leave it out to allow every path",
+        )?;
+        let origins = origins.iter().enumerate().map(|(index, text)| {
+            let place = format!("{place}.origins[{index}]");
+            let origin = match Origin::parse(text) {
+                Ok(origin) => origin,
+                Err(reason) => return Err(EgressError::Origin { place, text: text.clone(), reason }),
+            };
+            // Better said now than at each request.
+            if let Some(Err(refused)) = origin.address().map(|address| addresses.judge(address)) {
+                return Err(EgressError::UnreachableOrigin { place, origin, reason: refused.to_string() });
+            }
+            Ok(origin)
+        });
+        let origins = origins.collect::<Result<_, _>>()?;
+        let methods = match methods {
+            None => METHODS.iter().map(|method| (*method).to_owned()).collect(),
+            Some(listed) => {
+                for (index, text) in listed.iter().enumerate() {
+                    if !METHODS.contains(&text.as_str()) {
+                        let place = format!("{place}.methods[{index}]");
+                        return Err(EgressError::Method { place, text: text.clone() });
+                    }
+                }
+                listed.iter().cloned().collect()
+            }
+        };
+        let paths = path_prefixes.iter().flatten().enumerate().map(|(index, text)| {
+            PathPrefix::parse(text).map_err(|reason| {
+                let place = format!("{place}.pathPrefixes[{index}]");
+                EgressError::Path { place, text: text.clone(), reason }
+            })
+        });
+        Ok(Self { origins, methods, paths: paths.collect::<Result<_, _>>()? })
+    }
+
+    fn allows_path(&self, path: &str, ambiguous: bool) -> bool {
+        if self.paths.is_empty() || self.paths.iter().any(PathPrefix::covers_all) {
+            return true;
+        }
+        !ambiguous && self.paths.iter().any(|prefix| prefix.covers(path))
+    }
+}
+
+fn check_list(place: &str, length: Option<usize>, way_out: &str) -> Result<(), EgressError> {
+    let reason = match length {
+        Some(0) => format!("is empty, which allows nothing; {way_out}"),
+        Some(length) if length > EgressPolicy::ENTRIES_MAX => {
+            format!("has {length} entries, at most {} are allowed; split the rule", EgressPolicy::ENTRIES_MAX)
+        }
+        _ => return Ok(()),
+    };
+    Err(EgressError::List { place: place.to_owned(), reason })
+}
+
+fn read_ca_bundle(spec: &CaBundleSpec) -> Result<Vec<CertificateDer<'static>>, EgressError> {
+    let pem = match spec {
+        CaBundleSpec::Pem(text) => text.as_bytes().to_vec(),
+        CaBundleSpec::File(path) => crate::credentials::read_bounded(path, CA_BUNDLE_BYTES_MAX)
+            .map_err(|source| EgressError::CaBundleFile { path: path.display().to_string(), source })?,
+    };
+    let certificates = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| EgressError::CaBundle { reason: error.to_string() })?;
+    if certificates.is_empty() {
+        return Err(EgressError::CaBundle { reason: "no certificate found".to_owned() });
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Tests of `crate::http_client`.
