@@ -1,3 +1,5 @@
+//! What a guest may hand over, and what is refused.
+
 use std::time::Duration;
 
 use skysail_provider::Code;

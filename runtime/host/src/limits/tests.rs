@@ -1,3 +1,5 @@
+//! The defaults, and which combinations of limits are refused.
+
 use skysail_provider::Limit;
 
 use super::{BOUNDS, Limits};
