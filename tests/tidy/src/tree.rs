@@ -2,11 +2,11 @@
 //!
 //! A fixture gives the same thing made by hand, with the lines marked that a rule has to find.
 
-use std::{fs, path::Path, process::Command};
+use std::{cell::OnceCell, collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::source::Source;
+use crate::{modules, source::Source};
 
 /// The name of the virtual file that holds `package: dependency features` lines, one for each crate of ours and each package in its tree.
 pub(crate) const CARGO_TREE: &str = "@cargo-tree";
@@ -49,6 +49,7 @@ impl File {
 pub(crate) struct Tree {
     /// Sorted by path.
     pub(crate) files: Vec<File>,
+    reached: OnceCell<BTreeMap<String, bool>>,
 }
 
 impl Tree {
@@ -103,7 +104,12 @@ impl Tree {
 
     fn sorted(mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { files }
+        Self { files, reached: OnceCell::new() }
+    }
+
+    /// Rust files that a crate root reaches; the value says whether only tests see them.
+    pub(crate) fn reached(&self) -> &BTreeMap<String, bool> {
+        self.reached.get_or_init(|| modules::reached(self))
     }
 
     /// One file by its path.

@@ -1,7 +1,6 @@
 //! What may stand in the code: names that Kubernetes sees, words of the glossary, conversions, errors, bounds.
 
 use crate::{
-    modules,
     rule::{Hit, Rule},
     source::{Source, find_word, function_name},
     tree::{File, Tree},
@@ -139,7 +138,7 @@ pub(crate) const NO_SLEEP_IN_CONTROLLERS: Rule = Rule {
 
 /// Rust files below a folder that are not only tests'.
 fn product<'a>(tree: &'a Tree, folder: &'a str) -> impl Iterator<Item = (&'a File, &'a Source)> {
-    let reached = modules::reached(tree);
+    let reached = tree.reached();
     tree.rust()
         .filter(move |(file, _)| file.path.starts_with(folder) && reached.get(&file.path).is_none_or(|test| !*test))
 }

@@ -1,7 +1,6 @@
 //! Rust files: where they lie, how long they are, what they begin with.
 
 use crate::{
-    modules,
     rule::{Hit, Rule},
     source::find_word,
     tree::Tree,
@@ -15,7 +14,7 @@ pub(crate) const REACHABLE: Rule = Rule {
     why: "a file that no `mod` names is not compiled: its tests do not run and nobody notices",
     way_out: "name it with `mod` in its parent, or delete it",
     check: |tree| {
-        let reached = modules::reached(tree);
+        let reached = tree.reached();
         let dead = tree.rust().filter(|(file, _)| !reached.contains_key(&file.path));
         dead.map(|(file, _)| Hit::new(&file.path, 0, "no crate root reaches this file")).collect()
     },
@@ -26,7 +25,7 @@ pub(crate) const LENGTH: Rule = Rule {
     why: "a file holds one noun or one step; a long one holds several and is read by nobody",
     way_out: "split it by subject into `foo/…` beside `foo.rs`; tests of more than 100 lines go to `foo/tests.rs`",
     check: |tree| {
-        let reached = modules::reached(tree);
+        let reached = tree.reached();
         let long = tree.rust().filter(|(file, _)| reached.get(&file.path).is_none_or(|test| !*test));
         long.map(|(file, source)| (file, source.lines_outside_tests()))
             .filter(|(_, lines)| *lines > LINES_MAX)

@@ -1,7 +1,6 @@
 //! How tests are named, that none is silenced, how they wait.
 
 use crate::{
-    modules,
     rule::{Hit, Rule},
     source::{Source, find_word, function_name},
     tree::{File, Tree},
@@ -45,7 +44,7 @@ pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
     way_out: "pause tokio's clock (`start_paused = true`), or wait for the condition in a function called wait…, eventually…, until… or poll…",
     check: |tree| {
         let mut hits = Vec::new();
-        let reached = modules::reached(tree);
+        let reached = tree.reached();
         for (file, source) in tree.rust() {
             let whole = reached.get(&file.path).is_some_and(|test| *test);
             if source.code.contains("start_paused = true") || source.code.contains("time::pause()") {
