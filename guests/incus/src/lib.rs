@@ -1,0 +1,130 @@
+//! A Skysail provider over the API of [Incus](https://linuxcontainers.org/incus/): instances as nodes, network load balancers (OVN) and
+//! network forwards (bridge) for Services.
+//!
+//! The host adds the client certificate; this crate never sees it. What may be asked of which server is decided by the operator's egress
+//! rules: origin of the endpoint, paths under `/1.0`. The pure parts (`settings`, `pool`, `machines`, `plan`, `reconcile`) are tested
+//! natively; `incus` is the only one that sends.
+
+#[cfg(test)]
+mod fixture;
+mod incus;
+mod machines;
+mod plan;
+mod pool;
+mod reconcile;
+mod settings;
+mod wire;
+
+use skysail_guest_sdk::{
+    AddressKind, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
+    LoadBalancers, NodeSet, Owned, Problem, Result, Service, Zone, Zones, config, events, provider,
+};
+
+use self::{
+    incus::Incus,
+    machines::Machines,
+    reconcile::{Done, Nodes, Task},
+    settings::Settings,
+};
+
+/// Scheme of `spec.providerID`, and the provider's name.
+const SCHEME: &str = "incus";
+
+struct Provider;
+
+provider!(Provider: identity, instances, zones, load_balancers, load_balancer_inventory);
+
+impl Identity for Provider {
+    fn describe() -> Info {
+        Info::new(SCHEME, env!("CARGO_PKG_VERSION"), "Incus instances, network load balancers and network forwards")
+    }
+
+    fn check_config(text: String) -> Vec<Problem> {
+        settings::check(&text)
+    }
+}
+
+impl Instances for Provider {
+    fn describe(nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+        let settings = settings()?;
+        let listed = Incus::new(&settings).instances(detail == Detail::Metadata)?;
+        let machines = Machines::new(&settings, &listed);
+        let nodes = nodes.names().into_iter().zip(nodes.provider_ids());
+        Ok(nodes.map(|(name, id)| machines.describe(&name, id.as_deref())).collect())
+    }
+}
+
+impl Zones for Provider {
+    fn current() -> Result<Zone> {
+        Err(Error::Unsupported("Incus does not know where the cloud controller manager runs".to_owned()))
+    }
+
+    fn by_provider_id(provider_id: String) -> Result<Zone> {
+        zone(|machines| machines.by_provider_id(&provider_id).map(|machine| machines.zone(machine)))
+    }
+
+    fn by_node_name(node: String) -> Result<Zone> {
+        zone(|machines| machines.by_node_name(&node).map(|machine| machines.zone(machine)))
+    }
+}
+
+impl LoadBalancers for Provider {
+    fn name(_cluster: String, service: Service) -> String {
+        reconcile::name_of(&service.uid)
+    }
+
+    fn get(cluster: String, service: Service) -> Result<Option<LoadBalancerStatus>> {
+        with_task(&cluster, &service, |task| task.get())
+    }
+
+    fn ensure(cluster: String, service: Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
+        with_task(&cluster, &service, |task| task.ensure(&columns(nodes)).map(tell))
+    }
+
+    fn update(cluster: String, service: Service, nodes: &NodeSet) -> Result<()> {
+        with_task(&cluster, &service, |task| task.update(&columns(nodes)).map(tell))
+    }
+
+    fn ensure_deleted(cluster: String, service: Service) -> Result<()> {
+        with_task(&cluster, &service, |task| task.ensure_deleted())
+    }
+}
+
+impl LoadBalancerInventory for Provider {
+    fn list(cluster: String) -> Result<Vec<Owned>> {
+        reconcile::list_owned(&Incus::new(&settings()?), &cluster)
+    }
+
+    fn delete(cluster: String, name: String) -> Result<()> {
+        reconcile::delete_owned(&Incus::new(&settings()?), &cluster, &name)
+    }
+}
+
+fn settings() -> Result<Settings> {
+    config::load(settings::parse)
+}
+
+fn zone(find: impl FnOnce(&Machines<'_>) -> Result<Zone>) -> Result<Zone> {
+    let settings = settings()?;
+    let listed = Incus::new(&settings).instances(false)?;
+    find(&Machines::new(&settings, &listed))
+}
+
+fn with_task<T>(cluster: &str, service: &Service, run: impl FnOnce(&Task<'_, Incus<'_>>) -> Result<T>) -> Result<T> {
+    let settings = settings()?;
+    let cloud = Incus::new(&settings);
+    run(&Task { cloud: &cloud, settings: &settings, cluster, service })
+}
+
+/// Two columns, whatever the number of labels and annotations.
+fn columns(nodes: &NodeSet) -> Nodes {
+    nodes.names().into_iter().zip(nodes.addresses(&AddressKind::InternalIp)).collect()
+}
+
+/// Publishes the warnings and passes on the rest.
+fn tell<T>(Done { value, warnings }: Done<T>) -> T {
+    for (reason, message) in warnings {
+        events::warning(reason, &message);
+    }
+    value
+}
