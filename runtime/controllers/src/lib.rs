@@ -1,1 +1,41 @@
-//! Under construction.
+//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines are, and go with them.
+//!
+//! A controller knows providers by the traits of `skysail_provider` and nothing of what stands behind them. One [`Manager`] runs all controllers for all
+//! [`Providers`] of the process.
+//!
+//! # How it hangs together
+//! `watch` keeps the objects and reports changes → `triggers` turns a change into keys → `queue` (one for each provider and controller) runs a key when
+//! it may → `service`, `node` and `node_lifecycle` are lists of steps, most of them pure → `report` says what came of it. `nodes` sorts the nodes by
+//! `ownership` and shares one set of them with all Services of a provider.
+//!
+//! # What it must not do
+//! Know WebAssembly. Sleep or retry inside a reconcile. Act on an object that no provider, or more than one, owns. Take any answer but `NotFound` for
+//! "gone".
+
+mod backoff;
+mod context;
+mod convert;
+mod describe;
+mod error;
+mod events;
+mod manager;
+mod metrics;
+pub mod names;
+mod node;
+mod node_lifecycle;
+mod nodes;
+mod ownership;
+mod patch;
+mod providers;
+mod queue;
+mod report;
+mod service;
+mod settings;
+mod triggers;
+mod watch;
+
+pub use manager::{Manager, ManagerError};
+pub use metrics::ControllerMetrics;
+pub use providers::{ProviderEntry, Providers, ProvidersError};
+pub use report::Activity;
+pub use settings::{ControllerSettings, EnabledControllers};

@@ -8,6 +8,8 @@
 
 mod call;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod instances;
 mod load_balancers;
 mod node;

@@ -1,0 +1,109 @@
+//! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a Service.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    nodes::Nodes,
+    ownership::{self, Owner},
+    providers::{ProviderEntry, Providers},
+    queue::WorkQueue,
+    report::Reporter,
+    service::{ledger::Ledger, validate},
+    settings::ControllerSettings,
+    watch::{Cache, ObjectKey},
+};
+
+/// What is one provider's own: no provider waits in another's queue.
+pub(crate) struct Lane {
+    pub(crate) services: WorkQueue<ObjectKey>,
+    /// Names of nodes that want initialisation or labels.
+    pub(crate) nodes: WorkQueue<String>,
+    /// Asks for a pass over the addresses before its period ends.
+    pub(crate) addresses: Notify,
+    /// Becomes true with the first node set: Services wait for it.
+    pub(crate) published: watch::Sender<bool>,
+}
+
+/// Shared by all steps.
+pub(crate) struct Context {
+    pub(crate) client: kube::Client,
+    pub(crate) settings: ControllerSettings,
+    pub(crate) providers: Providers,
+    pub(crate) reporter: Reporter,
+    pub(crate) services: Cache<core::Service>,
+    pub(crate) nodes: Nodes,
+    /// Becomes true when the first list of nodes is complete.
+    pub(crate) nodes_synced: watch::Sender<bool>,
+    pub(crate) ledger: Ledger,
+    lanes: Vec<Lane>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        client: kube::Client,
+        providers: Providers,
+        settings: ControllerSettings,
+        reporter: Reporter,
+    ) -> Arc<Self> {
+        let lane = || Lane {
+            services: WorkQueue::new(),
+            nodes: WorkQueue::new(),
+            addresses: Notify::new(),
+            published: watch::Sender::new(false),
+        };
+        Arc::new(Self {
+            client,
+            settings,
+            reporter,
+            services: Cache::new(),
+            nodes: Nodes::new(providers.claims(&[])),
+            nodes_synced: watch::Sender::new(false),
+            ledger: Ledger::default(),
+            lanes: providers.entries().iter().map(|_| lane()).collect(),
+            providers,
+        })
+    }
+
+    /// The provider with this index.
+    #[expect(clippy::expect_used, reason = "an index comes from these very providers, and their number never changes")]
+    pub(crate) fn provider(&self, index: usize) -> &ProviderEntry {
+        self.providers.entries().get(index).expect("a provider's index must be one of the providers")
+    }
+
+    /// The lane of the provider with this index.
+    #[expect(clippy::expect_used, reason = "there is one lane for each provider")]
+    pub(crate) fn lane(&self, index: usize) -> &Lane {
+        self.lanes.get(index).expect("a provider's index must have a lane")
+    }
+
+    pub(crate) fn service_queue(&self, provider: usize) -> &WorkQueue<ObjectKey> {
+        &self.lane(provider).services
+    }
+
+    /// Who owns this Service; nobody where it is not of type LoadBalancer.
+    pub(crate) fn service_owner(&self, object: &core::Service) -> Owner {
+        if !validate::is_load_balancer(object) {
+            return Owner::Nobody;
+        }
+        ownership::service_owner(&self.nodes.claims(), validate::class(object))
+    }
+
+    /// In whose queue this Service belongs: who holds its load balancer; else who owns it; else, where only our finalizer tells that it once had
+    /// one, the default provider or the first, which then asks all.
+    pub(crate) fn route_service(&self, key: &ObjectKey) -> Option<usize> {
+        if let Some(entry) = self.ledger.get(key) {
+            return Some(entry.provider);
+        }
+        let object = self.services.get(key)?;
+        if validate::is_load_balancer(&object) {
+            return self.service_owner(&object).provider();
+        }
+        if !validate::has_finalizer(&object) || self.lanes.is_empty() {
+            return None;
+        }
+        Some(self.providers.entries().iter().position(|entry| entry.default).unwrap_or(0))
+    }
+}

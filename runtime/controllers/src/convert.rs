@@ -1,0 +1,107 @@
+//! Kubernetes nodes to the provider's vocabulary and back. Pure.
+
+use k8s_openapi::api::core::v1 as core;
+use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference};
+
+use crate::names;
+
+/// The fields of a node that providers read.
+pub(crate) fn node(object: &core::Node) -> Node {
+    let spec = object.spec.as_ref();
+    let pod_cidrs = spec.and_then(|spec| spec.pod_cidrs.clone());
+    Node {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        provider_id: provider_id(object).map(str::to_owned),
+        addresses: addresses(object),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        annotations: object.metadata.annotations.clone().unwrap_or_default(),
+        pod_cidrs: pod_cidrs.or_else(|| Some(vec![spec?.pod_cidr.clone()?])).unwrap_or_default(),
+        ready: is_ready(object),
+    }
+}
+
+/// `spec.providerID`, where it is not empty.
+pub(crate) fn provider_id(object: &core::Node) -> Option<&str> {
+    object.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// `status.addresses`, in order.
+pub(crate) fn addresses(object: &core::Node) -> Vec<NodeAddress> {
+    let addresses = object.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    addresses.iter().map(|a| NodeAddress { kind: address_kind(&a.type_), address: a.address.clone() }).collect()
+}
+
+/// As `status.addresses` spells them.
+pub(crate) fn to_core_addresses(addresses: &[NodeAddress]) -> Vec<core::NodeAddress> {
+    let address =
+        |a: &NodeAddress| core::NodeAddress { type_: kind_name(&a.kind).to_owned(), address: a.address.clone() };
+    addresses.iter().map(address).collect()
+}
+
+/// Whether the condition `Ready` is true; absent and unknown are not.
+pub(crate) fn is_ready(object: &core::Node) -> bool {
+    let conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The node's taints.
+pub(crate) fn taints(object: &core::Node) -> &[core::Taint] {
+    object.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// By key, whatever value and effect: as upstream.
+pub(crate) fn is_uninitialized(object: &core::Node) -> bool {
+    taints(object).iter().any(|taint| taint.key == names::UNINITIALIZED_TAINT)
+}
+
+/// By key and effect: as upstream.
+pub(crate) fn is_shutdown_tainted(object: &core::Node) -> bool {
+    taints(object).iter().any(is_shutdown_taint)
+}
+
+pub(crate) fn is_shutdown_taint(taint: &core::Taint) -> bool {
+    taint.key == names::SHUTDOWN_TAINT && taint.effect == names::SHUTDOWN_TAINT_EFFECT
+}
+
+/// The node as the subject of calls and Events.
+pub(crate) fn node_reference(object: &core::Node) -> ObjectReference {
+    ObjectReference {
+        kind: "Node",
+        namespace: String::new(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// The Service as the subject of calls and Events.
+pub(crate) fn service_reference(object: &core::Service) -> ObjectReference {
+    ObjectReference {
+        kind: "Service",
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+fn address_kind(name: &str) -> AddressKind {
+    match name {
+        "Hostname" => AddressKind::Hostname,
+        "InternalIP" => AddressKind::InternalIp,
+        "ExternalIP" => AddressKind::ExternalIp,
+        "InternalDNS" => AddressKind::InternalDns,
+        "ExternalDNS" => AddressKind::ExternalDns,
+        other => AddressKind::Other(other.to_owned()),
+    }
+}
+
+fn kind_name(kind: &AddressKind) -> &str {
+    match kind {
+        AddressKind::Hostname => "Hostname",
+        AddressKind::InternalIp => "InternalIP",
+        AddressKind::ExternalIp => "ExternalIP",
+        AddressKind::InternalDns => "InternalDNS",
+        AddressKind::ExternalDns => "ExternalDNS",
+        AddressKind::Other(other) => other,
+    }
+}

@@ -1,0 +1,32 @@
+//! Looks up the machines of many nodes in pages (provider).
+
+use skysail_provider::{Call, Code, Detail, Error, Instance, NodeSet, Provider, Result};
+
+/// Most nodes in one call: the contract's page.
+pub(crate) const PAGE_MAX: usize = 500;
+
+/// One result for each node, in the order of the set; where a page failed as a whole, its error for each of its nodes.
+pub(crate) async fn describe(provider: &dyn Provider, nodes: &NodeSet, detail: Detail) -> Vec<Result<Instance>> {
+    let mut results = Vec::with_capacity(nodes.len());
+    for page in nodes.pages(PAGE_MAX) {
+        // Asked anew for each page: a swap may come in between.
+        let answer = match provider.instances() {
+            Some(instances) => instances.describe(&Call::default(), &page, detail).await,
+            None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
+        };
+        match answer {
+            Ok(page_results) if page_results.len() == page.len() => results.extend(page_results),
+            Ok(page_results) => {
+                let text = format!("the provider gave {} results for {} nodes", page_results.len(), page.len());
+                results.extend((0..page.len()).map(|_| Err(Error::new(Code::Internal, &text))));
+            }
+            // NotFound of the whole call is no word about any one machine: it must never read as "gone".
+            Err(error) if error.code == Code::NotFound => {
+                let error = Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message));
+                results.extend((0..page.len()).map(|_| Err(error.clone())));
+            }
+            Err(error) => results.extend((0..page.len()).map(|_| Err(error.clone()))),
+        }
+    }
+    results
+}

@@ -1,0 +1,296 @@
+//! Kubernetes Events: what is told about an object, counted and bounded as client-go does it.
+//!
+//! These are core/v1 Events, as upstream's controllers write them: equal ones are one object with a count that grows, so `kubectl describe` shows
+//! "x12 over 5m". kube's own recorder writes events.k8s.io/v1, keeps a map without bound and forgets the first text of a series; so this
+//! one is built on `Api`.
+//!
+//! # Guarantees
+//! - `tell` never blocks: the queue has [`QUEUE_MAX`] places and drops what does not fit, counted.
+//! - Memory is bounded by [`SERIES_MAX`].
+//! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason within 600 s become one series.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use skysail_provider::{EventKind, ObjectReference};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{api_status, chain},
+    metrics::ControllerMetrics,
+};
+
+/// Two thousand nodes that become ready and a thousand Services that get an address at the same moment fit.
+const QUEUE_MAX: usize = 4096;
+/// As client-go's correlator cache.
+const SERIES_MAX: usize = 4096;
+/// As client-go's spam filter.
+const BURST: f64 = 25.0;
+/// As client-go's spam filter: one more each 300 s.
+const REFILL: Duration = Duration::from_mins(5);
+/// As client-go's aggregator: more texts than this of one reason are one series.
+const SIMILAR_MAX: usize = 10;
+/// As client-go's aggregator.
+const SIMILAR_WINDOW: Duration = Duration::from_mins(10);
+/// The API refuses a longer note.
+const MESSAGE_BYTES_MAX: usize = 1024;
+/// A write that the API cannot take now is tried this often in all; Events are a courtesy and must not pile up.
+const TRIES: usize = 3;
+
+/// One thing to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Notice {
+    pub(crate) source: Arc<str>,
+    pub(crate) object: ObjectReference,
+    pub(crate) kind: EventKind,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Takes Events.
+#[derive(Clone)]
+pub(crate) struct Events {
+    queue: mpsc::Sender<Notice>,
+    metrics: ControllerMetrics,
+}
+
+impl Events {
+    pub(crate) fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Notice>) {
+        let (queue, notices) = mpsc::channel(QUEUE_MAX);
+        (Self { queue, metrics }, notices)
+    }
+
+    /// Tells, or drops when the queue is full.
+    pub(crate) fn tell(&self, mut notice: Notice) {
+        cut(&mut notice.message, MESSAGE_BYTES_MAX);
+        if self.queue.try_send(notice).is_err() {
+            self.metrics.events_dropped.inc();
+        }
+    }
+}
+
+/// Cuts at a character boundary.
+fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+/// Writes what [`Events`] took.
+pub(crate) struct Recorder {
+    client: kube::Client,
+    metrics: ControllerMetrics,
+    correlator: Correlator,
+}
+
+impl Recorder {
+    pub(crate) fn new(client: kube::Client, metrics: ControllerMetrics) -> Self {
+        Self { client, metrics, correlator: Correlator::default() }
+    }
+
+    /// Writes until all senders are gone, or until `stop`; then only what waits already.
+    pub(crate) async fn run(mut self, mut notices: mpsc::Receiver<Notice>, stop: CancellationToken) {
+        while let Some(Some(notice)) = stop.run_until_cancelled(notices.recv()).await {
+            self.record(notice).await;
+        }
+        notices.close();
+        while let Some(notice) = notices.recv().await {
+            self.record(notice).await;
+        }
+    }
+
+    async fn record(&mut self, notice: Notice) {
+        let Some(series) = self.correlator.correlate(notice, Instant::now()) else {
+            self.metrics.events_dropped.inc();
+            return;
+        };
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.write(&series).await {
+                Ok(event_name) => {
+                    self.metrics.events_written.inc();
+                    self.correlator.written(&series, event_name);
+                    return;
+                }
+                Err(error) if api_status(&error).is_some_and(|status| status < 500 && status != 429) => {
+                    last = Some(error);
+                    break;
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        self.metrics.events_dropped.inc();
+        if let Some(error) = last {
+            let Notice { object, reason, .. } = &series.notice;
+            tracing::warn!(object.name, reason, error = chain(&error), "an Event could not be written");
+        }
+    }
+
+    /// Creates the series' object or counts it up; returns its name.
+    async fn write(&self, series: &Series) -> Result<String, kube::Error> {
+        let namespace = match series.notice.object.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        };
+        let api: Api<core::Event> = Api::namespaced(self.client.clone(), namespace);
+        if let Some(name) = &series.event_name {
+            let patch = serde_json::json!({
+                "count": series.count, "lastTimestamp": Time(Timestamp::now()), "message": series.notice.message,
+            });
+            match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                // It expired: the series goes on in a new object.
+                Err(error) if api_status(&error) == Some(404) => {}
+                result => return result.map(|_| name.clone()),
+            }
+        }
+        let event = event(series, namespace, Timestamp::now());
+        let name = event.metadata.name.clone().unwrap_or_default();
+        api.create(&PostParams::default(), &event).await.map(|_| name)
+    }
+}
+
+fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
+    let Notice { source, object, kind, reason, message } = &series.notice;
+    let ObjectReference { kind: object_kind, namespace: object_namespace, name, uid } = object;
+    core::Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: core::ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some((*object_kind).to_owned()),
+            namespace: Some(object_namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()),
+            ..core::ObjectReference::default()
+        },
+        reason: Some(reason.clone()),
+        message: Some(message.clone()),
+        source: Some(core::EventSource { component: Some(source.to_string()), host: None }),
+        reporting_component: Some(source.to_string()),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(series.count),
+        type_: Some(
+            match kind {
+                EventKind::Normal => "Normal",
+                EventKind::Warning => "Warning",
+            }
+            .to_owned(),
+        ),
+        ..core::Event::default()
+    }
+}
+
+/// A notice with its place among equal ones.
+#[derive(Clone, Debug)]
+struct Series {
+    /// What is counted together.
+    key: Notice,
+    /// With the text to write.
+    notice: Notice,
+    count: i32,
+    event_name: Option<String>,
+}
+
+struct Known {
+    event_name: Option<String>,
+    count: i32,
+    used: u64,
+}
+
+struct Similar {
+    since: Instant,
+    texts: BTreeSet<String>,
+    used: u64,
+}
+
+struct Tokens {
+    left: f64,
+    at: Instant,
+    used: u64,
+}
+
+/// Decides which notices are one series and which are too many. Pure: the time is given.
+#[derive(Default)]
+struct Correlator {
+    known: HashMap<Notice, Known>,
+    similar: HashMap<Notice, Similar>,
+    tokens: HashMap<(Arc<str>, ObjectReference), Tokens>,
+    clock: u64,
+}
+
+impl Correlator {
+    /// The series this belongs to; none when its object has had too many.
+    fn correlate(&mut self, notice: Notice, now: Instant) -> Option<Series> {
+        self.clock += 1;
+        let clock = self.clock;
+        self.forget_oldest();
+
+        let source = (Arc::clone(&notice.source), notice.object.clone());
+        let tokens = self.tokens.entry(source).or_insert(Tokens { left: BURST, at: now, used: clock });
+        tokens.left = (tokens.left + (now - tokens.at).as_secs_f64() / REFILL.as_secs_f64()).min(BURST);
+        (tokens.at, tokens.used) = (now, clock);
+        if tokens.left < 1.0 {
+            return None;
+        }
+        tokens.left -= 1.0;
+
+        let without_text = Notice { message: String::new(), ..notice.clone() };
+        let fresh = Similar { since: now, texts: BTreeSet::new(), used: clock };
+        let similar = self.similar.entry(without_text.clone()).or_insert(fresh);
+        if now - similar.since > SIMILAR_WINDOW {
+            (similar.since, similar.texts) = (now, BTreeSet::new());
+        }
+        similar.used = clock;
+        let aggregated = similar.texts.len() >= SIMILAR_MAX && !similar.texts.contains(&notice.message);
+        let (key, notice) = if aggregated {
+            let mut message = format!("(combined from similar events): {}", notice.message);
+            cut(&mut message, MESSAGE_BYTES_MAX);
+            (without_text, Notice { message, ..notice })
+        } else {
+            similar.texts.insert(notice.message.clone());
+            (notice.clone(), notice)
+        };
+        let known = self.known.entry(key.clone()).or_insert(Known { event_name: None, count: 0, used: clock });
+        known.count = known.count.saturating_add(1);
+        known.used = clock;
+        Some(Series { key, notice, count: known.count, event_name: known.event_name.clone() })
+    }
+
+    fn written(&mut self, series: &Series, event_name: String) {
+        if let Some(known) = self.known.get_mut(&series.key) {
+            known.event_name = Some(event_name);
+        }
+    }
+
+    /// Halves a map that is full: rarely, so that its cost is spread over many notices.
+    fn forget_oldest(&mut self) {
+        let newest_half = self.clock.saturating_sub(SERIES_MAX as u64 / 2);
+        if self.known.len() >= SERIES_MAX {
+            self.known.retain(|_, known| known.used > newest_half);
+        }
+        if self.similar.len() >= SERIES_MAX {
+            self.similar.retain(|_, similar| similar.used > newest_half);
+        }
+        if self.tokens.len() >= SERIES_MAX {
+            self.tokens.retain(|_, tokens| tokens.used > newest_half);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

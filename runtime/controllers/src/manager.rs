@@ -1,0 +1,316 @@
+//! Runs all controllers for all providers: watches, queues, periods, shutdown.
+//!
+//! # Guarantees
+//! - Nothing acts before the first lists are complete.
+//! - Each provider has its own queues and tasks: one that hangs holds up its own objects only.
+//! - A shutdown starts nothing new, waits for what runs ([`ControllerSettings::shutdown_grace`]), then writes the Events that wait.
+//! - When a task ends that should not, the whole manager ends and says which.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1 as core;
+use kube::{
+    Api,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use tokio::{
+    sync::{broadcast, mpsc},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    events::{Events, Notice, Recorder},
+    metrics::{ControllerMetrics, ProviderLabels, QueueLabels},
+    node, node_lifecycle,
+    providers::Providers,
+    report::{Activity, Reporter},
+    service,
+    settings::ControllerSettings,
+    triggers,
+};
+
+/// How long a shutdown waits for the Events that are still to be written.
+const EVENTS_GRACE: Duration = Duration::from_secs(5);
+
+/// All controllers for all providers.
+pub struct Manager {
+    context: Arc<Context>,
+    notices: mpsc::Receiver<Notice>,
+}
+
+/// Why the manager ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// A task that runs for ever ended.
+    #[error("the task {0:?} ended although nobody stopped it")]
+    TaskEnded(String),
+    /// A task panicked.
+    #[error("a task panicked")]
+    Panicked(#[source] tokio::task::JoinError),
+}
+
+impl Manager {
+    /// Puts the controllers together; nothing runs yet.
+    #[must_use]
+    pub fn new(
+        client: kube::Client,
+        providers: Providers,
+        settings: ControllerSettings,
+        metrics: ControllerMetrics,
+    ) -> Self {
+        let (events, notices) = Events::new(metrics.clone());
+        let reporter = Reporter::new(events, metrics);
+        Self { context: Context::new(client, providers, settings, reporter), notices }
+    }
+
+    /// What is done to which object, live. A reader that is slow misses lines.
+    #[must_use]
+    pub fn activity(&self) -> broadcast::Receiver<Activity> {
+        self.context.reporter.activity()
+    }
+
+    /// Runs until `stop`, then ends what is in flight.
+    ///
+    /// # Errors
+    /// A task panicked or ended by itself. What the API or a provider answers is never an error here.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
+        let Self { context, notices } = self;
+        let grace = context.settings.shutdown_grace;
+        let recorder = Recorder::new(context.client.clone(), context.reporter.metrics.clone());
+        let events_stop = CancellationToken::new();
+        let mut recording = JoinSet::new();
+        recording.spawn(recorder.run(notices, events_stop.clone()));
+
+        let mut tasks = JoinSet::new();
+        spawn_all(&mut tasks, &context, &stop);
+        let result = tokio::select! {
+            result = all_ended(&mut tasks, &stop) => result,
+            () = stop.cancelled() => {
+                let ended = timeout(grace, all_ended(&mut tasks, &stop)).await;
+                ended.unwrap_or_else(|_| {
+                    tracing::warn!(grace_ms = grace.as_millis(), "calls still in flight are cancelled");
+                    Ok(())
+                })
+            }
+        };
+        // Dropped, the tasks are aborted, and with them their calls.
+        drop(tasks);
+        events_stop.cancel();
+        if timeout(EVENTS_GRACE, recording.join_all()).await.is_err() {
+            tracing::warn!("some Events were not written before the end");
+        }
+        result
+    }
+}
+
+/// Waits for all tasks, or for the first that ends by itself or panics.
+async fn all_ended(tasks: &mut JoinSet<String>, stop: &CancellationToken) -> Result<(), ManagerError> {
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(_) if stop.is_cancelled() => {}
+            Ok(name) => return Err(ManagerError::TaskEnded(name)),
+            Err(error) => return Err(ManagerError::Panicked(error)),
+        }
+    }
+    Ok(())
+}
+
+fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &CancellationToken) {
+    let enabled = context.settings.controllers;
+    // An API server's watch alone keeps a manager without providers alive.
+    spawn(tasks, "watch nodes".to_owned(), watch_nodes(Arc::clone(context), stop.clone()));
+    if enabled.service {
+        spawn(tasks, "watch services".to_owned(), watch_services(Arc::clone(context), stop.clone()));
+    }
+    for (index, entry) in context.providers.entries().iter().enumerate() {
+        let name = |task: &str| format!("{task} of {}", entry.name);
+        let shared = || (Arc::clone(context), index, stop.clone());
+        spawn(tasks, name("releases"), follow_releases(shared()));
+        if enabled.service {
+            spawn(tasks, name("node set"), keep_node_set(shared()));
+            spawn(tasks, name("services"), serve_services(shared()));
+        }
+        if enabled.cloud_node {
+            spawn(tasks, name("nodes"), serve_nodes(shared()));
+            spawn(tasks, name("addresses"), serve_addresses(shared()));
+        }
+        if enabled.cloud_node_lifecycle {
+            spawn(tasks, name("node lifecycle"), serve_lifecycle(shared()));
+        }
+    }
+}
+
+fn spawn(tasks: &mut JoinSet<String>, name: String, task: impl Future<Output = ()> + Send + 'static) {
+    tasks.spawn(async move {
+        task.await;
+        name
+    });
+}
+
+type Shared = (Arc<Context>, usize, CancellationToken);
+
+async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
+    let cache = crate::watch::Cache::new();
+    let events = watcher(Api::<core::Node>::all(context.client.clone()), watcher::Config::default())
+        .default_backoff()
+        .modify(triggers::trim_node);
+    let mut synced = cache.synced();
+    let follow = cache.follow(events.boxed(), |change| triggers::node_changed(&context, change));
+    let announce = async {
+        // The sender lives in `cache`, which outlives this.
+        if synced.wait_for(|synced| *synced).await.is_ok() {
+            context.nodes_synced.send_replace(true);
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = follow => {}
+        () = announce => {}
+    }
+}
+
+async fn watch_services(context: Arc<Context>, stop: CancellationToken) {
+    let events = watcher(Api::<core::Service>::all(context.client.clone()), watcher::Config::default())
+        .default_backoff()
+        .modify(triggers::trim_service);
+    let follow = context.services.follow(events.boxed(), |change| triggers::service_changed(&context, &change));
+    stop.run_until_cancelled(follow).await;
+}
+
+/// Waits until the first lists are complete; false when stopped before.
+async fn synced(context: &Context, stop: &CancellationToken) -> bool {
+    let mut nodes = context.nodes_synced.subscribe();
+    let mut services = context.services.synced();
+    let enabled = context.settings.controllers.service;
+    let both = async {
+        let nodes = nodes.wait_for(|synced| *synced).await.is_ok();
+        nodes && (!enabled || services.wait_for(|synced| *synced).await.is_ok())
+    };
+    stop.run_until_cancelled(both).await.unwrap_or(false)
+}
+
+/// The first set is there before the first Service is reconciled: nobody is told "no nodes" only because we just started.
+async fn keep_node_set((context, provider, stop): Shared) {
+    if !synced(&context, &stop).await {
+        return;
+    }
+    let published = || {
+        let size = i64::try_from(context.nodes.shared(provider).nodes.len()).unwrap_or(i64::MAX);
+        let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
+        context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
+        for key in context.ledger.held_by(provider) {
+            context.service_queue(provider).nudge(key);
+        }
+    };
+    context.nodes.publish(provider);
+    published();
+    context.lane(provider).published.send_replace(true);
+    context.nodes.keep_published(provider, &context.settings, &stop, published).await;
+}
+
+async fn follow_releases((context, provider, stop): Shared) {
+    let mut generation = context.provider(provider).generation.clone();
+    while let Some(changed) = stop.run_until_cancelled(generation.changed()).await {
+        if changed.is_err() {
+            // The slot is gone: no release will follow.
+            stop.cancelled().await;
+            return;
+        }
+        generation.borrow_and_update();
+        triggers::release_changed(&context, provider);
+    }
+}
+
+async fn serve_services((context, provider, stop): Shared) {
+    let mut published = context.lane(provider).published.subscribe();
+    if stop.run_until_cancelled(published.wait_for(|published| *published)).await.is_none() {
+        return;
+    }
+    let at_once = context.settings.concurrent_service_syncs.max(1);
+    let mut running = JoinSet::new();
+    loop {
+        let queue = context.service_queue(provider);
+        observe_queue(&context, provider, "service", queue.len());
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(ended) = running.join_next() => propagate(ended),
+            key = queue.next(), if running.len() < at_once => {
+                let context = Arc::clone(&context);
+                running.spawn(async move {
+                    let next = service::run(&context, provider, &key).await;
+                    context.service_queue(provider).done(key, next);
+                });
+            }
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        propagate(ended);
+    }
+}
+
+/// A panic is a bug of ours: the object stays marked as running, so the process must not go on as if nothing happened.
+fn propagate(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+async fn serve_nodes((context, provider, stop): Shared) {
+    if !synced(&context, &stop).await {
+        return;
+    }
+    let queue = &context.lane(provider).nodes;
+    while let Some(first) = stop.run_until_cancelled(queue.next()).await {
+        // Nodes that come together share a call.
+        if timeout(context.settings.node_batch_window, stop.cancelled()).await.is_ok() {
+            return;
+        }
+        let mut names = vec![first];
+        while let Some(name) = queue.try_next() {
+            names.push(name);
+        }
+        observe_queue(&context, provider, "Nodes", queue.len());
+        node::run(&context, provider, names).await;
+        observe_queue(&context, provider, "Nodes", queue.len());
+    }
+}
+
+async fn serve_addresses((context, provider, stop): Shared) {
+    if !synced(&context, &stop).await {
+        return;
+    }
+    let wake = &context.lane(provider).addresses;
+    loop {
+        node::update_addresses(&context, provider).await;
+        let period = context.settings.node_status_update_frequency;
+        // Whether the period ended or somebody asked, the next pass begins.
+        if stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn serve_lifecycle((context, provider, stop): Shared) {
+    if !synced(&context, &stop).await {
+        return;
+    }
+    loop {
+        node_lifecycle::run(&context, provider).await;
+        if timeout(context.settings.node_monitor_period, stop.cancelled()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+fn observe_queue(context: &Context, provider: usize, name: &'static str, depth: usize) {
+    let labels = QueueLabels { name, provider: context.provider(provider).name.clone() };
+    let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+    context.reporter.metrics.queue_depth.get_or_create(&labels).set(depth);
+}

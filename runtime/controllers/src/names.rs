@@ -1,0 +1,81 @@
+//! Every string of these controllers that Kubernetes or a person can see, bit for bit as upstream where upstream has one.
+
+/// Who writes, in `metadata.managedFields`.
+pub const FIELD_MANAGER: &str = "skysail";
+
+/// Keeps a Service until its load balancer is gone.
+pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// The older way to restrict who may connect to a load balancer; comma separated CIDRs.
+pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+/// Keeps a node out of all load balancers.
+pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// The cluster autoscaler is about to delete the node.
+pub const CLUSTER_AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The kubelet sets it (`--cloud-provider=external`); it goes when the node is initialised.
+pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The node's machine is off.
+pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// The effect of [`SHUTDOWN_TAINT`].
+pub const SHUTDOWN_TAINT_EFFECT: &str = "NoSchedule";
+/// The kubelet's `--node-ip`: one IP, or two of different families separated by a comma.
+pub const PROVIDED_NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// Type of the machine.
+pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
+/// Type of the machine, older spelling.
+pub const BETA_INSTANCE_TYPE_LABEL: &str = "beta.kubernetes.io/instance-type";
+/// Zone of the machine.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Zone of the machine, older spelling.
+pub const BETA_ZONE_LABEL: &str = "failure-domain.beta.kubernetes.io/zone";
+/// Region of the machine.
+pub const REGION_LABEL: &str = "topology.kubernetes.io/region";
+/// Region of the machine, older spelling.
+pub const BETA_REGION_LABEL: &str = "failure-domain.beta.kubernetes.io/region";
+
+/// Reasons of Events, as upstream's unless the text says otherwise.
+pub mod reasons {
+    /// An ensure begins.
+    pub const ENSURING_LOAD_BALANCER: &str = "EnsuringLoadBalancer";
+    /// The provider did it.
+    pub const ENSURED_LOAD_BALANCER: &str = "EnsuredLoadBalancer";
+    /// A deletion begins.
+    pub const DELETING_LOAD_BALANCER: &str = "DeletingLoadBalancer";
+    /// Nothing is left in the cloud.
+    pub const DELETED_LOAD_BALANCER: &str = "DeletedLoadBalancer";
+    /// A deletion without the Service's object failed.
+    pub const DELETE_LOAD_BALANCER_FAILED: &str = "DeleteLoadBalancerFailed";
+    /// A reconcile failed.
+    pub const SYNC_LOAD_BALANCER_FAILED: &str = "SyncLoadBalancerFailed";
+    /// No node is eligible.
+    pub const UNAVAILABLE_LOAD_BALANCER: &str = "UnAvailableLoadBalancer";
+    /// The backends follow the nodes.
+    pub const UPDATED_LOAD_BALANCER: &str = "UpdatedLoadBalancer";
+    /// The backends could not follow the nodes.
+    pub const UPDATE_LOAD_BALANCER_FAILED: &str = "UpdateLoadBalancerFailed";
+    /// A node was initialised.
+    pub const SYNCED: &str = "Synced";
+    /// A node's object is about to be deleted.
+    pub const DELETING_NODE: &str = "DeletingNode";
+    /// A node's object could not be deleted.
+    pub const DELETING_NODE_FAILED: &str = "DeletingNodeFailed";
+    /// Ours: a node could not be initialised; upstream only logs it.
+    pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
+    /// Ours: two providers claim the object, so none acts.
+    pub const PROVIDER_CONFLICT: &str = "ProviderConflict";
+    /// Ours: a node's provider ID has no scheme, so nobody can own it.
+    pub const INVALID_PROVIDER_ID: &str = "InvalidProviderID";
+    /// Ours: stands in for a provider's reason that is not CamelCase.
+    pub const PROVIDER_EVENT: &str = "ProviderEvent";
+}
+
+/// Names of the controllers as upstream's Events, flags and metrics have them.
+pub mod controllers {
+    /// Source of the service controller's Events.
+    pub const SERVICE: &str = "service-controller";
+    /// Source of the node controller's Events.
+    pub const CLOUD_NODE: &str = "cloud-node-controller";
+    /// Source of the lifecycle controller's Events.
+    pub const CLOUD_NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
+}

@@ -1,0 +1,262 @@
+//! The node controller: gives each node the provider ID, labels and addresses of its machine, and takes its taint when all is there.
+//!
+//! # Flow, for all nodes that wait at one moment
+//! 1. observe (pure): those that still have the taint and belong to this provider.
+//! 2. describe (provider): one call for each page of them.
+//! 3. initialize (pure): `node/initialize.rs`, node by node.
+//! 4. write (client): addresses first, then provider ID, labels and taints in one guarded patch. Upstream writes them the other way round, and a node is
+//!    schedulable for a moment without its addresses.
+//! 5. report; a node that failed comes back by `backoff.rs`, alone.
+//!
+//! Beside it runs the periodic pass over the addresses of all initialised nodes, and the older labels are kept equal to the newer ones.
+
+mod addresses;
+mod initialize;
+mod labels;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
+use kube::api::{Api, Patch};
+use serde_json::{Value, json};
+use skysail_provider::{Code, Detail, EventKind, Instance, NodeAddress, NodeSet, Provider, Result as ProviderResult};
+
+use self::initialize::Initialization;
+use crate::{
+    backoff::retry,
+    context::Context,
+    convert,
+    describe::describe,
+    error::{Error, api_status, chain},
+    names::{controllers, reasons},
+    nodes::NodeView,
+    patch::{guarded, params},
+    queue::Next,
+    report::{Voice, is_expected},
+};
+
+/// Whether a node wants anything from [`run`].
+pub(crate) fn is_wanting(object: &core::Node) -> bool {
+    convert::is_uninitialized(object) || !mirrored(object).is_empty()
+}
+
+/// Initialises the nodes that wait, and mirrors the labels of those that are initialised.
+pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) {
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: context.provider(provider).name.clone() };
+    let cloud = &*context.provider(provider).provider;
+    let queue = &context.lane(provider).nodes;
+    // observe (pure)
+    let mut waiting = Vec::new();
+    let mut initialized = Vec::new();
+    for name in names {
+        match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(provider)) {
+            // As upstream: where the provider has no machines, nobody initialises. A release that has them wakes the node.
+            Some(view) if convert::is_uninitialized(&view.object) && has_no_instances(cloud) => {
+                queue.done(name, Next::OnChange);
+            }
+            Some(view) if convert::is_uninitialized(&view.object) => waiting.push(view),
+            Some(view) => initialized.push(view),
+            None => {
+                queue.forget(&name);
+                queue.done(name, Next::OnChange);
+            }
+        }
+    }
+    // describe (provider)
+    let set = NodeSet::new(waiting.iter().map(|view| Arc::clone(&view.node)));
+    let described = describe(cloud, &set, Detail::Metadata).await;
+    let answers: BTreeMap<&str, ProviderResult<Instance>> =
+        set.as_slice().iter().map(|node| node.name.as_str()).zip(described).collect();
+    // initialize (pure), write (client), report
+    let writes = context.settings.concurrent_node_syncs.max(1);
+    let voice = &voice;
+    stream::iter(&waiting)
+        .for_each_concurrent(writes, |view| {
+            let answer = answers.get(view.node.name.as_str());
+            async move {
+                let result = initialize_one(context, provider, view, answer).await;
+                finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
+            }
+        })
+        .await;
+    stream::iter(&initialized)
+        .for_each_concurrent(writes, |view| async move {
+            let result = mirror_labels(context, &view.object).await;
+            finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
+        })
+        .await;
+}
+
+/// A release serves, and it has no machines.
+fn has_no_instances(cloud: &dyn Provider) -> bool {
+    cloud.info().is_some() && cloud.instances().is_none()
+}
+
+/// Reports the end of one node's run and puts it back into the queue where it failed.
+fn finish(
+    context: &Context,
+    provider: usize,
+    (voice, view): (&Voice, &NodeView),
+    result: Result<bool, Error>,
+    failed: &'static str,
+) {
+    let queue = &context.lane(provider).nodes;
+    let name = &view.node.name;
+    let reference = convert::node_reference(&view.object);
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    let next = match &result {
+        Ok(initialized) => {
+            queue.forget(name);
+            if *initialized {
+                let kind = (EventKind::Normal, reasons::SYNCED);
+                context.reporter.event(voice, &reference, kind, "Node synced successfully");
+            }
+            Next::OnChange
+        }
+        Err(error) => {
+            if !is_expected(error) {
+                context.reporter.event(voice, &reference, (EventKind::Warning, failed), chain(error));
+            }
+            let failures = if retry(error, 0).counts { queue.failed(name) - 1 } else { 0 };
+            Next::After(retry(error, failures).after)
+        }
+    };
+    queue.done(name.clone(), next);
+}
+
+/// True when the node lost its taint.
+async fn initialize_one(
+    context: &Context,
+    provider: usize,
+    view: &NodeView,
+    answer: Option<&ProviderResult<Instance>>,
+) -> Result<bool, Error> {
+    let missing = || skysail_provider::Error::new(Code::Internal, "the provider did not answer for the node");
+    let instance =
+        answer.cloned().unwrap_or_else(|| Err(missing())).map_err(Error::provider("get instance metadata"))?;
+    let schemes = context.nodes.claims().get(provider).map(|claim| claim.schemes.clone()).unwrap_or_default();
+    let plan = initialize::initialize(&view.object, &instance, &schemes)
+        .map_err(|error| Error::provider("use instance metadata")(error.into()))?;
+
+    let written = match &plan.addresses {
+        Some(addresses) => Some(patch_addresses(context, &view.object, addresses).await?),
+        None => None,
+    };
+    let current = written.as_ref().unwrap_or(&view.object);
+    let patch = initialization_patch(&plan);
+    patch_node(context, current, patch).await.map_err(Error::api("initialize node"))?;
+    observe_delays(context, &view.object);
+    Ok(true)
+}
+
+fn initialization_patch(plan: &Initialization) -> Value {
+    let mut spec = serde_json::Map::new();
+    spec.insert("taints".to_owned(), json!(plan.taints));
+    if let Some(provider_id) = &plan.provider_id {
+        spec.insert("providerID".to_owned(), json!(provider_id));
+    }
+    json!({ "metadata": { "labels": plan.labels }, "spec": spec })
+}
+
+fn observe_delays(context: &Context, object: &core::Node) {
+    let Some(created) = &object.metadata.creation_timestamp else { return };
+    let delay = Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0);
+    context.reporter.metrics.taint_removal_delay.observe(delay);
+    context.reporter.metrics.initial_sync_delay.observe(delay);
+}
+
+fn mirrored(object: &core::Node) -> BTreeMap<String, String> {
+    object.metadata.labels.as_ref().map(labels::mirrored).unwrap_or_default()
+}
+
+async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, Error> {
+    let labels = mirrored(object);
+    if !labels.is_empty() {
+        let patch = json!({ "metadata": { "labels": labels } });
+        patch_node(context, object, patch).await.map_err(Error::api("mirror node labels"))?;
+    }
+    Ok(false)
+}
+
+/// One pass over the addresses of all initialised nodes of a provider: one call for each page, one patch for each node that differs.
+pub(crate) async fn update_addresses(context: &Context, provider: usize) {
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: context.provider(provider).name.clone() };
+    let cloud = &*context.provider(provider).provider;
+    if cloud.instances().is_none() {
+        return;
+    }
+    // observe (pure)
+    let views: Vec<NodeView> =
+        context.nodes.owned(provider).into_iter().filter(|view| !convert::is_uninitialized(&view.object)).collect();
+    // describe (provider)
+    let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
+    let described = describe(cloud, &set, Detail::Metadata).await;
+    // compare (pure), write (client), report; both are sorted by name
+    let voice = &voice;
+    stream::iter(views.iter().zip(described))
+        .for_each_concurrent(context.settings.node_status_writes(), |(view, answer)| async move {
+            let result = update_addresses_of(context, view, answer).await;
+            let reference = convert::node_reference(&view.object);
+            match result {
+                Ok(Some(count)) => {
+                    context.reporter.reconciled(voice, &reference, Ok(()));
+                    context.reporter.done(voice, &reference, format!("wrote {count} addresses"));
+                }
+                Ok(None) => {}
+                Err(error) => context.reporter.reconciled(voice, &reference, Err(&error)),
+            }
+        })
+        .await;
+}
+
+/// The number of addresses that were written; none where nothing differs.
+async fn update_addresses_of(
+    context: &Context,
+    view: &NodeView,
+    answer: ProviderResult<Instance>,
+) -> Result<Option<usize>, Error> {
+    let instance = answer.map_err(Error::provider("get instance metadata"))?;
+    let present = convert::addresses(&view.object);
+    let provided = initialize::provided_node_ip(&view.object);
+    let desired = addresses::desired(&present, &instance.addresses, provided)
+        .map_err(|error| Error::provider("use instance metadata")(initialize::InitializeError::from(error).into()))?;
+    // In order: the first address of a type is the one that others use. Upstream's comparison by type patches dual-stack nodes for ever.
+    if desired.is_empty() || desired == present {
+        return Ok(None);
+    }
+    patch_addresses(context, &view.object, &desired).await?;
+    Ok(Some(desired.len()))
+}
+
+/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists.
+async fn patch_addresses(
+    context: &Context,
+    object: &core::Node,
+    addresses: &[NodeAddress],
+) -> Result<core::Node, Error> {
+    let patch = json!({ "status": { "addresses": convert::to_core_addresses(addresses) } });
+    let patch = guarded(&object.metadata, patch);
+    let api: Api<core::Node> = Api::all(context.client.clone());
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    api.patch_status(name, &params(), &Patch::Merge(&patch)).await.map_err(Error::api("write node addresses"))
+}
+
+/// A merge patch, guarded by the object's resource version. Shared with the lifecycle controller.
+pub(crate) async fn patch_node(
+    context: &Context,
+    object: &core::Node,
+    patch: Value,
+) -> Result<core::Node, kube::Error> {
+    let patch = guarded(&object.metadata, patch);
+    let api: Api<core::Node> = Api::all(context.client.clone());
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    match api.patch(name, &params(), &Patch::Merge(&patch)).await {
+        // The node is gone: there is nothing to write, and its watch event ends the matter.
+        Err(error) if api_status(&error) == Some(404) => Ok(object.clone()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Labels of nodes (pure): those that a machine's description gives, and the older spellings kept equal to the newer ones.
+
+use std::collections::BTreeMap;
+
+use skysail_provider::Instance;
+
+use crate::names;
+
+/// Why a description's labels cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LabelError {
+    #[error("the provider gave the label key {0:?}, which no API server accepts")]
+    Key(String),
+    #[error("the provider gave the value {value:?} for label {key:?}, which no API server accepts")]
+    Value { key: String, value: String },
+    #[error("the provider gave {0} labels; at most {LABELS_MAX} are written")]
+    TooMany(usize),
+}
+
+/// Most further labels of one node: they are written into the object, and every client reads them.
+pub(crate) const LABELS_MAX: usize = 128;
+
+/// The pairs that upstream keeps equal: the older spelling is the source.
+const MIRRORED: [(&str, &str); 3] = [
+    (names::BETA_ZONE_LABEL, names::ZONE_LABEL),
+    (names::BETA_REGION_LABEL, names::REGION_LABEL),
+    (names::BETA_INSTANCE_TYPE_LABEL, names::INSTANCE_TYPE_LABEL),
+];
+
+/// The labels to set when a node is initialised: type, zone and region in both spellings, whatever is there; further ones only where the key
+/// is free and not in Kubernetes' own namespaces.
+///
+/// # Errors
+/// A key or value that no API server accepts: nothing is written then, so that a bug of a provider is seen and not half applied.
+pub(crate) fn from_instance(
+    present: &BTreeMap<String, String>,
+    instance: &Instance,
+) -> Result<BTreeMap<String, String>, LabelError> {
+    if instance.labels.len() > LABELS_MAX {
+        return Err(LabelError::TooMany(instance.labels.len()));
+    }
+    let mut labels = BTreeMap::new();
+    let known = [
+        (&instance.instance_type, [names::INSTANCE_TYPE_LABEL, names::BETA_INSTANCE_TYPE_LABEL]),
+        (&instance.zone, [names::ZONE_LABEL, names::BETA_ZONE_LABEL]),
+        (&instance.region, [names::REGION_LABEL, names::BETA_REGION_LABEL]),
+    ];
+    for (value, keys) in known.into_iter().filter(|(value, _)| !value.is_empty()) {
+        for key in keys {
+            check_value(key, value)?;
+            labels.insert(key.to_owned(), value.clone());
+        }
+    }
+    for (key, value) in instance.labels.iter().filter(|(key, _)| !is_reserved(key)) {
+        check_key(key)?;
+        check_value(key, value)?;
+        if !present.contains_key(key) && !labels.contains_key(key) {
+            labels.insert(key.clone(), value.clone());
+        }
+    }
+    Ok(labels)
+}
+
+/// The labels to change on an initialised node so that each newer spelling equals the older one; empty where none does not.
+pub(crate) fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for (source, mirror) in MIRRORED {
+        if let Some(value) = present.get(source).filter(|value| present.get(mirror) != Some(value)) {
+            labels.insert(mirror.to_owned(), value.clone());
+        }
+    }
+    labels
+}
+
+/// In `kubernetes.io` or `k8s.io`, or in a subdomain of them.
+fn is_reserved(key: &str) -> bool {
+    ["kubernetes.io/", "k8s.io/"]
+        .iter()
+        .any(|domain| key.match_indices(domain).any(|(at, _)| at == 0 || key.as_bytes().get(at - 1) == Some(&b'.')))
+}
+
+fn check_key(key: &str) -> Result<(), LabelError> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let prefix_ok = prefix.is_none_or(|prefix| {
+        let part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+                && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
+        prefix.len() <= 253 && prefix.split('.').all(part)
+    });
+    if prefix_ok && !name.is_empty() && is_name(name) {
+        return Ok(());
+    }
+    Err(LabelError::Key(key.chars().take(100).collect()))
+}
+
+fn check_value(key: &str, value: &str) -> Result<(), LabelError> {
+    if value.is_empty() || is_name(value) {
+        return Ok(());
+    }
+    let cut = |text: &str| text.chars().take(100).collect();
+    Err(LabelError::Value { key: cut(key), value: cut(value) })
+}
+
+/// Up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_name(text: &str) -> bool {
+    let ends = |c: Option<u8>| c.is_some_and(|b| b.is_ascii_alphanumeric());
+    text.len() <= 63
+        && ends(text.bytes().next())
+        && ends(text.bytes().last())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! What to do about the nodes of one pass (pure).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as core;
+use skysail_provider::{Code, Error, Instance};
+
+use crate::{convert, names};
+
+/// A node of the pass.
+pub(crate) struct Case<'a> {
+    pub(crate) object: &'a core::Node,
+    /// Since this process first saw it.
+    pub(crate) age: Duration,
+    /// What the provider said; none for a node that is ready, about which nobody is asked.
+    pub(crate) answer: Option<Result<Instance, Error>>,
+}
+
+/// What to do about a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Keep,
+    /// Nothing was learnt: the node stays as it is.
+    Unknown(Error),
+    Delete,
+    /// The whole list.
+    SetTaints(Vec<core::Taint>),
+}
+
+/// An action for each case, in order.
+///
+/// `grace` is how long a node that was never initialised is kept although its machine is not known.
+pub(crate) fn plan<'a>(cases: impl Iterator<Item = Case<'a>>, grace: Duration) -> Vec<(&'a core::Node, Action)> {
+    cases.map(|case| (case.object, action(&case, grace))).collect()
+}
+
+fn action(case: &Case<'_>, grace: Duration) -> Action {
+    let tainted = convert::is_shutdown_tainted(case.object);
+    match &case.answer {
+        None if tainted => Action::SetTaints(without_shutdown_taint(case.object)),
+        None => Action::Keep,
+        Some(Err(error)) if error.code == Code::NotFound => {
+            let young = convert::is_uninitialized(case.object) && case.age < grace;
+            // A node that is going already needs no second request.
+            let going = case.object.metadata.deletion_timestamp.is_some();
+            if young || going { Action::Keep } else { Action::Delete }
+        }
+        Some(Err(error)) => Action::Unknown(error.clone()),
+        Some(Ok(instance)) if instance.shutdown && !tainted => {
+            let mut taints = convert::taints(case.object).to_vec();
+            taints.push(core::Taint {
+                key: names::SHUTDOWN_TAINT.to_owned(),
+                effect: names::SHUTDOWN_TAINT_EFFECT.to_owned(),
+                ..core::Taint::default()
+            });
+            Action::SetTaints(taints)
+        }
+        // As upstream: the taint of a machine that runs again stays until the node is ready.
+        Some(Ok(_)) => Action::Keep,
+    }
+}
+
+fn without_shutdown_taint(object: &core::Node) -> Vec<core::Taint> {
+    convert::taints(object).iter().filter(|taint| !convert::is_shutdown_taint(taint)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! The providers of one process: names, what each claims, and the signal that its release changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use skysail_provider::Provider;
+use tokio::sync::watch;
+
+use crate::ownership::Claim;
+
+/// One provider and what it claims.
+#[derive(Clone, Debug)]
+pub struct ProviderEntry {
+    /// The operator's name for it: log field, metric label, part of Event texts.
+    pub name: String,
+    /// What is called.
+    pub provider: Arc<dyn Provider>,
+    /// Takes Services without a class, and nodes that neither a provider ID nor a selector assigns. At most one of all.
+    pub default: bool,
+    /// Labels that a node without provider ID must all carry to be this provider's; empty selects none.
+    pub node_selector: BTreeMap<String, String>,
+    /// Values of `spec.loadBalancerClass` that are this provider's.
+    pub load_balancer_classes: Vec<String>,
+    /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
+    pub generation: watch::Receiver<u64>,
+}
+
+/// All providers of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Providers {
+    entries: Arc<[ProviderEntry]>,
+}
+
+/// Why a set of providers was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProvidersError {
+    /// A name that labels and texts cannot carry.
+    #[error("provider name {0:?} is not 1 to 63 lower-case letters, digits or dashes")]
+    Name(String),
+    /// Two of one name.
+    #[error("two providers are named {0:?}; give each a name of its own")]
+    Duplicate(String),
+    /// Two defaults.
+    #[error("{0:?} and {1:?} are both marked default; mark at most one")]
+    TwoDefaults(String, String),
+    /// Too many.
+    #[error("{0} providers; at most {max} fit into one process", max = Providers::MAX)]
+    TooMany(usize),
+}
+
+impl Providers {
+    /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many clouds.
+    pub const MAX: usize = 64;
+
+    /// Checks what can be known before anything runs. Overlapping classes, selectors and schemes are judged object by object.
+    ///
+    /// # Errors
+    /// A bad or repeated name, two defaults, more than [`Self::MAX`].
+    pub fn new(entries: Vec<ProviderEntry>) -> Result<Self, ProvidersError> {
+        if entries.len() > Self::MAX {
+            return Err(ProvidersError::TooMany(entries.len()));
+        }
+        let mut names = BTreeSet::new();
+        for entry in &entries {
+            let well_formed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if entry.name.is_empty() || entry.name.len() > 63 || !entry.name.chars().all(well_formed) {
+                return Err(ProvidersError::Name(entry.name.clone()));
+            }
+            if !names.insert(&entry.name) {
+                return Err(ProvidersError::Duplicate(entry.name.clone()));
+            }
+        }
+        let mut defaults = entries.iter().filter(|entry| entry.default);
+        if let (Some(one), Some(other)) = (defaults.next(), defaults.next()) {
+            return Err(ProvidersError::TwoDefaults(one.name.clone(), other.name.clone()));
+        }
+        Ok(Self { entries: entries.into() })
+    }
+
+    /// In the order given; an index into it stands for a provider everywhere in this crate.
+    #[must_use]
+    pub fn entries(&self) -> &[ProviderEntry] {
+        &self.entries
+    }
+
+    /// What each claims now. A provider that serves nothing keeps the schemes of `before`: a node does not change hands because a release
+    /// is being replaced.
+    pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
+        let claim = |(index, entry): (usize, &ProviderEntry)| Claim {
+            schemes: match entry.provider.info() {
+                Some(info) => info.provider_id_schemes.clone(),
+                None => before.get(index).map(|claim| claim.schemes.clone()).unwrap_or_default(),
+            },
+            node_selector: entry.node_selector.clone(),
+            load_balancer_classes: entry.load_balancer_classes.clone(),
+            default: entry.default,
+        };
+        self.entries.iter().enumerate().map(claim).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use skysail_provider::fake::FakeProvider;
+    use tokio::sync::watch;
+
+    use super::{ProviderEntry, Providers, ProvidersError};
+
+    fn entry(name: &str, default: bool) -> ProviderEntry {
+        ProviderEntry {
+            name: name.to_owned(),
+            provider: Arc::new(FakeProvider::new("fake")),
+            default,
+            node_selector: [].into(),
+            load_balancer_classes: vec![],
+            generation: watch::channel(0).1,
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_before_anything_runs() {
+        let refusal = |entries| Providers::new(entries).unwrap_err();
+        assert_eq!(refusal(vec![entry("A b", true)]), ProvidersError::Name("A b".to_owned()));
+        assert_eq!(refusal(vec![entry("a", true), entry("a", false)]), ProvidersError::Duplicate("a".to_owned()));
+        let both = ProvidersError::TwoDefaults("a".to_owned(), "b".to_owned());
+        assert_eq!(refusal(vec![entry("a", true), entry("b", true)]), both);
+        assert!(Providers::new(vec![entry("a", true), entry("b", false)]).is_ok());
+    }
+
+    #[test]
+    fn a_provider_that_serves_nothing_keeps_the_schemes_it_had() {
+        let fake = FakeProvider::new("fake");
+        let providers =
+            Providers::new(vec![ProviderEntry { provider: Arc::new(fake.clone()), ..entry("a", true) }]).unwrap();
+        let before = providers.claims(&[]);
+        fake.stop();
+        assert_eq!(providers.claims(&before), before);
+    }
+}

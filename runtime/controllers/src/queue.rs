@@ -1,0 +1,288 @@
+//! A queue of keys with delays: what client-go's work queue guarantees, on tokio's clock.
+//!
+//! # Guarantees
+//! - A key waits at most once; its earliest time wins.
+//! - A key never runs twice at the same time; one that is added while it runs, runs once more afterwards.
+//! - Its size is bounded by the number of keys, so by the number of objects: no channel, nothing to overflow.
+//!
+//! kube's `scheduler` takes its requests from one stream; here several tasks add keys, and a stream between them would need an unbounded
+//! channel or could block a watch. It must not know what a key means.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    hash::Hash,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+/// When to run a key again after it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// When it is added again.
+    OnChange,
+    /// After this time, or earlier when it is added.
+    After(Duration),
+}
+
+/// Asked for while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Again {
+    No,
+    Nudged,
+    Added,
+}
+
+type Due = (Instant, u64);
+
+struct Inner<K> {
+    ready: VecDeque<K>,
+    is_ready: HashSet<K>,
+    delayed: BTreeMap<Due, K>,
+    due: HashMap<K, Due>,
+    running: HashMap<K, Again>,
+    failures: HashMap<K, u32>,
+    sequence: u64,
+}
+
+/// See the module.
+pub(crate) struct WorkQueue<K> {
+    inner: Mutex<Inner<K>>,
+    wake: Notify,
+}
+
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    pub(crate) fn new() -> Self {
+        let inner = Inner {
+            ready: VecDeque::new(),
+            is_ready: HashSet::new(),
+            delayed: BTreeMap::new(),
+            due: HashMap::new(),
+            running: HashMap::new(),
+            failures: HashMap::new(),
+            sequence: 0,
+        };
+        Self { inner: Mutex::new(inner), wake: Notify::new() }
+    }
+
+    /// The object of this key changed: it runs as soon as it may, whatever backoff it is in.
+    pub(crate) fn add(&self, key: K) {
+        let mut inner = self.lock();
+        if let Some(again) = inner.running.get_mut(&key) {
+            *again = Again::Added;
+            return;
+        }
+        inner.undelay(&key);
+        inner.make_ready(key);
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// Something around the object changed: it runs soon, but one that waits for a backoff or a retry-after goes on waiting and will see
+    /// the change then.
+    pub(crate) fn nudge(&self, key: K) {
+        let mut inner = self.lock();
+        if let Some(again) = inner.running.get_mut(&key) {
+            *again = (*again).max(Again::Nudged);
+            return;
+        }
+        if inner.due.contains_key(&key) {
+            return;
+        }
+        inner.make_ready(key);
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// It runs after this time; earlier when it waits for something earlier.
+    pub(crate) fn add_after(&self, key: K, after: Duration) {
+        let mut inner = self.lock();
+        if let Some(again) = inner.running.get_mut(&key) {
+            *again = (*again).max(Again::Nudged);
+            return;
+        }
+        inner.delay(key, Instant::now() + after);
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// The next key, marked as running until [`Self::done`].
+    ///
+    /// # Cancel safety
+    /// A key is taken only in the poll that returns it.
+    pub(crate) async fn next(&self) -> K {
+        loop {
+            let due = {
+                let mut inner = self.lock();
+                inner.promote(Instant::now());
+                if let Some(key) = inner.take() {
+                    return key;
+                }
+                inner.delayed.first_key_value().map(|((at, _), _)| *at)
+            };
+            match due {
+                // Whether woken or due, the next round looks again.
+                Some(at) => drop(timeout_at(at, self.wake.notified()).await),
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// A further key that is ready now, marked as running.
+    pub(crate) fn try_next(&self) -> Option<K> {
+        let mut inner = self.lock();
+        inner.promote(Instant::now());
+        inner.take()
+    }
+
+    /// Ends a run. A key that was added meanwhile is ready at once; one that was nudged waits for `next` where that is a time.
+    pub(crate) fn done(&self, key: K, next: Next) {
+        let mut inner = self.lock();
+        let again = inner.running.remove(&key).unwrap_or(Again::No);
+        match (again, next) {
+            (Again::Added, _) | (Again::Nudged, Next::OnChange) => inner.make_ready(key),
+            (_, Next::After(after)) => inner.delay(key, Instant::now() + after),
+            (Again::No, Next::OnChange) => {}
+        }
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// Counts a failure of this key; the number includes this one.
+    pub(crate) fn failed(&self, key: &K) -> u32 {
+        let mut inner = self.lock();
+        let count = inner.failures.entry(key.clone()).or_insert(0);
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// Begins to count the failures of this key anew.
+    pub(crate) fn forget(&self, key: &K) {
+        self.lock().failures.remove(key);
+    }
+
+    /// Keys that wait or run.
+    pub(crate) fn len(&self) -> usize {
+        let inner = self.lock();
+        inner.ready.len() + inner.delayed.len() + inner.running.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> Inner<K> {
+    fn make_ready(&mut self, key: K) {
+        if self.is_ready.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn undelay(&mut self, key: &K) {
+        if let Some(due) = self.due.remove(key) {
+            self.delayed.remove(&due);
+        }
+    }
+
+    fn delay(&mut self, key: K, at: Instant) {
+        if self.is_ready.contains(&key) || self.due.get(&key).is_some_and(|(due, _)| *due <= at) {
+            return;
+        }
+        self.undelay(&key);
+        self.sequence += 1;
+        let due = (at, self.sequence);
+        self.delayed.insert(due, key.clone());
+        self.due.insert(key, due);
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.make_ready(key);
+        }
+    }
+
+    fn take(&mut self) -> Option<K> {
+        let key = self.ready.pop_front()?;
+        self.is_ready.remove(&key);
+        self.running.insert(key.clone(), Again::No);
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Next, WorkQueue};
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_at_most_once() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        queue.add("a");
+        queue.nudge("a");
+        queue.add_after("a", S);
+        assert_eq!((queue.next().await, queue.try_next()), ("a", None));
+        queue.done("a", Next::OnChange);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_added_while_it_runs_runs_once_more() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        queue.next().await;
+        queue.add("a");
+        queue.add("a");
+        assert_eq!(queue.try_next(), None, "never twice at the same time");
+        queue.done("a", Next::After(S));
+        assert_eq!((queue.try_next(), queue.try_next()), (Some("a"), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_nudge_does_not_shorten_a_backoff_and_an_add_does() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        queue.next().await;
+        queue.nudge("a");
+        queue.done("a", Next::After(5 * S));
+        queue.nudge("a");
+        assert_eq!(queue.try_next(), None);
+        queue.add("a");
+        assert_eq!(queue.try_next(), Some("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_time_wins() {
+        let queue = WorkQueue::new();
+        let start = Instant::now();
+        queue.add_after("late", 9 * S);
+        queue.add_after("early", 3 * S);
+        queue.add_after("late", 5 * S);
+        queue.add_after("early", 8 * S);
+        assert_eq!((queue.next().await, start.elapsed()), ("early", 3 * S));
+        assert_eq!((queue.next().await, start.elapsed()), ("late", 5 * S));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_counted_until_they_are_forgotten() {
+        let queue = WorkQueue::new();
+        assert_eq!((queue.failed(&"a"), queue.failed(&"a"), queue.failed(&"b")), (1, 2, 1));
+        queue.forget(&"a");
+        assert_eq!(queue.failed(&"a"), 1);
+    }
+}

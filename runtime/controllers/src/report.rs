@@ -1,0 +1,159 @@
+//! The one place where outcomes become a log line, a Kubernetes Event and a metric.
+//!
+//! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see live (`skysail dev`) leaves here too, as
+//! [`Activity`].
+
+use std::sync::Arc;
+
+use skysail_provider::{Code, EventKind, EventSink, ObjectReference, ProviderEvent};
+use tokio::sync::broadcast;
+
+use crate::{
+    error::{Error, chain},
+    events::{Events, Notice},
+    metrics::{ControllerMetrics, OutcomeLabels},
+    names::reasons,
+};
+
+/// A slow reader misses lines rather than holding up a controller.
+const ACTIVITY_MAX: usize = 1024;
+
+/// Something that was done to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Name of the controller, as in its Events.
+    pub controller: &'static str,
+    /// The operator's name for the provider; empty where none acts.
+    pub provider: String,
+    /// `Service` or `Node`.
+    pub kind: &'static str,
+    /// `namespace/name`, or the name alone.
+    pub object: String,
+    /// One line.
+    pub text: String,
+    /// Whether it is a failure.
+    pub failed: bool,
+}
+
+/// Says what happened.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    events: Events,
+    activity: broadcast::Sender<Activity>,
+    pub(crate) metrics: ControllerMetrics,
+}
+
+/// Who speaks: a controller on behalf of a provider.
+#[derive(Clone, Debug)]
+pub(crate) struct Voice {
+    pub(crate) controller: &'static str,
+    pub(crate) provider: String,
+}
+
+impl Reporter {
+    pub(crate) fn new(events: Events, metrics: ControllerMetrics) -> Self {
+        Self { events, activity: broadcast::Sender::new(ACTIVITY_MAX), metrics }
+    }
+
+    pub(crate) fn activity(&self) -> broadcast::Receiver<Activity> {
+        self.activity.subscribe()
+    }
+
+    /// An Event on the object.
+    pub(crate) fn event(
+        &self,
+        voice: &Voice,
+        object: &ObjectReference,
+        (kind, reason): (EventKind, &'static str),
+        message: impl Into<String>,
+    ) {
+        let message = message.into();
+        self.say(voice, object, format!("{reason}: {message}"), kind == EventKind::Warning);
+        self.events.tell(Notice {
+            source: Arc::from(voice.controller),
+            object: object.clone(),
+            kind,
+            reason: reason.to_owned(),
+            message,
+        });
+    }
+
+    /// A step that succeeded and has no Event.
+    pub(crate) fn done(&self, voice: &Voice, object: &ObjectReference, text: impl Into<String>) {
+        self.say(voice, object, text.into(), false);
+    }
+
+    /// The end of a reconcile. A retry-after and a conflict are outcomes of their own, not failures: nothing is wrong.
+    pub(crate) fn reconciled(&self, voice: &Voice, object: &ObjectReference, result: Result<(), &Error>) {
+        let outcome = result.map_or_else(Error::category, |()| "Ok");
+        let provider = voice.provider.clone();
+        self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
+        let Err(error) = result else { return };
+        let Voice { controller, provider } = voice;
+        let text = chain(error);
+        if is_expected(error) {
+            tracing::info!(controller, provider, object.kind, object = shown(object), outcome, "waits: {text}");
+            self.say(voice, object, format!("waits: {text}"), false);
+        } else {
+            tracing::warn!(controller, provider, object.kind, object = shown(object), outcome, "failed: {text}");
+            self.say(voice, object, format!("failed: {text}"), true);
+        }
+    }
+
+    /// Where a provider's own Events go: through the same queue, so within the same bounds.
+    pub(crate) fn sink(&self, provider: &str) -> Arc<dyn EventSink> {
+        Arc::new(Sink { events: self.events.clone(), source: Arc::from(format!("skysail-provider-{provider}")) })
+    }
+
+    fn say(&self, voice: &Voice, object: &ObjectReference, text: String, failed: bool) {
+        tracing::debug!(controller = voice.controller, provider = voice.provider, object = shown(object), "{text}");
+        if self.activity.receiver_count() == 0 {
+            return;
+        }
+        let line = Activity {
+            controller: voice.controller,
+            provider: voice.provider.clone(),
+            kind: object.kind,
+            object: shown(object),
+            text,
+            failed,
+        };
+        // The only error is that the last reader left since the check.
+        drop(self.activity.send(line));
+    }
+}
+
+/// Nothing is wrong: the provider asked for time, or a newer object is on its way.
+pub(crate) fn is_expected(error: &Error) -> bool {
+    error.is_conflict() || error.code() == Code::RetryAfter
+}
+
+fn shown(object: &ObjectReference) -> String {
+    match object.namespace.as_str() {
+        "" => object.name.clone(),
+        namespace => format!("{namespace}/{}", object.name),
+    }
+}
+
+struct Sink {
+    events: Events,
+    source: Arc<str>,
+}
+
+impl EventSink for Sink {
+    fn emit(&self, event: ProviderEvent) {
+        // An Event needs an object; the API refuses one without, and a look-up of many nodes has none.
+        let Some(object) = event.object else { return };
+        let camel_case = event.reason.len() <= 128
+            && event.reason.starts_with(|c: char| c.is_ascii_uppercase())
+            && event.reason.chars().all(|c| c.is_ascii_alphanumeric());
+        let reason = if camel_case { event.reason } else { reasons::PROVIDER_EVENT.to_owned() };
+        self.events.tell(Notice {
+            source: Arc::clone(&self.source),
+            object,
+            kind: event.kind,
+            reason,
+            message: event.message,
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! The service controller: a cloud load balancer for each Service of type LoadBalancer.
+//!
+//! One reconcile looks at the whole state of one Service and brings it one step on; it does not know why it was woken. The queue gives each Service
+//! one run at a time, so the calls of one Service never overlap.
+//!
+//! # Flow
+//! 1. observe (pure): the object, what the ledger remembers, the provider's node set, its release.
+//! 2. plan (pure): `service/plan.rs`, on the object as `service/validate.rs` reads it.
+//! 3. apply (provider, client): `service/apply.rs`; what the provider answers is judged by `service/status.rs`.
+//! 4. report: Events and the outcome, `report.rs`; when to come back: `backoff.rs`.
+
+mod apply;
+pub(crate) mod ledger;
+mod plan;
+pub(crate) mod predicates;
+mod status;
+pub(crate) mod validate;
+
+use skysail_provider::{Code, EventKind};
+
+use self::{
+    apply::Subject,
+    plan::{Observed, Plan},
+};
+use crate::{
+    backoff::retry,
+    context::Context,
+    error::{Error, chain},
+    names::{controllers, reasons},
+    queue::Next,
+    report::{Voice, is_expected},
+    watch::ObjectKey,
+};
+
+/// Reconciles one Service and says when to come back.
+pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> Next {
+    let voice = Voice { controller: controllers::SERVICE, provider: context.provider(provider).name.clone() };
+    let queue = context.service_queue(provider);
+    let (object, result) = reconcile(context, provider, key, &voice).await;
+    context.reporter.reconciled(&voice, &object, result.as_ref().map(|_| ()));
+    match result {
+        Ok(next) => {
+            queue.forget(key);
+            // Another provider may have to go on where this one has cleaned up.
+            if let Some(other) = context.route_service(key).filter(|other| *other != provider) {
+                context.service_queue(other).add(key.clone());
+            }
+            next
+        }
+        Err(error) => {
+            let first = retry(&error, 0);
+            let failures = if first.counts { queue.failed(key) - 1 } else { 0 };
+            Next::After(retry(&error, failures).after)
+        }
+    }
+}
+
+async fn reconcile(
+    context: &Context,
+    provider: usize,
+    key: &ObjectKey,
+    voice: &Voice,
+) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
+    // observe (pure)
+    let object = context.services.get(key);
+    let entry = context.ledger.get(key);
+    let shared = context.nodes.shared(provider);
+    let generation = *context.provider(provider).generation.borrow();
+    let mine = object.as_ref().is_some_and(|object| context.service_owner(object).provider() == Some(provider));
+    // plan (pure)
+    let plan =
+        plan::plan(&Observed { object: object.as_deref(), entry: entry.as_ref(), mine, shared: &shared, generation });
+    let subject = Subject { context, provider, key, voice, generation, shared: &shared };
+    let reference = match (&object, &entry) {
+        (Some(object), _) => apply::object_reference(object),
+        (None, Some(entry)) => subject_reference(key, &entry.service.uid),
+        (None, None) => subject_reference(key, ""),
+    };
+    // apply (provider, client)
+    let remembered = matches!(plan, Plan::DeleteRemembered(_));
+    let updating = matches!(plan, Plan::Update { .. });
+    let result = apply(&subject, object.as_deref(), plan).await;
+    // report
+    if let Err(error) = &result {
+        let text = chain(error);
+        let (reason, text) = match () {
+            () if is_expected(error) => return (reference, result),
+            () if remembered => (reasons::DELETE_LOAD_BALANCER_FAILED, format!("Error deleting load balancer: {text}")),
+            () if updating => {
+                let nodes = apply::nodes_text(&shared);
+                let text = format!("Error updating load balancer with new hosts {nodes}: {text}");
+                (reasons::UPDATE_LOAD_BALANCER_FAILED, text)
+            }
+            () => (reasons::SYNC_LOAD_BALANCER_FAILED, format!("Error syncing load balancer: {text}")),
+        };
+        context.reporter.event(voice, &reference, (EventKind::Warning, reason), text);
+    }
+    (reference, result)
+}
+
+async fn apply(
+    subject: &Subject<'_>,
+    object: Option<&k8s_openapi::api::core::v1::Service>,
+    plan: Plan,
+) -> Result<Next, Error> {
+    let again = Next::After(std::time::Duration::ZERO);
+    match (plan, object) {
+        (Plan::DeleteRemembered(service), object) => {
+            subject.delete_remembered(&service).await?;
+            // Another object has the name by now: its turn comes next.
+            Ok(if object.is_some() { again } else { Next::OnChange })
+        }
+        (Plan::Cleanup(service), Some(object)) => subject.cleanup(object, &service).await.map(|()| Next::OnChange),
+        (Plan::Ensure { service, add_finalizer }, Some(object)) => {
+            subject.ensure(object, &service, add_finalizer).await.map(|()| Next::OnChange)
+        }
+        (Plan::Update { service, settled }, Some(_)) => {
+            let gone = subject.update(&service, settled).await?;
+            Ok(if gone { again } else { Next::OnChange })
+        }
+        (Plan::Repair { add_finalizer, status }, Some(object)) => {
+            subject.repair(object, add_finalizer, status).await?;
+            // The nodes may have changed too, and a plan does one thing.
+            Ok(again)
+        }
+        (Plan::Refuse(problems), Some(_)) => {
+            let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
+            Err(Error::provider("understand the Service")(invalid))
+        }
+        (Plan::Nothing, _) | (_, None) => Ok(Next::OnChange),
+    }
+}
+
+fn subject_reference(key: &ObjectKey, uid: &str) -> skysail_provider::ObjectReference {
+    skysail_provider::ObjectReference {
+        kind: "Service",
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        uid: uid.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

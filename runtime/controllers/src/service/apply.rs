@@ -1,0 +1,309 @@
+//! Carries out a plan: provider calls (provider) and guarded patches of the Service (client).
+//!
+//! Every patch carries the resource version that the plan was made from: where somebody else wrote meanwhile, nothing is written and the next
+//! reconcile plans from the fresh object. So another controller's finalizer is never lost.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{Api, Patch};
+use serde_json::{Value, json};
+use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, Service};
+use tokio::time::Instant;
+
+use super::{
+    ledger::Settled,
+    status,
+    validate::{self, has_finalizer},
+};
+use crate::{
+    context::Context,
+    convert,
+    error::{Error, api_status},
+    names::{self, reasons},
+    nodes::SharedNodes,
+    patch::{guarded, params},
+    report::Voice,
+    watch::ObjectKey,
+};
+
+/// Most node names in one Event text: as upstream.
+const NAMES_SHOWN_MAX: usize = 20;
+
+/// One Service in the hands of one provider.
+pub(crate) struct Subject<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) provider: usize,
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) voice: &'a Voice,
+    pub(crate) generation: u64,
+    pub(crate) shared: &'a SharedNodes,
+}
+
+impl Subject<'_> {
+    /// Creates or changes the load balancer; the finalizer comes first, the status last.
+    pub(crate) async fn ensure(
+        &self,
+        object: &core::Service,
+        service: &Arc<Service>,
+        add_finalizer: bool,
+    ) -> Result<(), Error> {
+        // Before anything is written: a provider without load balancers must not leave a finalizer behind.
+        let entry = self.context.provider(self.provider);
+        let provider = load_balancers(&*entry.provider)?;
+        self.normal(service, reasons::ENSURING_LOAD_BALANCER, "Ensuring load balancer");
+        self.context.ledger.begin(self.key, self.provider, Arc::clone(service));
+        let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
+        if self.shared.nodes.is_empty() {
+            let text = "There are no available nodes for LoadBalancer";
+            self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
+        }
+        let cluster = &self.context.settings.cluster_name;
+        let answer = provider.ensure(&self.call(service), cluster, service, &self.shared.nodes).await;
+        let settled = |status| Settled {
+            membership: self.shared.membership,
+            generation: self.generation,
+            status,
+            written: false,
+        };
+        let answer = match answer.and_then(status::judge) {
+            Err(error) if error.code == Code::ImplementedElsewhere => {
+                self.context.ledger.settle(self.key, settled(None));
+                return Ok(());
+            }
+            answer => answer.map_err(Error::provider("ensure load balancer"))?,
+        };
+        // Before the status is written: a conflict there must not cost the provider a second call.
+        self.context.ledger.settle(self.key, settled(Some(answer.clone())));
+        self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer");
+        self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
+        self.context.ledger.written(self.key);
+        Ok(())
+    }
+
+    /// Brings the backends to the shared node set. True where the load balancer is gone and `ensure` has to follow.
+    pub(crate) async fn update(&self, service: &Arc<Service>, settled: Settled) -> Result<bool, Error> {
+        let metrics = &self.context.reporter.metrics;
+        let nodes = &self.shared.nodes;
+        metrics.load_balancer_updates.inc();
+        let begun = Instant::now();
+        let entry = self.context.provider(self.provider);
+        let result = match load_balancers(&*entry.provider) {
+            Ok(provider) => provider
+                .update(&self.call(service), &self.context.settings.cluster_name, service, nodes)
+                .await
+                .map_err(Error::provider("update load balancer hosts")),
+            Err(error) => Err(error),
+        };
+        metrics.update_host_latency.observe(begun.elapsed().as_secs_f64());
+        metrics.node_sync_latency.observe(self.shared.published.elapsed().as_secs_f64());
+        let settled = Settled { membership: self.shared.membership, ..settled };
+        match result {
+            Ok(()) => {
+                self.context.ledger.settle(self.key, settled);
+                if nodes.is_empty() {
+                    let text = "There are no available nodes for LoadBalancer";
+                    self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
+                } else {
+                    self.normal(service, reasons::UPDATED_LOAD_BALANCER, "Updated load balancer with new hosts");
+                }
+                Ok(false)
+            }
+            Err(error) if error.code() == Code::ImplementedElsewhere => {
+                self.context.ledger.settle(self.key, Settled { status: None, ..settled });
+                Ok(false)
+            }
+            Err(error) if error.code() == Code::NotFound => {
+                self.context.ledger.unsettle(self.key);
+                Ok(true)
+            }
+            Err(error) => {
+                metrics.node_sync_errors.inc();
+                Err(error)
+            }
+        }
+    }
+
+    /// The finalizer or the status that is missing on the object.
+    pub(crate) async fn repair(
+        &self,
+        object: &core::Service,
+        add_finalizer: bool,
+        status: Option<LoadBalancerStatus>,
+    ) -> Result<(), Error> {
+        let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
+        if let Some(status) = status {
+            self.patch_status(guarded.as_ref().unwrap_or(object), &status).await?;
+            self.context.ledger.written(self.key);
+        }
+        Ok(())
+    }
+
+    /// Deletes the load balancer of an object that is there; then the finalizer goes, then the status.
+    pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
+        for holder in self.holders(object)? {
+            self.delete_held(holder, service).await?;
+        }
+        let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
+        self.context.ledger.remove(self.key);
+        self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
+        self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await
+    }
+
+    /// Deletes the load balancer of an object that is gone.
+    pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
+        self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
+        let entry = self.context.provider(self.provider);
+        let result = match load_balancers(&*entry.provider) {
+            Ok(provider) => {
+                let answer =
+                    provider.ensure_deleted(&self.call(service), &self.context.settings.cluster_name, service).await;
+                absent_is_ok(answer).map_err(Error::provider("delete load balancer"))
+            }
+            Err(error) => Err(error),
+        };
+        result?;
+        self.context.ledger.remove(self.key);
+        self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
+        Ok(())
+    }
+
+    /// Whom to ask. Where the type changed while this process was down, nobody remembers who made the load balancer, and the class went
+    /// with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
+    fn holders(&self, object: &core::Service) -> Result<Vec<usize>, Error> {
+        if self.context.ledger.get(self.key).is_some() || validate::is_load_balancer(object) {
+            return Ok(vec![self.provider]);
+        }
+        let entries = self.context.providers.entries().iter().enumerate();
+        let may_hold = |(_, entry): &(usize, &crate::providers::ProviderEntry)| {
+            entry.provider.info().is_none() || entry.provider.load_balancers().is_some()
+        };
+        let holders: Vec<usize> = entries.filter(may_hold).map(|(index, _)| index).collect();
+        if holders.is_empty() {
+            let none = skysail_provider::Error::new(Code::Unsupported, "no provider has load balancers");
+            return Err(Error::provider("find who holds the load balancer")(none));
+        }
+        Ok(holders)
+    }
+
+    async fn delete_held(&self, holder: usize, service: &Arc<Service>) -> Result<(), Error> {
+        let entry = self.context.provider(holder);
+        let provider = load_balancers(&*entry.provider)?;
+        let cluster = &self.context.settings.cluster_name;
+        let call = Call { events: Some(self.context.reporter.sink(&entry.name)), ..self.call(service) };
+        let present = match provider.get(&call, cluster, service).await {
+            Ok(status) => status.is_some(),
+            Err(error) if matches!(error.code, Code::ImplementedElsewhere | Code::NotFound) => false,
+            Err(error) => return Err(Error::provider("check if load balancer exists before cleanup")(error)),
+        };
+        if present {
+            self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
+            let deleted = absent_is_ok(provider.ensure_deleted(&call, cluster, service).await);
+            match deleted {
+                Err(error) if error.code == Code::ImplementedElsewhere => {}
+                result => result.map_err(Error::provider("delete load balancer"))?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_finalizer(&self, object: &core::Service) -> Result<core::Service, Error> {
+        let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.push(names::LOAD_BALANCER_FINALIZER.to_owned());
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        self.patch(object, patch).await.map_err(Error::api("add load balancer cleanup finalizer"))
+    }
+
+    /// None where the object is gone already.
+    async fn remove_finalizer(&self, object: &core::Service) -> Result<Option<core::Service>, Error> {
+        let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != names::LOAD_BALANCER_FINALIZER);
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        match self.patch(object, patch).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if api_status(&error) == Some(404) => Ok(None),
+            Err(error) => Err(Error::api("remove load balancer cleanup finalizer")(error)),
+        }
+    }
+
+    /// Writes the status where it differs. An object that vanished needs none.
+    async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<(), Error> {
+        if validate::status(object) == *status {
+            return Ok(());
+        }
+        let ingress = match status.ingress.as_slice() {
+            [] => Value::Null,
+            _ => json!(status::to_core(status)),
+        };
+        match self.patch(object, json!({ "status": { "loadBalancer": { "ingress": ingress } } })).await {
+            Ok(_) => Ok(()),
+            Err(error) if api_status(&error) == Some(404) => Ok(()),
+            Err(error) => Err(Error::api("update load balancer status")(error)),
+        }
+    }
+
+    /// A merge patch of `services/status`, which also takes metadata, guarded by the object's resource version.
+    async fn patch(&self, object: &core::Service, patch: Value) -> Result<core::Service, kube::Error> {
+        let patch = guarded(&object.metadata, patch);
+        let api: Api<core::Service> = Api::namespaced(self.context.client.clone(), &self.key.namespace);
+        api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await
+    }
+
+    fn call(&self, service: &Service) -> Call {
+        let entry = self.context.provider(self.provider);
+        Call { object: Some(reference(service)), events: Some(self.context.reporter.sink(&entry.name)) }
+    }
+
+    fn normal(&self, service: &Service, reason: &'static str, message: &str) {
+        self.tell(service, EventKind::Normal, reason, message);
+    }
+
+    fn tell(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) {
+        self.context.reporter.event(self.voice, &reference(service), (kind, reason), message);
+    }
+}
+
+/// The subject of Events where only the provider's form is at hand.
+fn reference(service: &Service) -> skysail_provider::ObjectReference {
+    skysail_provider::ObjectReference {
+        kind: "Service",
+        namespace: service.namespace.clone(),
+        name: service.name.clone(),
+        uid: service.uid.clone(),
+    }
+}
+
+fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn LoadBalancers, Error> {
+    provider.load_balancers().ok_or_else(|| {
+        let error = match provider.info() {
+            Some(info) => {
+                let text = format!("{} {} has no interface load-balancers", info.name, info.version);
+                skysail_provider::Error::new(Code::Unsupported, text)
+            }
+            None => skysail_provider::Error::new(Code::NotServing, "no release of the provider serves"),
+        };
+        Error::provider("reach the provider's load balancers")(error)
+    })
+}
+
+fn absent_is_ok(answer: skysail_provider::Result<()>) -> skysail_provider::Result<()> {
+    match answer {
+        Err(error) if error.code == Code::NotFound => Ok(()),
+        answer => answer,
+    }
+}
+
+/// At most twenty names, then how many more there are, then the number of all: as upstream.
+pub(crate) fn nodes_text(shared: &SharedNodes) -> String {
+    let names: Vec<&str> = shared.nodes.as_slice().iter().map(|node| node.name.as_str()).collect();
+    let mut text = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(NAMES_SHOWN_MAX).filter(|more| *more > 0) {
+        text += &format!(", <{more} more>");
+    }
+    format!("[{text}] ({} in all)", names.len())
+}
+
+/// The object as the subject of Events.
+pub(crate) fn object_reference(object: &core::Service) -> skysail_provider::ObjectReference {
+    convert::service_reference(object)
+}

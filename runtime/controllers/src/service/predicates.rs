@@ -1,0 +1,36 @@
+//! What of a Service matters to its load balancer (pure): upstream's predicates, in upstream's order.
+
+use k8s_openapi::api::core::v1 as core;
+use skysail_provider::Service;
+
+use super::validate::{class, convert, has_finalizer, is_load_balancer};
+
+/// Whether `ensure` has to be called because the Service changed.
+///
+/// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load balancer is wanted at all is decided before.
+pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
+    old.source_ranges != new.source_ranges
+        || old.ports != new.ports
+        || old.session_affinity != new.session_affinity
+        || old.load_balancer_ip != new.load_balancer_ip
+        || old.external_ips != new.external_ips
+        || old.annotations != new.annotations
+        || old.uid != new.uid
+        || old.external_traffic_policy != new.external_traffic_policy
+        || old.health_check_node_port != new.health_check_node_port
+        || old.ip_families.len() != new.ip_families.len()
+}
+
+/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either.
+pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
+    is_load_balancer(old) != is_load_balancer(new)
+        || class(old) != class(new)
+        || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
+        // Somebody took our finalizer away: it has to come back before the object can be deleted.
+        || (has_finalizer(old) && !has_finalizer(new))
+        || needs_update(&convert(old).service, &convert(new).service)
+        || convert(old).problems != convert(new).problems
+}
+
+#[cfg(test)]
+mod tests;

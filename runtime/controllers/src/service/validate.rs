@@ -1,0 +1,190 @@
+//! A Service object to what a provider is handed (pure). The only code that reads optional fields and annotations of a Service.
+
+use std::net::IpAddr;
+
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
+use skysail_provider::{
+    Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, ServicePort,
+    SessionAffinity, TrafficPolicy,
+};
+
+use crate::names;
+
+/// What the API server fills in where an object says nothing.
+const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
+
+/// A Service in the provider's words, with what is wrong with it.
+///
+/// A problem means that `service` lacks the entry: enough to delete a load balancer by, never enough to make one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Converted {
+    pub(crate) service: Service,
+    pub(crate) problems: Vec<String>,
+}
+
+/// Whether `spec.type` is LoadBalancer.
+pub(crate) fn is_load_balancer(object: &core::Service) -> bool {
+    object.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+}
+
+/// `spec.loadBalancerClass`.
+pub(crate) fn class(object: &core::Service) -> Option<&str> {
+    object.spec.as_ref()?.load_balancer_class.as_deref()
+}
+
+/// Whether our finalizer holds the object.
+pub(crate) fn has_finalizer(object: &core::Service) -> bool {
+    let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
+    finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
+}
+
+/// The object in the provider's words.
+pub(crate) fn convert(object: &core::Service) -> Converted {
+    let empty = core::ServiceSpec::default();
+    let spec = object.spec.as_ref().unwrap_or(&empty);
+    let annotations = object.metadata.annotations.clone().unwrap_or_default();
+    let mut problems = Vec::new();
+    let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
+    let service = Service {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        ports: ports(spec, &mut problems),
+        session_affinity: session_affinity(spec),
+        load_balancer_ip: spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty()),
+        load_balancer_class: spec.load_balancer_class.clone(),
+        source_ranges: source_ranges(spec, from_annotation, &mut problems),
+        external_ips: spec.external_ips.clone().unwrap_or_default(),
+        external_traffic_policy: traffic_policy(spec.external_traffic_policy.as_deref()),
+        internal_traffic_policy: traffic_policy(spec.internal_traffic_policy.as_deref()),
+        health_check_node_port: u16::try_from(spec.health_check_node_port.unwrap_or(0)).unwrap_or(0),
+        ip_families: spec.ip_families.iter().flatten().map(|family| ip_family(family)).collect(),
+        ip_family_policy: spec.ip_family_policy.as_deref().and_then(ip_family_policy),
+        allocate_node_ports: spec.allocate_load_balancer_node_ports.unwrap_or(true),
+        status: status(object),
+        annotations,
+    };
+    Converted { service, problems }
+}
+
+/// `status.loadBalancer`, with the mode that the API server fills in.
+pub(crate) fn status(object: &core::Service) -> LoadBalancerStatus {
+    let ingress = object.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_deref());
+    let port = |port: &core::PortStatus| {
+        Some(PortStatus {
+            port: u16::try_from(port.port).ok()?,
+            protocol: protocol(&port.protocol)?,
+            error: port.error.clone(),
+        })
+    };
+    let entry = |entry: &core::LoadBalancerIngress| Ingress {
+        ip: entry.ip.clone().filter(|ip| !ip.is_empty()),
+        hostname: entry.hostname.clone().filter(|hostname| !hostname.is_empty()),
+        ip_mode: match entry.ip_mode.as_deref() {
+            Some("Proxy") => Some(IpMode::Proxy),
+            Some(_) => Some(IpMode::Vip),
+            None => entry.ip.as_ref().map(|_| IpMode::Vip),
+        },
+        ports: entry.ports.iter().flatten().filter_map(port).collect(),
+    };
+    LoadBalancerStatus { ingress: ingress.unwrap_or_default().iter().map(entry).collect() }
+}
+
+fn ports(spec: &core::ServiceSpec, problems: &mut Vec<String>) -> Vec<ServicePort> {
+    let mut ports = Vec::new();
+    for port in spec.ports.iter().flatten() {
+        let number = u16::try_from(port.port).ok().filter(|number| *number > 0);
+        let node_port = u16::try_from(port.node_port.unwrap_or(0)).ok();
+        let spelled = port.protocol.as_deref().unwrap_or("TCP");
+        let (Some(number), Some(node_port), Some(protocol)) = (number, node_port, protocol(spelled)) else {
+            let (port, node_port) = (port.port, port.node_port.unwrap_or(0));
+            problems.push(format!(
+                "port {port}/{spelled} (node port {node_port}) is out of range or of an unknown protocol"
+            ));
+            continue;
+        };
+        ports.push(ServicePort {
+            name: port.name.clone().unwrap_or_default(),
+            protocol,
+            app_protocol: port.app_protocol.clone(),
+            port: number,
+            node_port,
+            target_port: match &port.target_port {
+                Some(IntOrString::Int(number)) => number.to_string(),
+                Some(IntOrString::String(name)) => name.clone(),
+                None => number.to_string(),
+            },
+        });
+    }
+    ports
+}
+
+fn protocol(name: &str) -> Option<Protocol> {
+    match name {
+        "TCP" => Some(Protocol::Tcp),
+        "UDP" => Some(Protocol::Udp),
+        "SCTP" => Some(Protocol::Sctp),
+        _ => None,
+    }
+}
+
+fn session_affinity(spec: &core::ServiceSpec) -> SessionAffinity {
+    if spec.session_affinity.as_deref() != Some("ClientIP") {
+        return SessionAffinity::None;
+    }
+    let client_ip = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let timeout = client_ip.and_then(|client_ip| client_ip.timeout_seconds);
+    let timeout_seconds = timeout.and_then(|t| u32::try_from(t).ok()).unwrap_or(CLIENT_IP_TIMEOUT_DEFAULT);
+    SessionAffinity::ClientIp { timeout_seconds }
+}
+
+fn traffic_policy(name: Option<&str>) -> TrafficPolicy {
+    if name == Some("Local") { TrafficPolicy::Local } else { TrafficPolicy::Cluster }
+}
+
+fn ip_family(name: &str) -> IpFamily {
+    if name == "IPv6" { IpFamily::Ipv6 } else { IpFamily::Ipv4 }
+}
+
+fn ip_family_policy(name: &str) -> Option<IpFamilyPolicy> {
+    match name {
+        "SingleStack" => Some(IpFamilyPolicy::SingleStack),
+        "PreferDualStack" => Some(IpFamilyPolicy::PreferDualStack),
+        "RequireDualStack" => Some(IpFamilyPolicy::RequireDualStack),
+        _ => None,
+    }
+}
+
+/// The field wins; else the annotation; each entry trimmed, repeated ones once. Empty means everywhere.
+fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &mut Vec<String>) -> Vec<String> {
+    let field = spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
+    let annotation = annotation.map(str::trim).filter(|text| !text.is_empty());
+    let entries: Vec<&str> = match annotation {
+        _ if !field.is_empty() => field.iter().map(String::as_str).collect(),
+        Some(text) => text.split(',').collect(),
+        None => Vec::new(),
+    };
+    let mut ranges: Vec<String> = Vec::new();
+    for entry in entries.into_iter().map(str::trim) {
+        if !is_cidr(entry) {
+            problems.push(format!("source range {:?} is not a CIDR", entry.chars().take(64).collect::<String>()));
+        } else if !ranges.iter().any(|range| range == entry) {
+            ranges.push(entry.to_owned());
+        }
+    }
+    ranges
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((ip, bits)) = text.split_once('/') else { return false };
+    let max = match ip.parse() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= max)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! What an operator may set for the controllers. Defaults are those of upstream's flags where upstream has the flag.
+
+use std::time::Duration;
+
+/// Settings of all controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerSettings {
+    /// `--cluster-name`: passed to load-balancer and route calls. Default `kubernetes`.
+    pub cluster_name: String,
+    /// Which controllers run. Default: all.
+    pub controllers: EnabledControllers,
+    /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default 1; 0 is taken as 1.
+    pub concurrent_service_syncs: usize,
+    /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was described. Default 1; 0 is taken as 1.
+    pub concurrent_node_syncs: usize,
+    /// `--concurrent-node-status-updates`: the same for the periodic addresses. Default 0: as `concurrent_node_syncs`.
+    pub concurrent_node_status_updates: usize,
+    /// `--node-monitor-period`: pause between two passes of the lifecycle controller. Default 5 s.
+    pub node_monitor_period: Duration,
+    /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5 min.
+    pub node_status_update_frequency: Duration,
+    /// How long a node that was never initialised is kept although the cloud does not know its machine. Default 5 min, counted from
+    /// when this process first saw it: clouds list a new machine late.
+    pub uninitialized_node_grace: Duration,
+    /// Nodes that ask for initialisation within this time share one provider call. Default 100 ms.
+    pub node_batch_window: Duration,
+    /// The node set of a provider is published when no node changed for this long. Default 2 s.
+    pub node_set_quiet: Duration,
+    /// It is published at the latest this long after the first change. Default 30 s.
+    pub node_set_delay_max: Duration,
+    /// After a release became active, the provider's objects are reconciled over at most this time. Default 60 s.
+    pub swap_spread_max: Duration,
+    /// How long a shutdown waits for calls in flight before it cancels them. Default 10 s.
+    pub shutdown_grace: Duration,
+}
+
+/// Which controllers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnabledControllers {
+    /// `service-lb-controller`.
+    pub service: bool,
+    /// `cloud-node-controller`.
+    pub cloud_node: bool,
+    /// `cloud-node-lifecycle-controller`.
+    pub cloud_node_lifecycle: bool,
+}
+
+impl Default for EnabledControllers {
+    fn default() -> Self {
+        Self { service: true, cloud_node: true, cloud_node_lifecycle: true }
+    }
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            cluster_name: "kubernetes".to_owned(),
+            controllers: EnabledControllers::default(),
+            concurrent_service_syncs: 1,
+            concurrent_node_syncs: 1,
+            concurrent_node_status_updates: 0,
+            node_monitor_period: Duration::from_secs(5),
+            node_status_update_frequency: Duration::from_mins(5),
+            uninitialized_node_grace: Duration::from_mins(5),
+            node_batch_window: Duration::from_millis(100),
+            node_set_quiet: Duration::from_secs(2),
+            node_set_delay_max: Duration::from_secs(30),
+            swap_spread_max: Duration::from_mins(1),
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ControllerSettings {
+    /// Workers for the periodic addresses.
+    pub(crate) fn node_status_writes(&self) -> usize {
+        match self.concurrent_node_status_updates {
+            0 => self.concurrent_node_syncs.max(1),
+            n => n,
+        }
+    }
+}

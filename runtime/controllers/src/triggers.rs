@@ -1,0 +1,130 @@
+//! From a change of the world to keys in queues: what upstream's informer handlers decide. Nothing here waits, calls or writes.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1 as core;
+use skysail_provider::{EventKind, ObjectReference};
+
+use crate::{
+    context::Context,
+    convert,
+    names::{controllers, reasons},
+    node,
+    nodes::NodeView,
+    ownership::Owner,
+    report::Voice,
+    service::predicates::is_relevant,
+    watch::{Change, ObjectKey},
+};
+
+/// After a swap, objects follow each other at this distance while that fits into [`crate::ControllerSettings::swap_spread_max`].
+const SWAP_PACE: Duration = Duration::from_millis(100);
+
+/// Drops what no step reads, before it is kept.
+pub(crate) fn trim_node(node: &mut core::Node) {
+    node.metadata.managed_fields = None;
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+    }
+}
+
+/// Drops what no step reads, before it is kept.
+pub(crate) fn trim_service(service: &mut core::Service) {
+    service.metadata.managed_fields = None;
+}
+
+/// A Service appeared, changed or went.
+pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>) {
+    let Change { key, old, new } = change;
+    if let (Some(old), Some(new)) = (old, new)
+        && !is_relevant(old, new)
+    {
+        return;
+    }
+    if let Some(new) = new {
+        let owner = context.service_owner(new);
+        let before = old.as_ref().map(|old| context.service_owner(old));
+        if before != Some(owner) {
+            report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
+        }
+    }
+    if let Some(provider) = context.route_service(key) {
+        context.service_queue(provider).add(key.clone());
+    }
+}
+
+/// A node appeared, changed or went.
+pub(crate) fn node_changed(context: &Context, change: Change<core::Node>) {
+    let Some(object) = change.new else {
+        context.nodes.remove(&change.key.name);
+        return;
+    };
+    let (old, view) = context.nodes.put(object);
+    if old.as_ref().map(|old| old.owner) != Some(view.owner) {
+        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
+    }
+    // A heartbeat of a node that waits for its backoff is no reason to ask again.
+    let unchanged = old.is_some_and(|old| {
+        old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && node::is_wanting(&old.object)
+    });
+    if !unchanged {
+        enqueue_node(context, &view);
+    }
+}
+
+/// Another release of this provider became active.
+pub(crate) fn release_changed(context: &Context, provider: usize) {
+    let claims = context.providers.claims(&context.nodes.claims());
+    for view in context.nodes.reassign(claims) {
+        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
+        enqueue_node(context, &view);
+    }
+    let services = context.ledger.held_by(provider);
+    for (after, key) in spread(services, context.settings.swap_spread_max) {
+        context.service_queue(provider).add_after(key, after);
+    }
+    let waiting = context.nodes.owned(provider).into_iter().filter(|view| convert::is_uninitialized(&view.object));
+    for view in waiting {
+        // They share one call, so there is nothing to spread.
+        context.lane(provider).nodes.add_after(view.node.name.clone(), Duration::ZERO);
+    }
+    context.lane(provider).addresses.notify_one();
+}
+
+/// Evenly over a time that grows with their number.
+fn spread(keys: Vec<ObjectKey>, max: Duration) -> impl Iterator<Item = (Duration, ObjectKey)> {
+    let count = u32::try_from(keys.len()).unwrap_or(u32::MAX).max(1);
+    let pace = SWAP_PACE.min(max / count);
+    keys.into_iter().zip(0_u32..).map(move |(key, index)| (pace * index, key))
+}
+
+fn enqueue_node(context: &Context, view: &NodeView) {
+    if let Some(provider) = view.owner.provider()
+        && node::is_wanting(&view.object)
+    {
+        context.lane(provider).nodes.add(view.node.name.clone());
+    }
+}
+
+/// An object that nobody may act on says so, once.
+fn report_verdict(context: &Context, controller: &'static str, object: &ObjectReference, owner: Owner) {
+    let voice = Voice { controller, provider: String::new() };
+    let (reason, text) = match owner {
+        Owner::Provider(_) | Owner::Nobody => return,
+        Owner::Contested(one, other) => {
+            let (one, other) = (&context.provider(one).name, &context.provider(other).name);
+            let text = format!(
+                "The providers {one} and {other} both claim this object, so neither acts. Give each classes, selectors and provider-ID schemes of its own"
+            );
+            (reasons::PROVIDER_CONFLICT, text)
+        }
+        Owner::Malformed => {
+            let text =
+                "spec.providerID does not have the form <scheme>://<rest>, so no provider owns this node".to_owned();
+            (reasons::INVALID_PROVIDER_ID, text)
+        }
+    };
+    context.reporter.event(&voice, object, (EventKind::Warning, reason), text);
+}

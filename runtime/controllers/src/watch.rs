@@ -1,0 +1,176 @@
+//! One watched kind: its objects in memory, and for each change what it was before and what it is now.
+//!
+//! kube's reflector keeps the objects but tells neither the object before a change nor what a relist removed; the predicates of upstream
+//! need both. So this stands on kube's `watcher` and keeps one map. It must not decide anything about an object.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    hash::Hash,
+    pin::pin,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use futures::{Stream, StreamExt as _};
+use kube::{Resource, ResourceExt as _, runtime::watcher};
+use tokio::sync::watch;
+
+/// `namespace/name`; the namespace is empty for cluster-scoped kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl ObjectKey {
+    pub(crate) fn of(object: &impl Resource) -> Self {
+        Self { namespace: object.meta().namespace.clone().unwrap_or_default(), name: object.name_any() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+    }
+}
+
+/// What happened to one object: appeared, changed, or went (no `new`).
+#[derive(Debug)]
+pub(crate) struct Change<K> {
+    pub(crate) key: ObjectKey,
+    pub(crate) old: Option<Arc<K>>,
+    pub(crate) new: Option<Arc<K>>,
+}
+
+/// The objects of one kind as the API server last told.
+pub(crate) struct Cache<K> {
+    objects: RwLock<HashMap<ObjectKey, Arc<K>>>,
+    synced: watch::Sender<bool>,
+}
+
+impl<K: Resource> Cache<K> {
+    pub(crate) fn new() -> Self {
+        Self { objects: RwLock::default(), synced: watch::Sender::new(false) }
+    }
+
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Becomes true when the first list is complete.
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    fn put(&self, object: Arc<K>) -> Change<K> {
+        let key = ObjectKey::of(&*object);
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let old = objects.insert(key.clone(), Arc::clone(&object));
+        Change { key, old, new: Some(object) }
+    }
+
+    fn remove(&self, key: ObjectKey) -> Change<K> {
+        let old = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        Change { key, old, new: None }
+    }
+
+    fn without(&self, seen: &HashSet<ObjectKey>) -> Vec<ObjectKey> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.keys().filter(|key| !seen.contains(key)).cloned().collect()
+    }
+
+    /// Follows the watch for ever: keeps the map and hands every change on, in order. The watch backs off by itself and never gives up.
+    pub(crate) async fn follow(
+        &self,
+        events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
+        mut changed: impl FnMut(Change<K>),
+    ) where
+        K::DynamicType: Default + Eq + Hash + Clone,
+    {
+        let kind = K::kind(&K::DynamicType::default()).into_owned();
+        let mut events = pin!(events);
+        let mut listed = HashSet::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Apply(object)) => changed(self.put(Arc::new(object))),
+                Ok(watcher::Event::Delete(object)) => changed(self.remove(ObjectKey::of(&object))),
+                Ok(watcher::Event::Init) => listed.clear(),
+                Ok(watcher::Event::InitApply(object)) => {
+                    let change = self.put(Arc::new(object));
+                    listed.insert(change.key.clone());
+                    // A relist repeats what is known: only what differs is a change.
+                    if !is_same_version(&change) {
+                        changed(change);
+                    }
+                }
+                Ok(watcher::Event::InitDone) => {
+                    for key in self.without(&listed) {
+                        changed(self.remove(key));
+                    }
+                    listed = HashSet::new();
+                    self.synced.send_replace(true);
+                }
+                Err(error) => {
+                    tracing::warn!(kind, error = &error as &dyn std::error::Error, "watch failed, starting it again");
+                }
+            }
+        }
+    }
+}
+
+fn is_same_version<K: Resource>(change: &Change<K>) -> bool {
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) => {
+            old.meta().uid == new.meta().uid && old.meta().resource_version == new.meta().resource_version
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::runtime::watcher::Event;
+
+    use super::Cache;
+
+    fn node(name: &str, version: &str) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.to_owned());
+        node.metadata.resource_version = Some(version.to_owned());
+        node
+    }
+
+    #[tokio::test]
+    async fn a_relist_reports_only_what_differs_and_what_is_gone() {
+        let events = vec![
+            Event::Init,
+            Event::InitApply(node("a", "1")),
+            Event::InitApply(node("b", "1")),
+            Event::InitDone,
+            Event::Apply(node("a", "2")),
+            Event::Init,
+            Event::InitApply(node("a", "2")),
+            Event::InitApply(node("c", "3")),
+            Event::InitDone,
+        ];
+        let cache = Cache::new();
+        let mut lines = Vec::new();
+        cache
+            .follow(stream::iter(events.into_iter().map(Ok)), |change| {
+                let version = |n: Option<std::sync::Arc<Node>>| n.and_then(|n| n.metadata.resource_version.clone());
+                lines.push(format!("{} {:?} -> {:?}", change.key, version(change.old), version(change.new)));
+            })
+            .await;
+        let expected = [
+            r#"a None -> Some("1")"#,
+            r#"b None -> Some("1")"#,
+            r#"a Some("1") -> Some("2")"#,
+            r#"c None -> Some("3")"#,
+            r#"b Some("1") -> None"#,
+        ];
+        assert_eq!(lines, expected);
+        assert!(*cache.synced().borrow());
+    }
+}

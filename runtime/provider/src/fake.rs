@@ -1,0 +1,376 @@
+//! A provider in memory, for tests of the controllers: it behaves like a small cloud, records every call as one line of text and fails
+//! where a test tells it to.
+//!
+//! It keeps no time of its own: a test that wants latency gives a hook ([`FakeProvider::on_call`]) whose future uses the test's clock,
+//! paused or not. It must not be used outside tests: nothing in it is bounded except by what a test puts in.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    Call, Code, Detail, Error, Info, Ingress, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
+    LoadBalancers, NodeSet, OwnedLoadBalancer, Protocol, Provider, Result, Route, Routes, Service,
+};
+
+/// What a hook returns.
+pub type HookFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Hook = Arc<dyn Fn(&str) -> HookFuture + Send + Sync>;
+type Answer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
+
+/// A load balancer of the fake cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeLoadBalancer {
+    /// `namespace/name` of its Service.
+    pub service: String,
+    /// Where it answers.
+    pub status: LoadBalancerStatus,
+    /// Names of its backends, sorted.
+    pub nodes: Vec<String>,
+}
+
+#[derive(Default)]
+struct State {
+    info: Option<Arc<Info>>,
+    calls: Vec<String>,
+    /// Per operation: failures that are used up one by one, oldest first.
+    failures: BTreeMap<String, VecDeque<Error>>,
+    /// Per operation: a failure that stays.
+    broken: BTreeMap<String, Error>,
+    load_balancers: BTreeMap<String, FakeLoadBalancer>,
+    addresses_given: u8,
+    instances: BTreeMap<String, Result<Instance>>,
+    routes: Vec<Route>,
+    hook: Option<Hook>,
+    answer: Option<Answer>,
+}
+
+/// A provider in memory. Cloning is cheap and shares everything.
+#[derive(Clone)]
+pub struct FakeProvider {
+    state: Arc<Mutex<State>>,
+    name: String,
+    without_load_balancers: bool,
+    without_instances: bool,
+}
+
+impl fmt::Debug for FakeProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeProvider").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl FakeProvider {
+    /// A provider that serves under this name; the name is also its provider-ID scheme.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let fake = Self {
+            state: Arc::default(),
+            name: name.to_owned(),
+            without_load_balancers: false,
+            without_instances: false,
+        };
+        fake.start();
+        fake
+    }
+
+    /// The same provider without load balancers.
+    #[must_use]
+    pub fn without_load_balancers(mut self) -> Self {
+        self.without_load_balancers = true;
+        self
+    }
+
+    /// The same provider without instances.
+    #[must_use]
+    pub fn without_instances(mut self) -> Self {
+        self.without_instances = true;
+        self
+    }
+
+    /// Serves, if it did not.
+    pub fn start(&self) {
+        self.lock().info = Some(Arc::new(Info {
+            name: self.name.clone(),
+            version: "0.0.0".to_owned(),
+            description: "in memory".to_owned(),
+            provider_id_schemes: vec![self.name.clone()],
+            has_cluster_id: true,
+        }));
+    }
+
+    /// Serves no more: `info` is none, every call is [`Code::NotServing`].
+    pub fn stop(&self) {
+        self.lock().info = None;
+    }
+
+    /// Every call awaits what this hook returns for its line, before it does anything.
+    pub fn on_call(&self, hook: impl Fn(&str) -> HookFuture + Send + Sync + 'static) {
+        self.lock().hook = Some(Arc::new(hook));
+    }
+
+    /// The status that `ensure` answers with, in place of one address out of 203.0.113.0/24.
+    pub fn answer_ensure(&self, answer: impl Fn(&Service) -> LoadBalancerStatus + Send + Sync + 'static) {
+        self.lock().answer = Some(Arc::new(answer));
+    }
+
+    /// The next call of this operation (`ensure`, `describe`, …) fails; several wait in order.
+    pub fn fail_next(&self, operation: &str, error: Error) {
+        self.lock().failures.entry(operation.to_owned()).or_default().push_back(error);
+    }
+
+    /// Every call of this operation fails, or (none) works again.
+    pub fn fail_always(&self, operation: &str, error: Option<Error>) {
+        let mut state = self.lock();
+        match error {
+            Some(error) => state.broken.insert(operation.to_owned(), error),
+            None => state.broken.remove(operation),
+        };
+    }
+
+    /// What the cloud says about the machine of this node. One that was never given is [`Code::NotFound`].
+    pub fn set_instance(&self, node: &str, instance: Result<Instance>) {
+        self.lock().instances.insert(node.to_owned(), instance);
+    }
+
+    /// Machines for these nodes, each with the ID `<name>://<node>`.
+    pub fn add_instances<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) {
+        for node in nodes {
+            let provider_id = format!("{}://{node}", self.name);
+            self.set_instance(node, Ok(Instance { provider_id, ..Instance::default() }));
+        }
+    }
+
+    /// The machine is gone.
+    pub fn remove_instance(&self, node: &str) {
+        self.lock().instances.remove(node);
+    }
+
+    /// The load balancers in the cloud, by name.
+    #[must_use]
+    pub fn cloud(&self) -> BTreeMap<String, FakeLoadBalancer> {
+        self.lock().load_balancers.clone()
+    }
+
+    /// Somebody deletes everything behind the cluster's back.
+    pub fn lose_load_balancers(&self) {
+        self.lock().load_balancers.clear();
+    }
+
+    /// Routes in the cloud, to look at and to change.
+    pub fn with_routes<T>(&self, look: impl FnOnce(&mut Vec<Route>) -> T) -> T {
+        look(&mut self.lock().routes)
+    }
+
+    /// All calls so far, one line each.
+    #[must_use]
+    pub fn calls(&self) -> Vec<String> {
+        self.lock().calls.clone()
+    }
+
+    /// The calls since the last time, one line each.
+    #[must_use]
+    pub fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().calls)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the call, awaits the hook, then fails where the script says so.
+    async fn enter(&self, operation: &str, line: String) -> Result<()> {
+        let hook = {
+            let mut state = self.lock();
+            state.calls.push(line.clone());
+            state.hook.clone()
+        };
+        if let Some(hook) = hook {
+            hook(&line).await;
+        }
+        let mut state = self.lock();
+        if state.info.is_none() {
+            return Err(Error::new(Code::NotServing, "no release serves"));
+        }
+        if let Some(error) = state.failures.get_mut(operation).and_then(VecDeque::pop_front) {
+            return Err(error);
+        }
+        state.broken.get(operation).map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
+fn key(service: &Service) -> String {
+    format!("{}/{}", service.namespace, service.name)
+}
+
+fn load_balancer_name(service: &Service) -> String {
+    let name = format!("a{}", service.uid.replace('-', ""));
+    name.chars().take(32).collect()
+}
+
+fn names(nodes: &NodeSet) -> Vec<String> {
+    nodes.as_slice().iter().map(|node| node.name.clone()).collect()
+}
+
+/// Names while they fit on a line, else their number.
+fn names_line(nodes: &NodeSet) -> String {
+    if nodes.len() > 8 { format!("({} nodes)", nodes.len()) } else { names(nodes).join(",") }
+}
+
+fn ports_line(service: &Service) -> String {
+    let port = |p: &crate::ServicePort| {
+        let protocol = match p.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        };
+        format!("{}/{protocol}", p.port)
+    };
+    service.ports.iter().map(port).collect::<Vec<_>>().join(",")
+}
+
+#[async_trait]
+impl LoadBalancers for FakeProvider {
+    async fn name(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<String> {
+        self.enter("name", format!("name {}", key(service))).await?;
+        Ok(load_balancer_name(service))
+    }
+
+    async fn get(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        self.enter("get", format!("get {}", key(service))).await?;
+        Ok(self.lock().load_balancers.get(&load_balancer_name(service)).map(|lb| lb.status.clone()))
+    }
+
+    async fn ensure(
+        &self,
+        _call: &Call,
+        _cluster: &str,
+        service: &Service,
+        nodes: &NodeSet,
+    ) -> Result<LoadBalancerStatus> {
+        let line = format!("ensure {} ports={} nodes={}", key(service), ports_line(service), names_line(nodes));
+        self.enter("ensure", line).await?;
+        let mut state = self.lock();
+        let name = load_balancer_name(service);
+        let status = match (state.answer.clone(), state.load_balancers.get(&name)) {
+            (Some(answer), _) => answer(service),
+            (None, Some(present)) => present.status.clone(),
+            (None, None) => {
+                state.addresses_given = state.addresses_given.wrapping_add(1);
+                let ip = format!("203.0.113.{}", state.addresses_given);
+                LoadBalancerStatus { ingress: vec![Ingress { ip: Some(ip), ..Ingress::default() }] }
+            }
+        };
+        let lb = FakeLoadBalancer { service: key(service), status: status.clone(), nodes: names(nodes) };
+        state.load_balancers.insert(name, lb);
+        Ok(status)
+    }
+
+    async fn update(&self, _call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
+        self.enter("update", format!("update {} nodes={}", key(service), names_line(nodes))).await?;
+        match self.lock().load_balancers.get_mut(&load_balancer_name(service)) {
+            Some(lb) => {
+                lb.nodes = names(nodes);
+                Ok(())
+            }
+            None => Err(Error::new(Code::NotFound, "the load balancer is gone")),
+        }
+    }
+
+    async fn ensure_deleted(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<()> {
+        self.enter("ensure-deleted", format!("ensure-deleted {}", key(service))).await?;
+        self.lock().load_balancers.remove(&load_balancer_name(service));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LoadBalancerInventory for FakeProvider {
+    async fn list(&self, _call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
+        self.enter("list-owned", "list-owned".to_owned()).await?;
+        let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
+        Ok(self.lock().load_balancers.keys().map(owned).collect())
+    }
+
+    async fn delete(&self, _call: &Call, _cluster: &str, name: &str) -> Result<()> {
+        self.enter("delete-owned", format!("delete-owned {name}")).await?;
+        self.lock().load_balancers.remove(name);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Instances for FakeProvider {
+    async fn describe(&self, _call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+        let detail = match detail {
+            Detail::State => "state",
+            Detail::Metadata => "metadata",
+        };
+        self.enter("describe", format!("describe {detail} nodes={}", names_line(nodes))).await?;
+        let state = self.lock();
+        let one = |name: &String| {
+            let missing = || Err(Error::new(Code::NotFound, format!("no machine named {name}")));
+            state.instances.get(name).cloned().unwrap_or_else(missing)
+        };
+        Ok(names(nodes).iter().map(one).collect())
+    }
+}
+
+#[async_trait]
+impl Routes for FakeProvider {
+    async fn list(&self, _call: &Call, _cluster: &str) -> Result<Vec<Route>> {
+        self.enter("list-routes", "list-routes".to_owned()).await?;
+        Ok(self.lock().routes.clone())
+    }
+
+    async fn create(&self, _call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+        self.enter("create-routes", format!("create-routes {}", routes.len())).await?;
+        let mut state = self.lock();
+        let same = |a: &Route, b: &Route| a.target_node == b.target_node && a.destination_cidr == b.destination_cidr;
+        Ok(routes
+            .iter()
+            .map(|(hint, route)| {
+                if state.routes.iter().any(|present| same(present, route)) {
+                    return Err(Error::new(Code::Invalid, "the route exists"));
+                }
+                state.routes.push(Route { name: format!("{hint}-{}", route.destination_cidr), ..route.clone() });
+                Ok(())
+            })
+            .collect())
+    }
+
+    async fn delete(&self, _call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
+        self.enter("delete-routes", format!("delete-routes {}", routes.len())).await?;
+        let mut state = self.lock();
+        state.routes.retain(|present| !routes.iter().any(|route| route.name == present.name));
+        Ok(routes.iter().map(|_| Ok(())).collect())
+    }
+}
+
+impl Provider for FakeProvider {
+    fn info(&self) -> Option<Arc<Info>> {
+        self.lock().info.clone()
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        (!self.without_load_balancers).then_some(self as &dyn LoadBalancers)
+    }
+
+    fn load_balancer_inventory(&self) -> Option<&dyn LoadBalancerInventory> {
+        (!self.without_load_balancers).then_some(self as &dyn LoadBalancerInventory)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        (!self.without_instances).then_some(self as &dyn Instances)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(self)
+    }
+}
