@@ -136,6 +136,118 @@ pub(crate) const NO_SLEEP_IN_CONTROLLERS: Rule = Rule {
     },
 };
 
+pub(crate) const PURE_STEPS: Rule = Rule {
+    name: "pure-steps",
+    why: "a step called pure can be tested by its values alone, and cannot be what made a reconcile slow",
+    way_out: "take what it needs as a value; or take the mark (pure) from the file's first line",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, source) in product(tree, "runtime/controllers/") {
+            let marked =
+                file.lines().next().is_some_and(|(_, first)| first.starts_with("//!") && first.contains("(pure)"));
+            for (number, line) in source.lines().filter(|(number, _)| marked && !source.is_test(*number)) {
+                let words = ["async", "await", "Client", "Instant", "SystemTime"];
+                if let Some(word) = words.iter().find(|word| find_word(line, word).is_some()) {
+                    hits.push(Hit::new(&file.path, number, format!("`{word}` in a pure step")));
+                }
+            }
+        }
+        hits
+    },
+};
+
+/// Lines of a `reconcile` and its documentation in which the marks have to stand.
+const RECONCILE_LINES_MAX: usize = 70;
+
+pub(crate) const STEPS_MARKED: Rule = Rule {
+    name: "steps-marked",
+    why: "the body of `reconcile` is the table of contents: what asks the API server, what asks the cloud, and that the rest does neither",
+    way_out: "a comment on each step: (pure), (client), (provider), or two of them",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, source) in product(tree, "runtime/controllers/") {
+            let found = source
+                .lines()
+                .find(|(number, line)| !source.is_test(*number) && function_name(line) == Some("reconcile"));
+            let Some((number, _)) = found else { continue };
+            let near: Vec<_> =
+                file.text.lines().skip(number.saturating_sub(20)).take(RECONCILE_LINES_MAX + 20).collect();
+            let marks = |mark: &str| near.iter().any(|line| line.contains("//") && line.contains(&format!("({mark}")));
+            if !marks("pure") || !(marks("client") || marks("provider")) {
+                hits.push(Hit::new(&file.path, number, "the steps of `reconcile` are not marked"));
+            }
+        }
+        hits
+    },
+};
+
+/// What a dotted field of a log line or span may begin with.
+const ENTITIES: &[&str] = &[
+    "provider",
+    "service",
+    "node",
+    "route",
+    "object",
+    "component",
+    "release",
+    "call",
+    "http",
+    "limit",
+    "source",
+    "slot",
+    "egress",
+    "credential",
+    "guest",
+    "lease",
+    "config",
+    "controller",
+];
+
+pub(crate) const TELEMETRY_FIELDS: Rule = Rule {
+    name: "telemetry-fields",
+    why: "a field that is called differently in two places cannot be queried",
+    way_out: "`entity.property` with an entity of the list ENTITIES in tests/tidy/src/rules/code.rs; the unit at the end",
+    check: |tree| {
+        let mut hits = Vec::new();
+        for (file, source) in product(tree, "runtime/") {
+            for (number, name) in fields(&source.code).into_iter().filter(|(number, _)| !source.is_test(*number)) {
+                if !ENTITIES.contains(&name.split('.').next().unwrap_or_default()) {
+                    hits.push(Hit::new(&file.path, number, format!("the field `{name}`")));
+                }
+            }
+        }
+        hits
+    },
+};
+
+/// Names with dots before a `=` inside tracing's macros, with their lines.
+fn fields(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for kind in ["trace!(", "debug!(", "info!(", "warn!(", "error!(", "event!(", "span!("] {
+        for (start, _) in code.match_indices(kind) {
+            let rest = &code[start + kind.len()..];
+            let mut depth = 1usize;
+            let end = rest.find(|c: char| {
+                depth = depth + usize::from(c == '(') - usize::from(c == ')');
+                depth == 0
+            });
+            let arguments = &rest[..end.unwrap_or(rest.len())];
+            for (at, _) in arguments.match_indices(" = ") {
+                let name = arguments[..at]
+                    .rsplit(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '.'))
+                    .next()
+                    .unwrap_or_default();
+                if name.contains('.') {
+                    found.push((code[..start + kind.len() + at].matches('\n').count() + 1, name));
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// Rust files below a folder that are not only tests'.
 fn product<'a>(tree: &'a Tree, folder: &'a str) -> impl Iterator<Item = (&'a File, &'a Source)> {
     let reached = tree.reached();
