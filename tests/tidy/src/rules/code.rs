@@ -20,7 +20,10 @@ pub(crate) const KUBERNETES_NAMES: Rule = Rule {
                 continue;
             }
             for (line, text) in &source.literals {
-                let is_name = ["kubernetes.io", "k8s.io", "skysail.dev"].iter().any(|domain| text.contains(domain));
+                // The name itself: a sentence that mentions one, and a domain on its own, are something else.
+                let domain = text.split_once('/').filter(|(_, name)| !name.is_empty()).map_or("", |(domain, _)| domain);
+                let ours = ["kubernetes.io", "k8s.io", "skysail.dev"].iter().any(|ours| domain.ends_with(ours));
+                let is_name = ours && !text.contains(' ');
                 if is_name && !source.is_test(*line) {
                     hits.push(Hit::new(&file.path, *line, format!("the literal {text:?}")));
                 }
