@@ -257,6 +257,3 @@ pub(crate) async fn patch_node(
         result => result,
     }
 }
-
-#[cfg(test)]
-mod tests;

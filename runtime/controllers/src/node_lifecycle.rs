@@ -103,6 +103,3 @@ async fn delete(context: &Context, object: &core::Node) -> Result<(), Error> {
         Err(error) => Err(Error::api("delete node")(error)),
     }
 }
-
-#[cfg(test)]
-mod tests;

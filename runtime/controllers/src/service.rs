@@ -139,6 +139,3 @@ fn subject_reference(key: &ObjectKey, uid: &str) -> skysail_provider::ObjectRefe
         uid: uid.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,50 @@
+//! N1 and N5 of the catalogue, as far as they are pure: what is written when a machine was described.
 
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use skysail_provider::Instance;
+
+use super::{InitializeError, initialize};
+
+fn node(provider_id: Option<&str>) -> Node {
+    let taint = |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let taints = Some(vec![taint("node.cloudprovider.kubernetes.io/uninitialized"), taint("other")]);
+    let spec = NodeSpec { provider_id: provider_id.map(str::to_owned), taints, ..NodeSpec::default() };
+    Node { spec: Some(spec), ..Node::default() }
+}
+
+fn instance(provider_id: &str) -> Instance {
+    Instance { provider_id: provider_id.to_owned(), ..Instance::default() }
+}
+
+fn provider_id(node_has: Option<&str>, cloud_has: &str) -> Result<Option<String>, InitializeError> {
+    initialize(&node(node_has), &instance(cloud_has), &["fake".to_owned()]).map(|plan| plan.provider_id)
+}
+
+/// N1.15, N1.20, N5.4, N5.6.
+#[test]
+fn the_provider_id_is_set_once() {
+    assert_eq!(provider_id(None, "fake://12345"), Ok(Some("fake://12345".to_owned())));
+    assert_eq!(provider_id(Some("fake://old"), "fake://12345"), Ok(None));
+    assert_eq!(provider_id(Some("fake://old"), ""), Ok(None));
+}
+
+/// N1.21, N5.5.
+#[test]
+fn a_node_without_any_provider_id_keeps_its_taint() {
+    assert_eq!(provider_id(None, ""), Err(InitializeError::NoProviderId));
+}
+
+#[test]
+fn an_id_that_would_make_the_node_anothers_is_refused() {
+    for id in ["other://1", "no-scheme", "fake://"] {
+        let error = InitializeError::ForeignProviderId(id.to_owned(), "fake".to_owned());
+        assert_eq!(provider_id(None, id), Err(error));
+    }
+}
+
+/// N1.16.
+#[test]
+fn only_the_one_taint_goes() {
+    let plan = initialize(&node(None), &instance("fake://1"), &["fake".to_owned()]).unwrap();
+    assert_eq!(plan.taints.into_iter().map(|taint| taint.key).collect::<Vec<_>>(), ["other"]);
+}

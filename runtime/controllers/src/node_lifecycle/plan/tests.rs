@@ -1,1 +1,75 @@
+//! L1 to L3 of the catalogue: what becomes of a node that is not ready.
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use skysail_provider::{Code, Error, Instance};
+
+use super::{Action, Case, plan};
+
+fn node(taints: &[(&str, &str)]) -> Node {
+    let taint = |(key, effect): &(&str, &str)| Taint {
+        key: (*key).to_owned(),
+        effect: (*effect).to_owned(),
+        ..Taint::default()
+    };
+    let taints = Some(taints.iter().map(taint).collect());
+    Node { spec: Some(NodeSpec { taints, ..NodeSpec::default() }), ..Node::default() }
+}
+
+fn act(taints: &[(&str, &str)], age_seconds: u64, answer: Option<Result<Instance, Error>>) -> Action {
+    let object = node(taints);
+    let case = Case { object: &object, age: Duration::from_secs(age_seconds), answer };
+    plan([case].into_iter(), Duration::from_mins(5)).pop().unwrap().1
+}
+
+const SHUTDOWN: (&str, &str) = ("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule");
+const UNINITIALIZED: (&str, &str) = ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule");
+const OTHER: (&str, &str) = ("other", "NoSchedule");
+
+fn keys(action: Action) -> Vec<String> {
+    match action {
+        Action::SetTaints(taints) => taints.into_iter().map(|taint| taint.key).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// L1.1, L1.4, and 4.9 item 14.
+#[test]
+fn a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
+    assert_eq!(act(&[], 0, Some(Err(Error::new(Code::NotFound, "")))), Action::Delete);
+}
+
+/// L1.2, lesson 39: a token that expired is not a cluster that is gone.
+#[test]
+fn no_other_error_is_ever_gone() {
+    for code in Code::ALL.into_iter().filter(|code| *code != Code::NotFound) {
+        let error = Error::new(code, "");
+        assert_eq!(act(&[], 9999, Some(Err(error.clone()))), Action::Unknown(error), "{code:?}");
+    }
+}
+
+/// L1.3, L1.5, L1.6, L3.8.
+#[test]
+fn a_machine_that_is_there_or_not_asked_about_changes_nothing() {
+    assert_eq!(act(&[OTHER], 0, Some(Ok(Instance::default()))), Action::Keep);
+    assert_eq!(act(&[OTHER], 0, None), Action::Keep);
+}
+
+/// 4.9 item 15, lesson 38: clouds list a new machine late.
+#[test]
+fn a_node_that_was_never_initialised_has_time() {
+    let gone = || Some(Err(Error::new(Code::NotFound, "")));
+    assert_eq!(act(&[UNINITIALIZED], 299, gone()), Action::Keep);
+    assert_eq!(act(&[UNINITIALIZED], 300, gone()), Action::Delete);
+}
+
+/// L3.1, 4.9 item 16.
+#[test]
+fn the_shutdown_taint_comes_and_goes_and_other_taints_stay() {
+    let off = || Some(Ok(Instance { shutdown: true, ..Instance::default() }));
+    assert_eq!(keys(act(&[OTHER], 0, off())), ["other", SHUTDOWN.0]);
+    assert_eq!(act(&[SHUTDOWN], 0, off()), Action::Keep, "no write where it is there");
+    assert_eq!(act(&[SHUTDOWN], 0, Some(Ok(Instance::default()))), Action::Keep, "it stays until the node is ready");
+    assert_eq!(keys(act(&[OTHER, SHUTDOWN], 0, None)), ["other"]);
+}

@@ -1,1 +1,152 @@
+//! One Service's state in, one plan out.
 
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
+};
+use skysail_provider::{Ingress, LoadBalancerStatus};
+
+use super::{Observed, Plan, plan};
+use crate::{
+    nodes::Nodes,
+    ownership::Claim,
+    service::{
+        ledger::{Entry, Settled},
+        validate::convert,
+    },
+};
+
+/// What the world looks like, in words: `lb`, `clusterip`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
+/// `ensured`, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `not-mine`.
+#[track_caller]
+fn check(words: &str, expected: Expect) {
+    let has = |word: &str| words.split_whitespace().any(|w| w == word);
+    let remembered = object("one", 80, &has);
+    let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
+    let shared = Nodes::new(vec![Claim::default()]).shared(0);
+    let status =
+        LoadBalancerStatus { ingress: vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }] };
+    let settled = Settled {
+        membership: if has("other-nodes") { 1 } else { shared.membership },
+        generation: u64::from(!has("other-release")),
+        status: (!has("elsewhere")).then_some(status),
+        written: !has("unwritten"),
+    };
+    let entry = (has("begun") || has("ensured") || has("elsewhere")).then(|| Entry {
+        provider: 0,
+        service: Arc::new(convert(&remembered).service),
+        settled: (!has("begun")).then_some(settled),
+    });
+    let plan = plan(&Observed {
+        object: (!has("gone")).then_some(&object),
+        entry: entry.as_ref(),
+        mine: has("lb") && !has("not-mine"),
+        shared: &shared,
+        generation: 1,
+    });
+    let line = match plan {
+        Plan::Nothing => "nothing".to_owned(),
+        Plan::DeleteRemembered(service) => format!("delete what uid {} has", service.uid),
+        Plan::Cleanup(_) => "cleanup".to_owned(),
+        Plan::Refuse(problems) => problems.join("; "),
+        Plan::Ensure { add_finalizer, service } => {
+            format!("ensure port={} finalizer={add_finalizer}", service.ports[0].port)
+        }
+        Plan::Update { .. } => "update".to_owned(),
+        Plan::Repair { add_finalizer, status } => {
+            format!("repair finalizer={add_finalizer} status={}", status.is_some())
+        }
+    };
+    expected.assert_eq(&line);
+}
+
+fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
+    let mut object = Service::default();
+    object.metadata.uid = Some(uid.to_owned());
+    object.metadata.finalizers = has("finalizer")
+        .then(|| vec!["other/one".to_owned(), "service.kubernetes.io/load-balancer-cleanup".to_owned()]);
+    object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
+    object.spec = Some(ServiceSpec {
+        type_: Some(if has("lb") { "LoadBalancer" } else { "ClusterIP" }.to_owned()),
+        load_balancer_class: has("class").then(|| "other.example/lb".to_owned()),
+        ports: Some(vec![ServicePort { port: if has("bad-port") { 70_000 } else { port }, ..ServicePort::default() }]),
+        ..ServiceSpec::default()
+    });
+    object
+}
+
+/// S1.1, S1.5.
+#[test]
+fn without_a_wish_nothing_is_done() {
+    check("clusterip", expect!["nothing"]);
+    check("lb class not-mine", expect!["nothing"]);
+    check("gone", expect!["nothing"]);
+}
+
+/// S1.2 to S1.4, S1.8.
+#[test]
+fn a_wish_is_ensured_once() {
+    check("lb", expect!["ensure port=80 finalizer=true"]);
+    check("lb finalizer", expect!["ensure port=80 finalizer=false"]);
+    check("lb finalizer begun", expect!["ensure port=80 finalizer=false"]);
+    check("lb finalizer ensured", expect!["nothing"]);
+}
+
+/// S12, S19, and what upstream cannot: a release that became active is asked once.
+#[test]
+fn what_changed_decides_between_ensure_and_update() {
+    check("lb finalizer ensured other-port", expect!["ensure port=81 finalizer=false"]);
+    check("lb finalizer ensured other-nodes", expect!["update"]);
+    check("lb finalizer ensured other-nodes other-port", expect!["ensure port=81 finalizer=false"]);
+    check("lb finalizer ensured other-release", expect!["ensure port=80 finalizer=false"]);
+    check("lb finalizer begun other-nodes", expect!["ensure port=80 finalizer=false"]);
+}
+
+/// 4.9 item 2: another controller does the work, so nodes are not ours to bring.
+#[test]
+fn what_is_implemented_elsewhere_is_left_alone() {
+    check("lb finalizer elsewhere", expect!["nothing"]);
+    check("lb finalizer elsewhere other-nodes", expect!["nothing"]);
+    check("lb finalizer elsewhere other-port", expect!["ensure port=81 finalizer=false"]);
+}
+
+/// S1.6, S1.7, S10; lesson 5: an object that is being deleted takes no finalizer.
+#[test]
+fn what_has_to_go_is_cleaned_up() {
+    check("clusterip finalizer", expect!["cleanup"]);
+    check("clusterip ensured", expect!["cleanup"]);
+    check("lb finalizer deleting", expect!["cleanup"]);
+    check("lb deleting begun", expect!["cleanup"]);
+    check("lb deleting", expect!["nothing"]);
+    check("lb finalizer deleting other-nodes ensured", expect!["cleanup"]);
+}
+
+/// 4.9 item 9: a class that is not ours keeps its finalizer, unless it was ours in this very process.
+#[test]
+fn another_classes_finalizer_is_not_touched() {
+    check("lb class finalizer deleting not-mine", expect!["nothing"]);
+    check("lb class finalizer ensured not-mine", expect!["cleanup"]);
+}
+
+/// S8.2, S9, S6: the object vanished, or another took its name.
+#[test]
+fn what_an_object_left_behind_is_deleted_by_what_is_remembered() {
+    check("gone ensured", expect!["delete what uid one has"]);
+    check("lb begun other-uid", expect!["delete what uid one has"]);
+}
+
+#[test]
+fn only_what_is_missing_is_written_again() {
+    check("lb finalizer ensured unwritten", expect!["repair finalizer=false status=true"]);
+    check("lb ensured", expect!["repair finalizer=true status=false"]);
+}
+
+#[test]
+fn a_service_that_no_schema_would_pass_is_refused_but_can_be_deleted() {
+    check("lb bad-port", expect!["port 70000/TCP (node port 0) is out of range or of an unknown protocol"]);
+    check("lb finalizer bad-port deleting", expect!["cleanup"]);
+}
