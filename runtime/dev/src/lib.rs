@@ -3,3 +3,4 @@
 //! For `skysail dev`, tests and simulation. Nothing here knows WebAssembly or the controllers.
 
 pub mod api;
+pub mod cloud;

@@ -1,0 +1,307 @@
+//! The simulated cloud: machines, zones, routes and load balancing behind an HTTP API, whose virtual servers carry real TCP on loopback
+//! addresses.
+//!
+//! For `skysail dev`, demonstrations and tests. [`SimCloud`] is the cloud itself, driven from Rust; [`SimCloud::serve`] puts its API
+//! (`/openapi.json` describes it) on a socket for a provider. Both see one state. [`Knobs`] make it slow, broken or stingy at run time;
+//! with a seed the same requests meet the same failures.
+//!
+//! It must not know Kubernetes: a provider is what brings the two together. It listens on and connects to 127.0.0.0/8 only.
+
+mod backend;
+mod error;
+mod knobs;
+mod listener;
+pub mod model;
+mod requests;
+mod server;
+mod state;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use serde::Serialize;
+use tokio::{sync::broadcast, time::Instant};
+
+use self::{backend::Program, model::VirtualServer, state::State};
+pub use self::{
+    error::CloudError,
+    knobs::{Failures, Knobs},
+    model::{Cluster, Instance, NewInstance, Snapshot, Zone},
+    requests::{REQUESTS_MAX, RequestRecord},
+    server::SimServer,
+};
+
+/// What a simulated cloud starts with.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Default: `zone-a`, `zone-b` and `zone-c` in `region-1`. The first one takes machines that name no zone.
+    pub zones: Vec<Zone>,
+    /// Default: none.
+    pub clusters: Vec<Cluster>,
+    /// Elastic IPs are the 254 addresses after this one. Default 127.88.0.0.
+    pub elastic_ips: Ipv4Addr,
+    /// Machines' private addresses follow this one. Default 127.89.0.0.
+    pub machines: Ipv4Addr,
+    /// Start values. Default: quick and without faults.
+    pub knobs: Knobs,
+    /// The bearer token that may do everything in `/v1`. Default `sim-token`.
+    pub token: String,
+    /// The bearer token that may only read in `/v1`: writes are 403. Default `sim-read-only`.
+    pub read_only_token: String,
+    /// The bearer token for `/control`. Default `sim-admin`.
+    pub admin_token: String,
+}
+
+/// A record was made, changed or deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// `created`, `changed`, `deleted`, `started`, `stopped` or `added`.
+    pub verb: &'static str,
+    /// `instance`, `route`, `elastic-ip`, `virtual-server` or `ssh-key`.
+    pub kind: &'static str,
+    /// ID of the record.
+    pub id: String,
+    /// What a person knows it by: a name, or an address.
+    pub name: String,
+}
+
+/// The cloud; a clone is the same cloud. When the last clone goes, its listeners go.
+#[derive(Clone, Debug)]
+pub struct SimCloud {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    tokens: Mutex<Tokens>,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Tokens {
+    /// None between [`SimCloud::expire_token`] and [`SimCloud::renew_token`].
+    full: Option<String>,
+    base: String,
+    renewals: u32,
+    read_only: String,
+    admin: String,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        let zone = |name: &str| Zone { name: name.to_owned(), region: "region-1".to_owned() };
+        Self {
+            zones: ["zone-a", "zone-b", "zone-c"].map(zone).to_vec(),
+            clusters: Vec::new(),
+            elastic_ips: Ipv4Addr::new(127, 88, 0, 0),
+            machines: Ipv4Addr::new(127, 89, 0, 0),
+            knobs: Knobs::default(),
+            token: "sim-token".to_owned(),
+            read_only_token: "sim-read-only".to_owned(),
+            admin_token: "sim-admin".to_owned(),
+        }
+    }
+}
+
+impl SimOptions {
+    /// The defaults with addresses of its own: tests that run at once do not meet each other's listeners.
+    #[must_use]
+    pub fn isolated() -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let [.., pid] = process::id().to_be_bytes();
+        Self {
+            elastic_ips: Ipv4Addr::new(127, 16 + pid % 64, count, 0),
+            machines: Ipv4Addr::new(127, 128 + pid % 64, count, 0),
+            ..Self::default()
+        }
+    }
+}
+
+impl SimCloud {
+    /// An empty cloud.
+    #[must_use]
+    pub fn new(options: SimOptions) -> Self {
+        let state = Mutex::new(State::new(&options));
+        let SimOptions { token, read_only_token, admin_token, .. } = options;
+        let tokens = Tokens {
+            full: Some(token.clone()),
+            base: token,
+            renewals: 0,
+            read_only: read_only_token,
+            admin: admin_token,
+        };
+        Self { shared: Arc::new(Shared { state, tokens: Mutex::new(tokens), start: Instant::now() }) }
+    }
+
+    /// Serves the API there, for as long as the [`SimServer`] lives. Port 0 lets the system choose.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::PortInUse`], [`CloudError::PortNotPermitted`], [`CloudError::Listen`].
+    #[expect(clippy::unused_async, reason = "has to be called within a runtime, and may have to wait later")]
+    pub async fn serve(&self, address: SocketAddr) -> Result<SimServer, CloudError> {
+        SimServer::start(self.clone(), address)
+    }
+
+    /// Makes a machine, running.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::Conflict`] for a name that exists, [`CloudError::Invalid`], [`CloudError::Exhausted`].
+    pub fn create_instance(&self, new: NewInstance) -> Result<Instance, CloudError> {
+        self.state().create_instance(new)
+    }
+
+    /// Makes a running machine of this name, with every default.
+    ///
+    /// # Errors
+    ///
+    /// As [`SimCloud::create_instance`].
+    pub fn add_instance(&self, name: &str, zone: &str) -> Result<Instance, CloudError> {
+        let zone = Some(zone.to_owned());
+        let (name, tags) = (name.to_owned(), model::Tags::new());
+        self.create_instance(NewInstance { name, zone, instance_type: None, public: false, tags })
+    }
+
+    /// Switches a machine off: its programs end. One that is off stays off.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`].
+    pub async fn stop_instance(&self, id: &str) -> Result<Instance, CloudError> {
+        let (instance, programs) = self.state().stop_instance(id)?;
+        stop_all(programs).await;
+        Ok(instance)
+    }
+
+    /// Switches a machine on: its programs run again.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`], and as [`SimCloud::serve_backend`].
+    #[expect(clippy::unused_async, reason = "listens: has to be called within a runtime")]
+    pub async fn start_instance(&self, id: &str) -> Result<Instance, CloudError> {
+        self.state().start_instance(id)
+    }
+
+    /// Deletes a machine with its programs.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`].
+    pub async fn delete_instance(&self, id: &str) -> Result<(), CloudError> {
+        let programs = self.state().delete_instance(id)?;
+        stop_all(programs).await;
+        Ok(())
+    }
+
+    /// Runs an HTTP server on the machine that answers with the machine's name and a newline; one that is there stays. It ends and begins
+    /// again with the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`], [`CloudError::PortInUse`], [`CloudError::PortNotPermitted`], [`CloudError::Listen`],
+    /// [`CloudError::Exhausted`].
+    #[expect(clippy::unused_async, reason = "listens: has to be called within a runtime")]
+    pub async fn serve_backend(&self, id: &str, port: u16) -> Result<SocketAddr, CloudError> {
+        self.state().serve_backend(id, port)
+    }
+
+    /// Everything that the cloud holds now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.state().snapshot()
+    }
+
+    /// The settings as they are now, with what is left of planned failures.
+    #[must_use]
+    pub fn knobs(&self) -> Knobs {
+        self.state().faults.knobs().clone()
+    }
+
+    /// Replaces the settings; the random numbers start anew from the seed.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the knob which is out of its range; then nothing changed.
+    pub fn set_knobs(&self, knobs: Knobs) -> Result<(), CloudError> {
+        knobs.check().map_err(CloudError::Invalid)?;
+        self.state().faults = knobs::Faults::new(knobs);
+        Ok(())
+    }
+
+    /// The last [`REQUESTS_MAX`] requests to `/v1`, the oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RequestRecord> {
+        self.state().requests.all()
+    }
+
+    /// Empties the log of requests; their numbers go on.
+    pub fn clear_requests(&self) {
+        self.state().requests.clear();
+    }
+
+    /// Changes from now on. Who is too slow is told how many it missed.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.state().changes.subscribe()
+    }
+
+    /// The full token is refused with 401 from now on.
+    pub fn expire_token(&self) {
+        self.tokens().full = None;
+    }
+
+    /// A new full token; the one before is refused with 401.
+    #[must_use]
+    pub fn renew_token(&self) -> String {
+        let mut tokens = self.tokens();
+        tokens.renewals += 1;
+        let token = format!("{}-{}", tokens.base, tokens.renewals);
+        tokens.full = Some(token.clone());
+        token
+    }
+
+    /// Deletes a virtual server; when this returns, its connections are closed and its port is free.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`].
+    pub async fn delete_virtual_server(&self, id: &str) -> Result<(), CloudError> {
+        let listener = self.state().delete_virtual_server(id)?;
+        listener.close().await;
+        Ok(())
+    }
+
+    /// The virtual server that listens there.
+    #[must_use]
+    pub fn virtual_server(&self, address: Ipv4Addr, port: u16) -> Option<VirtualServer> {
+        let servers = self.snapshot().virtual_servers;
+        servers.into_iter().find(|server| server.address == address && server.port == port)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Tokens> {
+        self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn stop_all(programs: Vec<Program>) {
+    for program in programs {
+        program.stop().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

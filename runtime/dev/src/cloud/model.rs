@@ -1,0 +1,306 @@
+//! What the simulated cloud holds, in the form of its API: these types are the JSON that a provider reads and sends.
+
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// Free key-value pairs on a record: who owns it, what it is for.
+pub type Tags = BTreeMap<String, String>;
+
+/// A place for machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zone {
+    /// Unique.
+    pub name: String,
+    /// The region it is in.
+    pub region: String,
+}
+
+/// Power state of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Power {
+    /// Its backends answer.
+    Running,
+    /// It exists, and nothing on it answers.
+    Stopped,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Unique, for ever.
+    pub id: String,
+    /// Unique among the machines that exist.
+    pub name: String,
+    /// Name of a zone.
+    pub zone: String,
+    /// For example `sim.small`.
+    #[serde(rename = "type")]
+    pub instance_type: String,
+    /// On loopback: what runs on the machine listens here.
+    pub private_address: Ipv4Addr,
+    /// Where it has one.
+    pub public_address: Option<Ipv4Addr>,
+    /// On or off.
+    pub state: Power,
+    /// As given.
+    pub tags: Tags,
+}
+
+/// What a new machine shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewInstance {
+    /// 1 to 63 bytes.
+    pub name: String,
+    /// Name of a zone; the first one by default.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// `sim.small` by default.
+    #[serde(default, rename = "type")]
+    pub instance_type: Option<String>,
+    /// Whether it gets a public address besides the private one; false by default.
+    #[serde(default)]
+    pub public: bool,
+    /// At most 32.
+    #[serde(default)]
+    pub tags: Tags,
+}
+
+/// Where packets for some pods go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Unique, for ever.
+    pub id: String,
+    /// As given.
+    pub name: String,
+    /// Unique among the routes that exist; masked.
+    pub destination_cidr: String,
+    /// ID of the target machine.
+    pub instance: String,
+    /// The target machine is gone.
+    pub blackhole: bool,
+    /// As given.
+    pub tags: Tags,
+}
+
+/// What a new route shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewRoute {
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// For example `10.244.3.0/24`.
+    pub destination_cidr: String,
+    /// ID of a machine that exists.
+    pub instance: String,
+    /// At most 32.
+    #[serde(default)]
+    pub tags: Tags,
+}
+
+/// Whether a record that was asked for is there yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Progress {
+    /// Being made: ask again.
+    Pending,
+    /// Made.
+    Active,
+}
+
+/// An address that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElasticIp {
+    /// Unique, for ever.
+    pub id: String,
+    /// As given; not unique.
+    pub name: String,
+    /// On loopback, of the cloud's pool.
+    pub address: Ipv4Addr,
+    /// `pending` for as long as the knob `provisioning_ms` says.
+    pub state: Progress,
+    /// As given.
+    pub tags: Tags,
+}
+
+/// What a new elastic IP shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewElasticIp {
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// A free address of the pool; the lowest free one by default.
+    #[serde(default)]
+    pub address: Option<Ipv4Addr>,
+    /// At most 32.
+    #[serde(default)]
+    pub tags: Tags,
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Carried.
+    Tcp,
+    /// Refused.
+    Udp,
+    /// Refused.
+    Sctp,
+}
+
+/// What the virtual server saw of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// No connection was tried lately.
+    Unknown,
+    /// The last connection was accepted.
+    Healthy,
+    /// The last connection failed: the backend is passed over for some seconds while another one is there.
+    Unhealthy,
+}
+
+/// A backend as a provider gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backend {
+    /// On loopback.
+    pub address: Ipv4Addr,
+    /// 1 to 65535.
+    pub port: u16,
+}
+
+/// A backend as the cloud reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RealServer {
+    /// As given.
+    pub address: Ipv4Addr,
+    /// As given.
+    pub port: u16,
+    /// What was seen.
+    pub health: Health,
+}
+
+/// A port of an elastic IP that leads to real servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualServer {
+    /// Unique, for ever.
+    pub id: String,
+    /// As given; not unique.
+    pub name: String,
+    /// ID of its elastic IP.
+    pub elastic_ip: String,
+    /// The elastic IP's address.
+    pub address: Ipv4Addr,
+    /// Always `tcp`.
+    pub protocol: Protocol,
+    /// Unique on its elastic IP.
+    pub port: u16,
+    /// Sorted, without duplicates.
+    pub real_servers: Vec<RealServer>,
+    /// CIDRs of the clients that may connect; empty means everybody.
+    pub allowed_sources: Vec<String>,
+    /// A client keeps its real server for so long after its last connection; 0 means that it keeps none.
+    pub session_affinity_seconds: u32,
+    /// `pending` for as long as the knob `provisioning_ms` says; it carries traffic from the start.
+    pub state: Progress,
+    /// As given.
+    pub tags: Tags,
+}
+
+/// What a new virtual server shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewVirtualServer {
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// ID of an elastic IP.
+    pub elastic_ip: String,
+    /// Only `tcp` is carried.
+    pub protocol: Protocol,
+    /// 1 to 65535.
+    pub port: u16,
+    /// Backends.
+    #[serde(default)]
+    pub real_servers: Vec<Backend>,
+    /// CIDRs.
+    #[serde(default)]
+    pub allowed_sources: Vec<String>,
+    /// 0 to 86400.
+    #[serde(default)]
+    pub session_affinity_seconds: u32,
+    /// At most 32.
+    #[serde(default)]
+    pub tags: Tags,
+}
+
+/// What shall change in a virtual server; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VirtualServerPatch {
+    /// All backends.
+    #[serde(default)]
+    pub real_servers: Option<Vec<Backend>>,
+    /// All CIDRs.
+    #[serde(default)]
+    pub allowed_sources: Option<Vec<String>>,
+    /// 0 to 86400.
+    #[serde(default)]
+    pub session_affinity_seconds: Option<u32>,
+}
+
+/// A Kubernetes cluster that the cloud runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Unique.
+    pub name: String,
+    /// Address of its API server.
+    pub master: String,
+}
+
+/// A public key that every machine has for a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SshKey {
+    /// Unique, for ever.
+    pub id: String,
+    /// Login name.
+    pub user: String,
+    /// In OpenSSH's format.
+    pub key: String,
+}
+
+/// A key to add; one that the user has stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSshKey {
+    /// Login name.
+    pub user: String,
+    /// In OpenSSH's format.
+    pub key: String,
+}
+
+/// Everything that the cloud holds, for assertions: each list sorted by ID.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Machines.
+    pub instances: Vec<Instance>,
+    /// Routes.
+    pub routes: Vec<Route>,
+    /// Elastic IPs.
+    pub elastic_ips: Vec<ElasticIp>,
+    /// Virtual servers with their real servers.
+    pub virtual_servers: Vec<VirtualServer>,
+    /// Keys.
+    pub ssh_keys: Vec<SshKey>,
+}
+
+impl Snapshot {
+    /// Whether no load balancing is left: no elastic IP and no virtual server.
+    #[must_use]
+    pub fn has_no_load_balancers(&self) -> bool {
+        self.elastic_ips.is_empty() && self.virtual_servers.is_empty()
+    }
+}

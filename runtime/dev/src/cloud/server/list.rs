@@ -1,0 +1,95 @@
+//! Lists in pages: filters, `limit` and `cursor`.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Serialize;
+
+use crate::cloud::error::CloudError;
+
+/// Values of `id` and `name` in one query: a provider asks in portions.
+const WANTED_MAX: usize = 500;
+
+/// One page.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    items: Vec<T>,
+    /// The cursor of the next page; null on the last one.
+    next: Option<String>,
+}
+
+/// What a query asks for.
+#[derive(Debug, Default)]
+pub(super) struct Query {
+    limit: Option<usize>,
+    after: Option<String>,
+    ids: Vec<String>,
+    names: Vec<String>,
+    tags: Vec<(String, String)>,
+}
+
+/// What the filters look at.
+pub(super) struct Facts<'a> {
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    /// None where records of this kind have no tags.
+    pub(super) tags: Option<&'a crate::cloud::model::Tags>,
+}
+
+impl Query {
+    /// Reads `limit`, `cursor`, and any number of `id`, `name` and `tag` (as `key=value`).
+    pub(super) fn parse(pairs: Vec<(String, String)>) -> Result<Self, CloudError> {
+        let mut query = Self::default();
+        for (key, value) in pairs {
+            match key.as_str() {
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=500).contains(limit));
+                    query.limit = Some(limit.ok_or_else(|| invalid("limit has to be from 1 to 500"))?);
+                }
+                "cursor" => {
+                    let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
+                    let after = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                    query.after = Some(after.ok_or_else(|| invalid("cursor is not one that a page gave"))?);
+                }
+                "id" => query.ids.push(value),
+                "name" => query.names.push(value),
+                "tag" => {
+                    let pair = value.split_once('=').ok_or_else(|| invalid("tag has to be key=value"))?;
+                    query.tags.push((pair.0.to_owned(), pair.1.to_owned()));
+                }
+                _ => return Err(invalid(&format!("{key:?} is not a parameter of this list"))),
+            }
+        }
+        if query.ids.len() + query.names.len() > WANTED_MAX {
+            return Err(invalid(&format!("a query has at most {WANTED_MAX} of id and name together")));
+        }
+        Ok(query)
+    }
+
+    /// One of the IDs or one of the names, where there are any; and every tag.
+    fn wants(&self, facts: &Facts<'_>) -> bool {
+        let unnamed = self.ids.is_empty() && self.names.is_empty();
+        let named = self.ids.iter().any(|id| id == facts.id) || self.names.iter().any(|name| name == facts.name);
+        let tagged = |(key, value): &(String, String)| facts.tags.is_some_and(|tags| tags.get(key) == Some(value));
+        (unnamed || named) && self.tags.iter().all(tagged)
+    }
+
+    /// The page of records that are wanted; they come sorted by ID.
+    pub(super) fn page<T>(self, all: Vec<T>, facts: impl Fn(&T) -> Facts<'_>, entries_max: usize) -> Page<T> {
+        let limit = self.limit.unwrap_or(entries_max).min(entries_max);
+        let mut items: Vec<T> = all
+            .into_iter()
+            .filter(|record| {
+                let facts = facts(record);
+                self.after.as_deref().is_none_or(|after| facts.id > after) && self.wants(&facts)
+            })
+            .take(limit + 1)
+            .collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(facts(last).id));
+        Page { items, next }
+    }
+}
+
+fn invalid(message: &str) -> CloudError {
+    CloudError::Invalid(message.to_owned())
+}

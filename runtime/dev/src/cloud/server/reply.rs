@@ -1,0 +1,44 @@
+//! Answers in JSON, and what is wrong with a request: `{"error": {"code", "message"}}`.
+
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::cloud::error::CloudError;
+
+/// A refused request, on its way out of a handler.
+pub(super) struct Refused(Box<Response>);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+impl From<CloudError> for Refused {
+    fn from(error: CloudError) -> Self {
+        let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        Self(Box::new(refusal(error.status(), error.code(), &format!("{error}{cause}"))))
+    }
+}
+
+pub(super) fn refusal(status: u16, code: &str, message: &str) -> Response {
+    reply(status, &json!({ "error": { "code": code, "message": message } }))
+}
+
+pub(super) fn reply<T: Serialize>(status: u16, value: &T) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(value)).into_response()
+}
+
+/// The body, in exactly the form that `openapi.json` says.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|error| {
+        let status = if error.is_data() { 422 } else { 400 };
+        Refused(Box::new(refusal(status, "invalid", &format!("the body is not what this path takes: {error}"))))
+    })
+}
