@@ -30,6 +30,7 @@ mod fault;
 mod http;
 mod kinds;
 mod object;
+mod openapi;
 mod ownership;
 mod patch;
 mod random;

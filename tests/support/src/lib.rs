@@ -1,1 +1,3 @@
-//! Under construction.
+//! What several test packages share: the outside world, started for a test and gone after it.
+
+pub mod apiserver;

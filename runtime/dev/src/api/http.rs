@@ -19,6 +19,7 @@ use super::delete::DeleteOptions;
 use super::discovery;
 use super::errors::ApiError;
 use super::fault::{Fault, RequestInfo, WatchFault};
+use super::openapi;
 use super::patch::PatchType;
 use super::request::{Params, Target};
 use super::requests;
@@ -210,6 +211,9 @@ impl ApiServer {
             }
             ["api"] => Some(discovery::core_versions()),
             ["apis"] => Some(discovery::group_list(&state)),
+            ["openapi", "v3"] => Some(openapi::index(&state)),
+            ["openapi", "v3", "api", version] => openapi::document(&state, "", version),
+            ["openapi", "v3", "apis", group, version] => openapi::document(&state, group, version),
             ["apis", group] => discovery::group(&state, group),
             ["api", version] => discovery::resources(&state, "", version),
             ["apis", group, version] => discovery::resources(&state, group, version),

@@ -1,6 +1,7 @@
 //! `patch`: which kind of patch, applied to what, becoming which update.
 
-pub(crate) mod strategic;
+mod apply;
+mod strategic;
 
 use serde_json::Value;
 
@@ -75,10 +76,6 @@ impl State {
         let (new, warnings) = write::accept(call, codec::decode(&call.kind, &patched)?)?;
         let object = self.replace(call, new, &Ownership::Update, true)?;
         Ok(Written { object, created: false, warnings })
-    }
-
-    fn apply(&mut self, _call: &Call, _patch: &Value) -> Result<Written, ApiError> {
-        Err(ApiError::method_not_allowed())
     }
 }
 
