@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 use address::Addresses;
 pub use address::CidrError;
-pub use origin::{Origin, OriginError};
 pub(crate) use origin::{Authority, AuthorityHost};
+pub use origin::{Origin, OriginError};
 use path::PathPrefix;
 pub use path::PathPrefixError;
 pub(crate) use target::Target;
@@ -197,7 +197,8 @@ impl EgressPolicy {
             let reason = format!("has {} entries, at most {} are allowed; join rules", rules.len(), Self::RULES_MAX);
             return Err(EgressError::List { place: "rules".to_owned(), reason });
         }
-        let rules = rules.iter().enumerate().map(|(index, rule)| Rule::new(&format!("rules[{index}]"), rule, &addresses));
+        let rules =
+            rules.iter().enumerate().map(|(index, rule)| Rule::new(&format!("rules[{index}]"), rule, &addresses));
         let rules = rules.collect::<Result<_, _>>()?;
         let ca = ca_bundle.as_ref().map(read_ca_bundle).transpose()?.unwrap_or_default();
         Ok(Self { rules, addresses, ca })
@@ -207,7 +208,8 @@ impl EgressPolicy {
     /// [`Self::judge_address`].
     pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
         let Target { url, authority } = target;
-        let named: Vec<_> = self.rules.iter().filter(|rule| rule.origins.iter().any(|o| o.matches(authority))).collect();
+        let named: Vec<_> =
+            self.rules.iter().filter(|rule| rule.origins.iter().any(|o| o.matches(authority))).collect();
         if named.is_empty() {
             return Err(Refusal(format!("no rule allows origin {authority}")));
         }
@@ -243,7 +245,11 @@ impl Rule {
     fn new(place: &str, spec: &EgressRuleSpec, addresses: &Addresses) -> Result<Self, EgressError> {
         let EgressRuleSpec { origins, methods, path_prefixes } = spec;
         check_list(&format!("{place}.origins"), Some(origins.len()), "name at least one origin")?;
-        check_list(&format!("{place}.methods"), methods.as_ref().map(Vec::len), "leave it out to allow the usual methods")?;
+        check_list(
+            &format!("{place}.methods"),
+            methods.as_ref().map(Vec::len),
+            "leave it out to allow the usual methods",
+        )?;
         check_list(
             &format!("{place}.pathPrefixes"),
             path_prefixes.as_ref().map(Vec::len),
@@ -318,4 +324,4 @@ fn read_ca_bundle(spec: &CaBundleSpec) -> Result<Vec<CertificateDer<'static>>, E
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

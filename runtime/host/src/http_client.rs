@@ -30,6 +30,7 @@ use http::{HeaderMap, Method};
 use reqwest::{Client, Request};
 use skysail_provider::{Limit, LimitHit};
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::Instrument as _;
 
 use crate::{
     credentials::{Credentials, Generation, Proof},
@@ -105,9 +106,22 @@ impl HttpClient {
     /// # Cancel safety
     /// Dropping the future ends the exchange; the request may have been carried out.
     pub async fn send(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
-        let result = self.send_judged(budget, request).await;
-        if let Err(failure) = &result {
-            budget.note(failure);
+        let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
+        let span = tracing::debug_span!("http request", http.method = method, http.url = url);
+        let result = self.send_judged(budget, request).instrument(span.clone()).await;
+        let _entered = span.enter();
+        match &result {
+            Ok(response) => {
+                tracing::debug!(
+                    http.status = response.status,
+                    http.response_bytes = response.body.len(),
+                    "request answered"
+                );
+            }
+            Err(failure) => {
+                budget.note(failure);
+                tracing::debug!(http.failure = failure.kind.name(), reason = failure.message, "request failed");
+            }
         }
         result
     }
@@ -116,7 +130,11 @@ impl HttpClient {
     ///
     /// # Cancel safety
     /// Dropping the future ends all exchanges.
-    pub async fn send_all(&self, budget: &HttpBudget, requests: Vec<HttpRequest>) -> Vec<Result<HttpResponse, Failure>> {
+    pub async fn send_all(
+        &self,
+        budget: &HttpBudget,
+        requests: Vec<HttpRequest>,
+    ) -> Vec<Result<HttpResponse, Failure>> {
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
         let numbered = requests.into_iter().enumerate();
         // Unordered, so that one slow answer does not hold up the start of the next request; not all futures at once, because the guest
@@ -151,7 +169,7 @@ impl HttpClient {
         let exchange = exchange::run(&client, request, budget, generation.redactor());
         let result = timeout_at(end, exchange).await.unwrap_or_else(|_| Err(timed_out(started, limited)));
         if let Err(failure) = &result
-            && matches!(failure.kind, FailureKind::Forbidden | FailureKind::Unreachable)
+            && matches!(failure.kind, FailureKind::Forbidden | FailureKind::Unreachable | FailureKind::Tls)
         {
             budget.take_back_sent(bytes);
         }
@@ -171,7 +189,7 @@ impl HttpClient {
         let proof = match &credential {
             None => None,
             Some(name) => {
-                let shown: String = name.chars().take(64).collect();
+                let shown = shown(name);
                 let found = generation.get(name);
                 let found = found.ok_or_else(|| Failure::malformed(format!("there is no credential {shown:?}")))?;
                 if !found.may_go_to(&target.authority) {
@@ -184,13 +202,15 @@ impl HttpClient {
         let headers = headers::of_guest(&headers, proof.map(|(_, proof)| proof))?;
         let bytes = check_request(limits, &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
         let client = match proof {
-            Some((name, Proof::ClientCertificate(certificate))) => self
-                .transport
-                .with_certificate(name, certificate)
-                .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?,
+            Some((name, Proof::ClientCertificate(certificate))) => {
+                self.transport
+                    .with_certificate(name, certificate)
+                    .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?
+            }
             Some((_, Proof::Header { .. })) | None => self.transport.plain(),
         };
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| Failure::malformed("the method cannot be sent"))?;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|_| Failure::malformed("the method cannot be sent"))?;
         let mut request = Request::new(method, target.url);
         *request.headers_mut() = headers;
         *request.body_mut() = body.map(Into::into);
@@ -204,8 +224,16 @@ impl HttpClient {
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").field("policy", &self.policy).field("credentials", &self.credentials).finish_non_exhaustive()
+        f.debug_struct("HttpClient")
+            .field("policy", &self.policy)
+            .field("credentials", &self.credentials)
+            .finish_non_exhaustive()
     }
+}
+
+/// The guest's text, fit for a log: its beginning, on one line.
+fn shown(text: &str) -> String {
+    text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body: usize) -> Result<u64, Failure> {

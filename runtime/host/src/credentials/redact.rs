@@ -78,7 +78,7 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     };
     add(value.to_owned());
     let json = serde_json::Value::from(value).to_string();
-    let json = json.trim_matches('"').to_owned();
+    let json = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&json).to_owned();
     // Some encoders escape the slash, and some angle brackets and ampersands.
     add(json.replace('/', "\\/"));
     add(json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"));

@@ -1,1 +1,182 @@
-//! Tests of `crate::credentials`.
+//! Tests of `crate::credentials`: reading, rotation, redaction.
+
+use std::{collections::BTreeMap, fs};
+
+use base64::{Engine as _, engine::general_purpose};
+use bytes::Bytes;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::{CredentialSpec, Credentials, Redactor};
+
+const TOKEN: &str = "s3cr3t/t0ken+value==\"<&>";
+
+fn spec(json: &str) -> BTreeMap<String, CredentialSpec> {
+    serde_json::from_str(json).unwrap()
+}
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "TOKEN" => Some(TOKEN.to_owned()),
+        "SHORT" => Some("abc".to_owned()),
+        "LINES" => Some("first-line\nsecond-line".to_owned()),
+        _ => None,
+    }
+}
+
+#[track_caller]
+fn wrong(json: &str, expected: Expect) {
+    let error = Credentials::load(spec(json), &env).unwrap_err();
+    expected.assert_eq(&error.to_string());
+    assert!(!format!("{error:?}").contains("s3cr3t"));
+}
+
+#[test]
+fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"]}}"#,
+        expect!["credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}, "basic": {"username": "u", "password": {"env": "TOKEN"}}}}"#,
+        expect!["credentials.api: has 2 of bearer, header, basic and clientCertificate; write exactly one"],
+    );
+    wrong(
+        r#"{"api": {"origins": [], "bearer": {"env": "TOKEN"}}}"#,
+        expect!["credentials.api.origins: has 0 entries; name 1 to 64 origins"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://*"], "bearer": {"env": "TOKEN"}}}"#,
+        expect![[
+            r#"credentials.api.origins[0]: origin "https://*" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com"#
+        ]],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "ABSENT"}}}"#,
+        expect!["credentials.api.bearer: environment variable ABSENT is not set"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"file": "/nowhere/token"}}}"#,
+        expect![
+            "credentials.api.bearer: read file /nowhere/token; check that the Secret is mounted there and readable"
+        ],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "SHORT"}}}"#,
+        expect![
+            "credentials.api.bearer: is shorter than 6 bytes: it could be guessed and could not be redacted from answers; use a longer one"
+        ],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "LINES"}}}"#,
+        expect!["credentials.api.bearer: has a character that a header cannot carry, such as a line break inside"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "header": {"name": "Host", "value": {"env": "TOKEN"}}}}"#,
+        expect!["credentials.api.header.name: is a header that the connection sets by itself; use another one"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "basic": {"username": "a:b", "password": {"env": "TOKEN"}}}}"#,
+        expect!["credentials.api.basic.username: has a ':' or a control character"],
+    );
+    wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "clientCertificate": {"certificate": {"env": "TOKEN"}, "key": {"env": "TOKEN"}}}}"#,
+        expect!["credentials.api.clientCertificate.certificate: has no PEM certificate"],
+    );
+    wrong(
+        r#"{"a b": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#,
+        expect!["credentials: a name has 1 to 63 letters, digits, '-', '_' and '.'"],
+    );
+}
+
+#[test]
+fn a_client_certificate_must_fit_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = || rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+    let (one, other) = (pair(), pair());
+    fs::write(folder.path().join("tls.crt"), one.cert.pem()).unwrap();
+    let key = folder.path().join("tls.key");
+    fs::write(&key, other.signing_key.serialize_pem()).unwrap();
+    let json = format!(
+        r#"{{"c": {{"origins": ["https://a.example.com"], "clientCertificate": {{"certificate": {{"file": "{0}/tls.crt"}}, "key": {{"file": "{0}/tls.key"}}}}}}}}"#,
+        folder.path().display()
+    );
+    let error = Credentials::load(spec(&json), &env).unwrap_err();
+    assert!(error.to_string().starts_with("credentials.c.clientCertificate.key: does not belong"), "{error}");
+    fs::write(&key, one.signing_key.serialize_pem()).unwrap();
+    let credentials = Credentials::load(spec(&json), &env).unwrap();
+    assert_eq!(credentials.files().len(), 2);
+}
+
+#[test]
+fn a_value_is_in_no_debug_text() {
+    let json = r#"{
+        "a": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}},
+        "b": {"origins": ["https://a.example.com"], "header": {"name": "X-Auth-Token", "value": {"env": "TOKEN"}}},
+        "c": {"origins": ["https://a.example.com"], "basic": {"username": "u", "password": {"env": "TOKEN"}}}
+    }"#;
+    let credentials = Credentials::load(spec(json), &env).unwrap();
+    let generation = credentials.current();
+    let shown = format!("{:?}", generation.by_name);
+    assert!(!shown.contains("s3cr3t") && !shown.contains("t0ken"), "{shown}");
+    assert!(shown.contains("[redacted]"), "{shown}");
+}
+
+#[test]
+fn reload_exchanges_a_value_and_still_redacts_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, "first-value\n").unwrap();
+    let json = format!(
+        r#"{{"api": {{"origins": ["https://a.example.com"], "bearer": {{"file": "{}"}}}},
+            "other": {{"origins": ["https://a.example.com"], "bearer": {{"env": "TOKEN"}}}}}}"#,
+        file.display()
+    );
+    let credentials = Credentials::load(spec(&json), &env).unwrap();
+    assert_eq!(credentials.reload(&env).unwrap(), Vec::<String>::new());
+    fs::write(&file, "second-value\n").unwrap();
+    assert_eq!(credentials.reload(&env).unwrap(), ["api"]);
+    assert_eq!(credentials.reload(&env).unwrap(), Vec::<String>::new());
+    assert_eq!(credentials.redact("first-value second-value third-value"), "[redacted] [redacted] third-value");
+    // A file that is gone leaves the values of before in force.
+    fs::remove_file(&file).unwrap();
+    assert!(credentials.reload(&env).is_err());
+    assert_eq!(credentials.redact("second-value"), "[redacted]");
+}
+
+#[test]
+fn an_echo_is_redacted_in_the_spellings_of_servers() {
+    let redactor = Redactor::new([TOKEN]).unwrap();
+    let base64 = general_purpose::STANDARD.encode(format!("Authorization: Bearer {TOKEN}"));
+    let hex: String = TOKEN.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for echo in [
+        format!("Bearer {TOKEN}"),
+        serde_json::json!({ "authorization": format!("Bearer {TOKEN}") }).to_string(),
+        r#"{"t":"s3cr3t\/t0ken+value==\"<&>"}"#.to_owned(),
+        r#"{"t":"s3cr3t/t0ken+value==\"\u003c\u0026\u003e"}"#.to_owned(),
+        "<p>s3cr3t/t0ken+value==&quot;&lt;&amp;&gt;</p>".to_owned(),
+        "?t=s3cr3t%2Ft0ken%2Bvalue%3D%3D%22%3C%26%3E".to_owned(),
+        "?t=s3cr3t%2ft0ken%2bvalue%3d%3d%22%3c%26%3e".to_owned(),
+        hex.to_uppercase(),
+        hex,
+        base64,
+    ] {
+        let clean = redactor.text(&echo).into_owned();
+        assert!(clean.contains("[redacted]"), "{echo} -> {clean}");
+        assert!(!clean.contains("t0ken"), "{echo} -> {clean}");
+        assert_eq!(redactor.bytes(Bytes::from(echo)), clean.as_bytes());
+    }
+    assert_eq!(redactor.text("an ordinary answer"), "an ordinary answer");
+}
+
+proptest! {
+    #[test]
+    fn base64_of_a_text_around_a_value_never_decodes_to_the_value(
+        secret in "[!-~]{6,40}", before in "[ -~]{0,9}", after in "[ -~]{0,9}", url_safe in any::<bool>(),
+    ) {
+        let engine = if url_safe { general_purpose::URL_SAFE } else { general_purpose::STANDARD };
+        let echo = engine.encode(format!("{before}{secret}{after}"));
+        let clean = Redactor::new([secret.as_str()]).unwrap().text(&echo).into_owned();
+        prop_assert!(clean.contains("[redacted]"), "{} -> {}", echo, clean);
+    }
+}

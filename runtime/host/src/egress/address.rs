@@ -228,7 +228,9 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         // NAT64: the well-known prefix, then the local-use one in its three common layouts (RFC 6052, /48, /64, /96).
         [0x64, 0xff9b, 0, 0, 0, 0, a, b] => vec![v4(a, b)],
         [0x64, 0xff9b, 1, a, b, c, d, e] => {
-            vec![v4(a, (b << 8) | (c >> 8)), v4((b << 8) | (c >> 8), (c << 8) | (d >> 8)), v4(d, e)]
+            let layouts = [v4(a, (b << 8) | (c >> 8)), v4((b << 8) | (c >> 8), (c << 8) | (d >> 8)), v4(d, e)];
+            // Which layout a network uses is not to be seen; an address that begins with zero is the padding of another one.
+            layouts.into_iter().filter(|layout| layout.octets().first() != Some(&0)).collect()
         }
         // 6to4 carries the router, Teredo the server and, inverted, the client.
         [0x2002, a, b, ..] => vec![v4(a, b)],

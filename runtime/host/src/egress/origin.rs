@@ -43,7 +43,9 @@ pub enum OriginError {
     #[error("has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths")]
     Path,
     /// The host is empty, not a name, or spelled so that two readers may differ.
-    #[error("has no usable host; write a DNS name, an IPv4 address in four decimal parts or an IPv6 address in brackets")]
+    #[error(
+        "has no usable host; write a DNS name, an IPv4 address in four decimal parts or an IPv6 address in brackets"
+    )]
     Host,
     /// Port 0, or not a number.
     #[error("has no usable port; write a number from 1 to 65535")]
@@ -52,7 +54,9 @@ pub enum OriginError {
     #[error("has a wildcard inside; only the whole first label may be one, as in https://*.example.com")]
     WildcardPlace,
     /// `*`, `*.com`, `*.co.uk`.
-    #[error("has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com")]
+    #[error(
+        "has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com"
+    )]
     WildcardTooBroad,
 }
 
@@ -80,7 +84,9 @@ impl Origin {
     /// # Errors
     /// Each says what to write instead.
     pub fn parse(text: &str) -> Result<Self, OriginError> {
-        if text.len() > ORIGIN_BYTES_MAX || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ' || byte == b'\\') {
+        if text.len() > ORIGIN_BYTES_MAX
+            || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ' || byte == b'\\')
+        {
             return Err(OriginError::Host);
         }
         let (scheme, rest) = text.split_once("://").ok_or(OriginError::Scheme)?;
@@ -117,7 +123,9 @@ impl Origin {
                 require_plain_spelling(plain, address)?;
                 HostPattern::Address(address)
             }
-            AuthorityHost::Name(name) if wildcard && is_public_suffix(&name) => return Err(OriginError::WildcardTooBroad),
+            AuthorityHost::Name(name) if wildcard && is_public_suffix(&name) => {
+                return Err(OriginError::WildcardTooBroad);
+            }
             AuthorityHost::Name(name) if wildcard => HostPattern::Wildcard(format!(".{name}")),
             AuthorityHost::Name(name) => HostPattern::Name(name),
         };

@@ -57,20 +57,20 @@ fn decoded(path: &str) -> Vec<Vec<u8>> {
 pub(super) fn is_ambiguous(path: &str) -> bool {
     let mut text = path.as_bytes().to_vec();
     // Decoded up to three times: each round shows what one more careless server would see.
-    for _ in 0..3 {
+    for round in 0..3 {
         if text.iter().any(|byte| *byte == b'\\' || *byte == 0) || has_dot_segment(&text) {
             return true;
         }
         let slashes = text.iter().filter(|byte| **byte == b'/').count();
-        let Some(next) = decode_once(&text) else { return true };
+        // In the first round a percent sign that encodes nothing is a fault; later it may be what `%25` stood for.
+        let Some(next) = decode_once(&text, round > 0) else { return true };
         if next.iter().filter(|byte| **byte == b'/').count() != slashes {
             return true;
         }
         if next == text {
             return false;
         }
-        // From the second round on, a lone percent sign is data of the first one: `%25` is a percent sign.
-        text = if decode_once(&next).is_none() { return has_dot_segment(&next) } else { next };
+        text = next;
     }
     // Still changing after three rounds: nobody writes that by accident.
     true
@@ -83,20 +83,28 @@ fn has_dot_segment(path: &[u8]) -> bool {
     })
 }
 
-/// Decodes each `%XX`; none where a percent sign is not followed by two hexadecimal digits.
-fn decode_once(text: &[u8]) -> Option<Vec<u8>> {
+/// Decodes each `%XX`; a percent sign without two hexadecimal digits stays where `lenient`, else there is no result.
+fn decode_once(text: &[u8], lenient: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, tail @ ..] = rest {
         rest = tail;
-        if *first != b'%' {
-            out.push(*first);
-            continue;
+        match (first, rest) {
+            (b'%', [high, low, tail @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                out.push((digit(*high) << 4) | digit(*low));
+                rest = tail;
+            }
+            (b'%', _) if !lenient => return None,
+            (byte, _) => out.push(*byte),
         }
-        let [high, low, tail @ ..] = rest else { return None };
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        out.push((digit(*high)? << 4) | digit(*low)?);
-        rest = tail;
     }
     Some(out)
+}
+
+/// Of a hexadecimal digit.
+fn digit(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => byte - b'0',
+        _ => (byte | 0x20) - b'a' + 10,
+    }
 }

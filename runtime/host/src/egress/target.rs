@@ -19,7 +19,9 @@ pub(crate) struct Target {
 pub(crate) enum TargetError {
     #[error("the URL is longer than {URL_BYTES_MAX} bytes")]
     Length,
-    #[error("the URL has a space, a control character or a backslash; percent-encode them in the query, a path has none")]
+    #[error(
+        "the URL has a space, a control character or a backslash; percent-encode them in the query, a path has none"
+    )]
     Characters,
     #[error("the URL does not begin with http:// or https:// and a host")]
     Scheme,

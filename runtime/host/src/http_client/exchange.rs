@@ -10,10 +10,7 @@ use reqwest::{Client, Request, Response};
 use rustls::AlertDescription;
 use skysail_provider::{Limit, LimitHit};
 
-use super::{
-    Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers,
-    transport::LookUpError,
-};
+use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers, transport::LookUpError};
 use crate::credentials::Redactor;
 
 /// Sends and reads. All texts that come back are redacted.
@@ -27,7 +24,10 @@ pub(super) async fn run(
     let response = client.execute(request).await.map_err(|error| classify(error, limits, redactor))?;
     let status = response.status().as_u16();
     if status < 200 {
-        return Err(Failure::new(FailureKind::Interrupted, format!("the peer answered {status}, which nothing asked for")));
+        return Err(Failure::new(
+            FailureKind::Interrupted,
+            format!("the peer answered {status}, which nothing asked for"),
+        ));
     }
     budget.add_received(headers::bytes(response.headers()));
     check_headers(response.headers(), limits)?;
@@ -142,6 +142,7 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
             | Alert::CertificateRequired
             | Alert::CertificateRevoked
             | Alert::CertificateUnknown
+            | Alert::DecryptError
             | Alert::HandshakeFailure
             | Alert::NoCertificate
             | Alert::UnknownCA

@@ -65,8 +65,9 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         let shown = || name.chars().take(64).collect::<String>();
         let name: HeaderName =
             name.parse().map_err(|_| Failure::malformed(format!("header name {:?} cannot be sent", shown())))?;
-        let value = HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| Failure::malformed(format!("the value of header {name} has a character that cannot be sent")))?;
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
+            Failure::malformed(format!("the value of header {name} has a character that cannot be sent"))
+        })?;
         if is_hosts_header(&name) {
             return Err(Failure::malformed(format!("header {name} is set by the host; leave it out")));
         }
@@ -77,7 +78,9 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         }
         // An echo in pieces would pass the redaction piece by piece.
         if proof.is_some() && (name == header::RANGE || name == header::IF_RANGE) {
-            return Err(Failure::malformed(format!("header {name} cannot go together with a credential; leave one out")));
+            return Err(Failure::malformed(format!(
+                "header {name} cannot go together with a credential; leave one out"
+            )));
         }
         headers.append(name, value);
     }

@@ -37,7 +37,7 @@ impl Rate {
         let arrival = next.map_or(now, |next| next.max(now));
         let debt = arrival.duration_since(now);
         if debt > burst + WAIT_MAX {
-            let waiting = debt.as_nanos() / interval.as_nanos().max(1);
+            let waiting = debt.as_nanos().div_ceil(interval.as_nanos().max(1));
             return Err(hit(u64::try_from(waiting).unwrap_or(u64::MAX).saturating_add(1)));
         }
         *next = Some(arrival + interval);

@@ -1,1 +1,419 @@
-//! Tests of `crate::http_client`.
+//! Tests of `crate::http_client` against real servers on loopback: what leaves, what comes back, what stops it.
+
+mod limits;
+mod server;
+mod tls;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::IpAddr,
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use self::server::{Reply, Server, gzip, ok};
+use super::{Failure, FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, Resolver};
+use crate::{
+    credentials::{CredentialSpec, Credentials},
+    egress::{EgressPolicy, EgressSpec},
+};
+
+const TOKEN: &str = "t0p-s3cr3t-t0ken";
+
+/// A resolver that gives prepared answers, one for each look-up; the last one stays.
+#[derive(Default)]
+struct Answers {
+    queue: Mutex<VecDeque<Vec<IpAddr>>>,
+    look_ups: AtomicUsize,
+}
+
+impl Answers {
+    fn new(answers: &[&[&str]]) -> Arc<Self> {
+        let parse = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
+        Arc::new(Self { queue: Mutex::new(answers.iter().map(parse).collect()), look_ups: AtomicUsize::new(0) })
+    }
+
+    fn look_ups(&self) -> usize {
+        self.look_ups.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Resolver for Answers {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        self.look_ups.fetch_add(1, Ordering::SeqCst);
+        let mut queue = self.queue.lock().unwrap();
+        let answer = if queue.len() > 1 { queue.pop_front() } else { queue.front().cloned() };
+        answer.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name}: no such name")))
+    }
+}
+
+fn env(name: &str) -> Option<String> {
+    (name == "TOKEN").then(|| TOKEN.to_owned())
+}
+
+fn credentials(json: &str) -> Arc<Credentials> {
+    let specs: BTreeMap<String, CredentialSpec> = serde_json::from_str(json).unwrap();
+    Arc::new(Credentials::load(specs, &env).unwrap())
+}
+
+fn client(egress: &str, credentials: Arc<Credentials>, resolver: Arc<Answers>) -> HttpClient {
+    limited_client(egress, credentials, resolver, &HttpLimits::default())
+}
+
+fn limited_client(
+    egress: &str,
+    credentials: Arc<Credentials>,
+    resolver: Arc<Answers>,
+    limits: &HttpLimits,
+) -> HttpClient {
+    let spec: EgressSpec = serde_json::from_str(egress).unwrap();
+    let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
+    HttpClient::with_resolver(policy, credentials, limits, resolver).unwrap()
+}
+
+/// A client that reaches one server by its address.
+fn local(server: &Server) -> HttpClient {
+    client(&local_egress(server), credentials("{}"), Answers::new(&[]))
+}
+
+fn local_egress(server: &Server) -> String {
+    format!(r#"{{"rules": [{{"origins": ["http://{}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#, server.address)
+}
+
+/// Credentials that may go to one server: `api` (bearer), `key` (header), `user` (basic).
+fn local_credentials(server: &Server) -> Arc<Credentials> {
+    let origins = format!(r#""origins": ["http://{}"]"#, server.address);
+    credentials(&format!(
+        r#"{{
+            "api": {{{origins}, "bearer": {{"env": "TOKEN"}}}},
+            "key": {{{origins}, "header": {{"name": "X-Auth-Token", "value": {{"env": "TOKEN"}}}}}},
+            "user": {{{origins}, "basic": {{"username": "admin", "password": {{"env": "TOKEN"}}}}}},
+            "elsewhere": {{"origins": ["https://other.example.com"], "bearer": {{"env": "TOKEN"}}}}
+        }}"#
+    ))
+}
+
+fn budget() -> HttpBudget {
+    HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_secs(60)))
+}
+
+fn get(url: impl Into<String>) -> HttpRequest {
+    HttpRequest { method: "GET".to_owned(), url: url.into(), ..HttpRequest::default() }
+}
+
+fn with_credential(request: HttpRequest, name: &str) -> HttpRequest {
+    HttpRequest { credential: Some(name.to_owned()), ..request }
+}
+
+fn with_header(mut request: HttpRequest, name: &str, value: &str) -> HttpRequest {
+    request.headers.push((name.to_owned(), value.to_owned()));
+    request
+}
+
+async fn send(client: &HttpClient, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    client.send(&budget(), request).await
+}
+
+fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
+    response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+// === egress ===
+
+#[tokio::test]
+async fn no_forbidden_target_is_looked_up_or_sent() {
+    let spec = serde_json::to_string(&crate::egress::tests::table_spec()).unwrap();
+    let resolver = Answers::new(&[&["127.0.0.1"]]);
+    let client = client(&spec, credentials("{}"), Arc::clone(&resolver));
+    for (url, _) in crate::egress::tests::FORBIDDEN {
+        let budget = budget();
+        let failure = client.send(&budget, get(*url)).await.unwrap_err();
+        assert!(matches!(failure.kind, FailureKind::Forbidden | FailureKind::Malformed), "{url}: {failure:?}");
+        let usage = budget.usage();
+        assert_eq!((usage.requests, usage.refused, usage.bytes_sent), (1, 1, 0), "{url}");
+    }
+    assert_eq!(resolver.look_ups(), 0);
+}
+
+#[tokio::test]
+async fn a_request_to_a_forbidden_address_never_opens_a_socket() {
+    let server = Server::start(|_| ok("")).await;
+    let port = server.address.port();
+    let egress = format!(r#"{{"rules": [{{"origins": ["http://db.example.com:{port}"]}}]}}"#);
+    for answer in [&["127.0.0.1"][..], &["::ffff:127.0.0.1"], &["8.8.8.8", "127.0.0.1"], &["::1", "127.0.0.1"]] {
+        let client = client(&egress, credentials("{}"), Answers::new(&[answer]));
+        let budget = budget();
+        let failure = client.send(&budget, get(format!("http://db.example.com:{port}/"))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Forbidden, "{answer:?}: {failure}");
+        assert!(failure.message.starts_with("look up db.example.com: address "), "{failure}");
+        assert!(failure.message.contains("loopback"), "{failure}");
+        assert_eq!(budget.usage().bytes_sent, 0);
+    }
+    let client = client(&egress, credentials("{}"), Answers::new(&[]));
+    let failure = send(&client, get(format!("http://127.0.0.1:{port}/"))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Forbidden);
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_is_rebound_is_judged_again_for_each_new_connection() {
+    let good = Server::start(|_| Reply::Last(ok("good").into_bytes())).await;
+    let port = good.address.port();
+    let bad = Server::start_at(&format!("127.0.0.2:{port}"), |_| ok("bad")).await;
+    let egress =
+        format!(r#"{{"rules": [{{"origins": ["http://api.example.com:{port}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#);
+    let resolver = Answers::new(&[&["127.0.0.1"], &["127.0.0.2"]]);
+    let client = client(&egress, credentials("{}"), Arc::clone(&resolver));
+    let url = format!("http://api.example.com:{port}/");
+    assert_eq!(send(&client, get(&url)).await.unwrap().body, "good");
+    let failure = send(&client, get(&url)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Forbidden, "{failure}");
+    assert_eq!((resolver.look_ups(), good.connections(), bad.connections()), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn a_reused_connection_needs_no_look_up_because_its_peer_was_judged() {
+    let server = Server::start(|_| ok("again")).await;
+    let port = server.address.port();
+    let egress =
+        format!(r#"{{"rules": [{{"origins": ["http://api.example.com:{port}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#);
+    let resolver = Answers::new(&[&["127.0.0.1"], &["169.254.169.254"]]);
+    let client = client(&egress, credentials("{}"), Arc::clone(&resolver));
+    for _ in 0..3 {
+        assert_eq!(send(&client, get(format!("http://api.example.com:{port}/"))).await.unwrap().body, "again");
+        // The transport's task takes the connection back to the pool once it runs; there is nothing else to see of it.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!((resolver.look_ups(), server.connections()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let target = Server::start(|_| ok("")).await;
+    let location = format!("http://{}/", target.address);
+    let server = Server::start(move |_| {
+        Reply::Whole(format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n").into_bytes())
+    })
+    .await;
+    let response = send(&local(&server), get(server.url("/"))).await.unwrap();
+    assert_eq!(response.status, 302);
+    assert_eq!(header(&response, "location"), Some(format!("http://{}/", target.address).as_str()));
+    assert_eq!(target.connections(), 0);
+}
+
+/// Runs the test above in a process whose environment names a proxy for everything: it must not notice.
+#[test]
+fn proxies_of_the_environment_are_ignored() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "http_client::tests::a_redirect_is_an_answer_and_is_not_followed"]);
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        // Port 9 discards: whoever connects there fails.
+        child.env(name, "http://127.0.0.1:9");
+    }
+    let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_and_a_closed_port_are_unreachable() {
+    let client =
+        client(r#"{"rules": [{"origins": ["http://gone.example.com"]}]}"#, credentials("{}"), Answers::new(&[]));
+    let failure = send(&client, get("http://gone.example.com/")).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unreachable, "{failure}");
+    assert!(failure.message.contains("look up gone.example.com"), "{failure}");
+    let server = Server::start(|_| ok("")).await;
+    let client = local(&server);
+    let url = server.url("/");
+    server.stop().await;
+    let failure = send(&client, get(url)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unreachable, "{failure}");
+}
+
+// === credentials ===
+
+#[tokio::test]
+async fn a_credential_is_added_by_the_host() {
+    let server = Server::start(|_| ok("")).await;
+    let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
+    for name in ["api", "key", "user"] {
+        send(&client, with_credential(get(server.url("/")), name)).await.unwrap();
+    }
+    send(&client, get(server.url("/"))).await.unwrap();
+    let requests = server.requests();
+    assert!(requests[0].contains(&format!("\r\nauthorization: Bearer {TOKEN}\r\n")), "{}", requests[0]);
+    assert!(requests[1].contains(&format!("\r\nx-auth-token: {TOKEN}\r\n")), "{}", requests[1]);
+    // base64("admin:t0p-s3cr3t-t0ken")
+    assert!(requests[2].contains("\r\nauthorization: Basic YWRtaW46dDBwLXMzY3IzdC10MGtlbg==\r\n"), "{}", requests[2]);
+    assert!(!requests[3].contains("authorization") && !requests[3].contains(TOKEN), "{}", requests[3]);
+}
+
+#[tokio::test]
+async fn an_echo_of_the_request_shows_no_credential() {
+    let server = Server::start(|request| {
+        let echo = request.lines().find(|line| line.starts_with("authorization")).unwrap_or_default();
+        let body = gzip(format!("{request}\n{request:?}").as_bytes());
+        let mut reply = format!(
+            "HTTP/1.1 200 OK\r\nx-echo: {echo}\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        reply.extend(body);
+        Reply::Whole(reply)
+    })
+    .await;
+    let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
+    for (name, shown) in [("api", "Bearer [redacted]"), ("user", "Basic [redacted]")] {
+        let response = send(&client, with_credential(get(server.url("/")), name)).await.unwrap();
+        let body = String::from_utf8(response.body.to_vec()).unwrap();
+        assert!(body.contains(shown), "{body}");
+        assert_eq!(header(&response, "x-echo"), Some(format!("authorization: {shown}").as_str()));
+        for secret in [TOKEN, "YWRtaW46dDBwLXMzY3IzdC10MGtlbg"] {
+            assert!(!format!("{:?}{body}", response.headers).contains(secret), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_credential_goes_only_where_it_may_and_an_unknown_one_is_malformed() {
+    let server = Server::start(|_| ok("")).await;
+    let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
+    let failure = send(&client, with_credential(get(server.url("/")), "elsewhere")).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Forbidden);
+    assert!(failure.message.starts_with("credential \"elsewhere\" may not be sent to http://127.0.0.1:"), "{failure}");
+    let failure = send(&client, with_credential(get(server.url("/")), "nobody")).await.unwrap_err();
+    assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Malformed, "there is no credential \"nobody\""));
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn headers_of_the_host_and_of_the_credential_are_malformed() {
+    let server = Server::start(|_| ok("")).await;
+    let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
+    for name in [
+        "Host",
+        "content-length",
+        "Connection",
+        "Keep-Alive",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "Expect",
+        "Proxy-Authorization",
+        "Proxy-Anything",
+        "Cookie",
+        "Accept-Encoding",
+        "HTTP2-Settings",
+        "X-HTTP-Method-Override",
+        "X-Original-URL",
+        "bad name",
+        "bad:name",
+        ":authority",
+        "",
+    ] {
+        let failure = send(&client, with_header(get(server.url("/")), name, "x")).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Malformed, "{name}");
+    }
+    for value in ["a\r\nhost: evil", "a\nb", "a\0b"] {
+        let failure = send(&client, with_header(get(server.url("/")), "x-a", value)).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Malformed, "{value:?}");
+    }
+    for (credential, name) in [
+        ("api", "Authorization"),
+        ("user", "AUTHORIZATION"),
+        ("key", "x-auth-token"),
+        ("key", "authorization"),
+        ("api", "range"),
+    ] {
+        let request = with_credential(with_header(get(server.url("/")), name, "mine"), credential);
+        let failure = send(&client, request).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Malformed, "{name}");
+    }
+    for method in ["CONNECT", "TRACE", "get", "", "GET /x HTTP/1.1\r\n", "BREW"] {
+        let failure =
+            send(&client, HttpRequest { method: method.to_owned(), ..get(server.url("/")) }).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Malformed, "{method}");
+    }
+    assert_eq!(server.connections(), 0);
+    // The guest's own authorization is its own business where it names no credential.
+    send(&client, with_header(get(server.url("/")), "Authorization", "mine")).await.unwrap();
+    assert!(server.requests()[0].contains("\r\nauthorization: mine\r\n"));
+}
+
+#[tokio::test]
+async fn cookies_and_hop_by_hop_headers_of_an_answer_stay_with_the_host() {
+    let server = Server::start(|_| {
+        Reply::Whole(
+            b"HTTP/1.1 200 OK\r\nset-cookie: session=1\r\nkeep-alive: timeout=5\r\netag: \"x\"\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 2\r\n\r\nok"
+                .to_vec(),
+        )
+    })
+    .await;
+    let client = local(&server);
+    let response = send(&client, get(server.url("/"))).await.unwrap();
+    let names: Vec<_> = response.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(names, ["etag=\"x\"", "x-a=1", "x-a=2", "content-length=2"]);
+    send(&client, get(server.url("/"))).await.unwrap();
+    assert!(!server.requests()[1].contains("cookie"));
+}
+
+#[tokio::test]
+async fn method_path_query_headers_and_body_arrive_as_given() {
+    let server = Server::start(|_| ok("made")).await;
+    let request = HttpRequest {
+        method: "PATCH".to_owned(),
+        url: server.url("/v1/a%20b?x=1&y=%2F#fragment"),
+        headers: vec![
+            ("If-Match".to_owned(), "\"7\"".to_owned()),
+            ("Content-Type".to_owned(), "application/json".to_owned()),
+        ],
+        body: Some(Bytes::from_static(b"{\"size\":1}")),
+        ..HttpRequest::default()
+    };
+    let budget = budget();
+    assert_eq!(local(&server).send(&budget, request).await.unwrap().body, "made");
+    let seen = &server.requests()[0];
+    assert!(seen.starts_with("PATCH /v1/a%20b?x=1&y=%2F HTTP/1.1\r\n"), "{seen}");
+    for line in [
+        "if-match: \"7\"",
+        "content-type: application/json",
+        "content-length: 10",
+        "accept-encoding: gzip",
+        "user-agent: skysail/",
+    ] {
+        assert!(seen.contains(line), "{seen}");
+    }
+    assert!(seen.ends_with("\r\n\r\n{\"size\":1}"), "{seen}");
+    let usage = budget.usage();
+    assert_eq!((usage.requests, usage.refused, usage.in_flight_max), (1, 0, 1));
+    assert!(usage.bytes_sent > 10 && usage.bytes_received >= 4 && usage.time > Duration::ZERO, "{usage:?}");
+}
+
+#[tokio::test]
+async fn dropping_a_request_closes_its_connection() {
+    let server = Server::start(|_| Reply::Never).await;
+    let client = local(&server);
+    let budget = budget();
+    {
+        let mut sending = Box::pin(client.send(&budget, get(server.url("/"))));
+        tokio::select! {
+            result = &mut sending => panic!("{result:?}"),
+            () = server.wait_for_requests(1) => {}
+        }
+    }
+    server.wait_for_closed(1).await;
+    assert!(budget.usage().time > Duration::ZERO);
+}

@@ -1,0 +1,254 @@
+//! Each limit: the attack on it, what stops it, and which limit the failure names.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use skysail_provider::{Limit, LimitHit};
+use tokio::time::Instant;
+
+use super::{Answers, Reply, Server, credentials, get, gzip, limited_client, local_egress, ok, with_header};
+use crate::http_client::{Failure, FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpUsage};
+
+const MIB: u64 = 1024 * 1024;
+
+struct Limited {
+    client: HttpClient,
+    budget: HttpBudget,
+}
+
+fn limited(server: &Server, limits: HttpLimits) -> Limited {
+    let client = limited_client(&local_egress(server), credentials("{}"), Answers::new(&[]), &limits);
+    Limited { client, budget: HttpBudget::new(limits, None) }
+}
+
+/// Sends one request that must fail by a limit, and returns the failure, the limit and what was spent.
+async fn stopped(server: &Server, limits: HttpLimits, request: HttpRequest) -> (Failure, LimitHit, HttpUsage) {
+    let Limited { client, budget } = limited(server, limits);
+    let failure = client.send(&budget, request).await.unwrap_err();
+    let usage = budget.usage();
+    let hit = failure.limit.expect("the failure names its limit");
+    assert_eq!(usage.limit_hits, [hit]);
+    (failure, hit, usage)
+}
+
+#[tokio::test]
+async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
+    let server = Server::start(|_| ok("")).await;
+    let limits = HttpLimits { requests_per_call: 3, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let answers = client.send_all(&budget, vec![get(server.url("/")); 5]).await;
+    let failures: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert_eq!(failures.len(), 2);
+    assert!(failures.iter().all(|failure| failure.kind == FailureKind::Limited));
+    assert_eq!(failures[0].message, "limit httpRequests: 4 of 3");
+    assert_eq!(server.requests().len(), 3);
+    let usage = budget.usage();
+    assert_eq!((usage.requests, usage.refused), (5, 2));
+    assert_eq!(usage.limit_hits, [LimitHit { limit: Limit::HttpRequests, used: 4, max: 3 }]);
+    // Another call of the same provider has a budget of its own.
+    assert!(client.send(&HttpBudget::new(limits, None), get(server.url("/"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn answers_come_in_the_order_of_the_requests_and_no_more_are_in_flight_than_allowed() {
+    let in_flight = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let (now, high) = (Arc::clone(&in_flight), Arc::clone(&most));
+    let server = Server::start(move |request| {
+        // Counted up when a request arrives; the reply is written at once, so the client's own count is the upper bound.
+        high.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let path = request.split(' ').nth(1).unwrap().to_owned();
+        now.fetch_sub(1, Ordering::SeqCst);
+        ok(&path)
+    })
+    .await;
+    let limits = HttpLimits { concurrency_per_call: 2, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let requests = (0..8).map(|index| get(server.url(&format!("/{index}")))).collect();
+    let answers = client.send_all(&budget, requests).await;
+    let bodies: Vec<_> =
+        answers.into_iter().map(|answer| String::from_utf8(answer.unwrap().body.to_vec()).unwrap()).collect();
+    assert_eq!(bodies, ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]);
+    assert_eq!(budget.usage().in_flight_max, 2);
+    assert!(most.load(Ordering::SeqCst) <= 2 && server.connections() <= 2);
+}
+
+#[tokio::test]
+async fn a_third_exchange_waits_while_two_hang() {
+    let server = Server::start(|_| Reply::Never).await;
+    let limits = HttpLimits { concurrency_per_call: 2, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let one = |path: &str| client.send(&budget, get(server.url(path)));
+    let hanging = async { tokio::join!(one("/1"), one("/2"), one("/3"), one("/4")) };
+    tokio::select! {
+        answers = hanging => panic!("{answers:?}"),
+        () = server.wait_for_requests(2) => {}
+    }
+    assert_eq!((server.requests().len(), budget.usage().in_flight_max), (2, 2));
+}
+
+#[tokio::test]
+async fn one_failure_does_not_stop_the_others() {
+    let server = Server::start(|_| ok("fine")).await;
+    let Limited { client, budget } = limited(&server, HttpLimits::default());
+    let answers = client
+        .send_all(
+            &budget,
+            vec![get(server.url("/")), get("http://169.254.169.254/"), get("nonsense"), get(server.url("/"))],
+        )
+        .await;
+    let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().map_err(|failure| failure.kind).err()).collect();
+    assert_eq!(kinds, [None, Some(FailureKind::Forbidden), Some(FailureKind::Malformed), None]);
+}
+
+#[tokio::test]
+async fn a_flood_beyond_the_provider_s_rate_is_refused_whatever_call_it_comes_from() {
+    let server = Server::start(|_| ok("")).await;
+    let limits = HttpLimits { requests_per_second: 1, concurrency_per_call: 8, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let started = Instant::now();
+    let answers = client.send_all(&budget, vec![get(server.url("/")); 8]).await;
+    let sent = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!((sent, server.requests().len()), (2, 2));
+    assert!(started.elapsed() >= Duration::from_secs(1), "the second request waited for its turn");
+    assert_eq!(budget.usage().limit_hits, [LimitHit { limit: Limit::HttpRate, used: 3, max: 1 }]);
+    assert!(
+        answers.iter().flat_map(|answer| answer.as_ref().err()).all(|failure| failure.kind == FailureKind::Limited)
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused_and_not_sent() {
+    let server = Server::start(|_| ok("")).await;
+    let limits = HttpLimits { request_bytes_max: 1000, ..HttpLimits::default() };
+    let request = HttpRequest { body: Some(Bytes::from(vec![b'x'; 1001])), ..get(server.url("/")) };
+    let (failure, hit, usage) = stopped(&server, limits, request).await;
+    assert_eq!(
+        (failure.kind, hit.limit, hit.max, usage.bytes_sent),
+        (FailureKind::Limited, Limit::HttpRequestBytes, 1000, 0)
+    );
+    assert!(hit.used > 1001);
+    let long = "x".repeat(990);
+    let (failure, hit, _) = stopped(&server, limits, with_header(get(server.url("/")), "x-a", &long)).await;
+    assert_eq!((failure.kind, hit.limit), (FailureKind::Limited, Limit::HttpRequestBytes));
+    let limits = HttpLimits { headers_max: 2, ..limits };
+    let request = HttpRequest { headers: vec![("x-a".to_owned(), String::new()); 3], ..get(server.url("/")) };
+    let (failure, hit, _) = stopped(&server, limits, request).await;
+    assert_eq!((failure.kind, hit), (FailureKind::Limited, LimitHit { limit: Limit::HttpHeaders, used: 3, max: 2 }));
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_that_announces_too_much_is_not_read() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n";
+    let server = Server::start(|_| Reply::Endless(head.to_vec(), vec![b'x'; 1024])).await;
+    let (failure, hit, usage) = stopped(&server, HttpLimits::default(), get(server.url("/"))).await;
+    assert_eq!((failure.kind, hit.used), (FailureKind::TooLarge(9_999_999_999), 9_999_999_999));
+    assert!(usage.bytes_received < 1024);
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_stopped_at_the_limit() {
+    let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096)).into_bytes();
+    let server = Server::start(move |_| Reply::Endless(head.to_vec(), chunk.clone())).await;
+    let limits = HttpLimits { response_bytes_max: 100_000, ..HttpLimits::default() };
+    let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
+    assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpResponseBytes, 100_000));
+    server.wait_for_closed(1).await;
+}
+
+#[tokio::test]
+async fn a_gzip_bomb_is_stopped_while_it_unpacks() {
+    let bomb = gzip(&vec![0; 256 * 1024 * 1024]);
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
+    let reply = [head.into_bytes(), bomb].concat();
+    assert!((reply.len() as u64) < 2 * MIB, "the bomb is small while packed");
+    let server = Server::start(move |_| Reply::Whole(reply.clone())).await;
+    let limits = HttpLimits { response_bytes_max: 4 * MIB, ..HttpLimits::default() };
+    let (failure, hit, usage) = stopped(&server, limits, get(server.url("/"))).await;
+    assert_eq!((failure.kind, hit.limit), (FailureKind::TooLarge(0), Limit::HttpResponseBytes));
+    assert!(usage.bytes_received < 5 * MIB, "{usage:?}");
+}
+
+#[tokio::test]
+async fn endless_headers_are_stopped() {
+    for (head, again) in [
+        ("HTTP/1.1 200 OK\r\n", "x-a: b\r\n".to_owned()),
+        ("HTTP/1.1 200 OK\r\nx-a: ", "b".repeat(1024)),
+        ("HTTP/1.1 200 ", "b".repeat(1024)),
+    ] {
+        let server = Server::start(move |_| Reply::Endless(head.as_bytes().to_vec(), again.clone().into_bytes())).await;
+        let (failure, hit, _) = stopped(&server, HttpLimits::default(), get(server.url("/"))).await;
+        assert_eq!((failure.kind, hit.limit), (FailureKind::TooLarge(0), Limit::HttpHeaders), "{head}");
+        server.wait_for_closed(1).await;
+    }
+}
+
+#[tokio::test]
+async fn headers_above_the_limit_are_an_answer_that_is_too_large() {
+    let wide = format!("HTTP/1.1 200 OK\r\nx-a: {}\r\ncontent-length: 0\r\n\r\n", "b".repeat(2000));
+    let server = Server::start(move |_| Reply::Whole(wide.clone().into_bytes())).await;
+    let limits = HttpLimits { header_bytes_max: 1000, ..HttpLimits::default() };
+    let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
+    assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpHeaders, 1000));
+    let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x-a: b\r\n".repeat(20));
+    let server = Server::start(move |_| Reply::Whole(many.clone().into_bytes())).await;
+    let limits = HttpLimits { headers_max: 20, ..HttpLimits::default() };
+    let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
+    assert_eq!(
+        (failure.kind, hit),
+        (FailureKind::TooLarge(0), LimitHit { limit: Limit::HttpHeaders, used: 21, max: 20 })
+    );
+}
+
+#[tokio::test]
+async fn a_slow_body_ends_with_the_time_of_the_exchange() {
+    let server = Server::start(|_| Reply::Stuck(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nslow".to_vec())).await;
+    let limits = HttpLimits { exchange_time_max: Duration::from_millis(100), ..HttpLimits::default() };
+    let (failure, hit, usage) = stopped(&server, limits, get(server.url("/"))).await;
+    assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::Timeout, Limit::HttpTime, 100));
+    assert!(hit.used >= 100 && usage.time >= Duration::from_millis(100));
+    server.wait_for_closed(1).await;
+}
+
+#[tokio::test]
+async fn the_guest_s_own_timeout_and_the_end_of_the_call_are_no_limits_of_the_provider() {
+    let server = Server::start(|_| Reply::Never).await;
+    let Limited { client, budget } = limited(&server, HttpLimits::default());
+    let request = HttpRequest { timeout: Some(Duration::from_millis(50)), ..get(server.url("/")) };
+    let failure = client.send(&budget, request).await.unwrap_err();
+    assert_eq!((failure.kind, failure.limit), (FailureKind::Timeout, None));
+    let budget = HttpBudget::new(HttpLimits::default(), Some(Instant::now() + Duration::from_millis(50)));
+    let request = HttpRequest { timeout: Some(Duration::from_secs(3600)), ..get(server.url("/")) };
+    let failure = client.send(&budget, request).await.unwrap_err();
+    assert_eq!((failure.kind, failure.limit), (FailureKind::Timeout, None));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_interrupted() {
+    for reply in [
+        &b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort"[..],
+        b"HTTP/1.1 200 OK\r\ncontent-le",
+        b"",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\nplain",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 5\r\n\r\nplain",
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip, gzip\r\ncontent-length: 5\r\n\r\nplain",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+    ] {
+        let server = Server::start(|_| Reply::Last(reply.to_vec())).await;
+        let Limited { client, budget } = limited(&server, HttpLimits::default());
+        let failure = client.send(&budget, get(server.url("/"))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Interrupted, "{:?}: {failure}", String::from_utf8_lossy(reply));
+        assert!(!failure.message.is_empty());
+        assert_eq!(server.requests().len(), 1, "sent once: {:?}", String::from_utf8_lossy(reply));
+    }
+}

@@ -1,0 +1,175 @@
+//! TLS: who is trusted, and the client certificate that the guest never sees.
+
+use std::{fs, path::Path, sync::Arc};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::{Answers, Server, client, credentials, get, ok, send, with_credential};
+use crate::http_client::{FailureKind, HttpClient};
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: rcgen::Certificate,
+}
+
+struct Leaf {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Authority {
+    /// Names differ, because a root is found by its name.
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        Self { issuer: Issuer::new(params, key), certificate }
+    }
+
+    fn leaf(&self, name: &str) -> Leaf {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        Leaf { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
+    }
+
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).unwrap();
+        Arc::new(roots)
+    }
+}
+
+impl Leaf {
+    fn der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (vec![self.certificate.der().clone()], PrivatePkcs8KeyDer::from(self.key.serialize_der()).into())
+    }
+
+    fn write(&self, folder: &Path) {
+        fs::write(folder.join("tls.crt"), self.certificate.pem()).unwrap();
+        fs::write(folder.join("tls.key"), self.key.serialize_pem()).unwrap();
+    }
+}
+
+/// A server of `api.example.com`; with `clients`, it wants a certificate of theirs.
+async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) -> Server {
+    let crypto = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&crypto)).with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(
+            WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto).build().unwrap(),
+        ),
+    };
+    let (chain, key) = authority.leaf(name).der();
+    Server::start_tls(builder.with_single_cert(chain, key).unwrap(), ok).await
+}
+
+fn egress(server: &Server, ca: Option<&Authority>) -> String {
+    let port = server.address.port();
+    let mut spec = serde_json::json!({
+        "rules": [{"origins": [format!("https://api.example.com:{port}")]}],
+        "allowCidrs": ["127.0.0.1/32"],
+    });
+    if let Some(ca) = ca {
+        spec["caBundle"] = serde_json::json!({ "pem": ca.certificate.pem() });
+    }
+    spec.to_string()
+}
+
+fn plain_client(server: &Server, ca: Option<&Authority>) -> HttpClient {
+    client(&egress(server, ca), credentials("{}"), Answers::new(&[&["127.0.0.1"]]))
+}
+
+fn url(server: &Server) -> String {
+    format!("https://api.example.com:{}/", server.address.port())
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_by_the_ca_bundle_and_by_nothing_else() {
+    let authority = Authority::new("servers");
+    let server = server(&authority, "api.example.com", None).await;
+    assert_eq!(send(&plain_client(&server, Some(&authority)), get(url(&server))).await.unwrap().status, 200);
+    for ca in [None, Some(&Authority::new("strangers"))] {
+        let failure = send(&plain_client(&server, ca), get(url(&server))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+        assert!(failure.message.contains("UnknownIssuer"), "{failure}");
+    }
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let authority = Authority::new("servers");
+    let server = server(&authority, "other.example.com", None).await;
+    let failure = send(&plain_client(&server, Some(&authority)), get(url(&server))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_speak_tls_is_a_failure_of_tls() {
+    let server = Server::start(|_| ok("")).await;
+    let client = plain_client(&server, None);
+    let failure = send(&client, get(url(&server))).await.unwrap_err();
+    assert!(matches!(failure.kind, FailureKind::Tls | FailureKind::Unreachable), "{failure:?}");
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_guest() {
+    let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = server(&authority, "api.example.com", Some(&clients)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let one = clients.leaf("one");
+    one.write(folder.path());
+    let file = |name: &str| serde_json::json!({ "file": folder.path().join(name) });
+    let spec = serde_json::json!({ "tls": {
+        "origins": [format!("https://api.example.com:{}", server.address.port())],
+        "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
+    }});
+    let credentials = credentials(&spec.to_string());
+    let client = client(&egress(&server, Some(&authority)), Arc::clone(&credentials), Answers::new(&[&["127.0.0.1"]]));
+
+    // Without the credential the connection has no certificate, whatever happened before or after.
+    let bare = send(&client, get(url(&server))).await.unwrap_err();
+    assert_eq!(bare.kind, FailureKind::Tls, "{bare}");
+
+    let response = send(&client, with_credential(get(url(&server)), "tls")).await.unwrap();
+    assert_eq!(response.status, 200);
+    assert_eq!(server.peer_certificates(), [one.certificate.der().to_vec()]);
+    let seen = format!("{:?} {}", response.headers, String::from_utf8_lossy(&response.body));
+    assert!(!seen.contains("CERTIFICATE") && !seen.contains("PRIVATE"), "{seen}");
+
+    let bare = send(&client, get(url(&server))).await.unwrap_err();
+    assert_eq!(bare.kind, FailureKind::Tls, "{bare}");
+
+    // A certificate that was exchanged is shown from the next request on; the connection of the old one is not used for it.
+    let two = clients.leaf("two");
+    two.write(folder.path());
+    assert_eq!(credentials.reload(&|_| None).unwrap(), ["tls"]);
+    send(&client, with_credential(get(url(&server)), "tls")).await.unwrap();
+    assert_eq!(server.peer_certificates(), [one.certificate.der().to_vec(), two.certificate.der().to_vec()]);
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_the_server_does_not_know_is_a_failure_of_tls() {
+    let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = server(&authority, "api.example.com", Some(&clients)).await;
+    let folder = tempfile::tempdir().unwrap();
+    Authority::new("strangers").leaf("stranger").write(folder.path());
+    let file = |name: &str| serde_json::json!({ "file": folder.path().join(name) });
+    let spec = serde_json::json!({ "tls": {
+        "origins": [format!("https://api.example.com:{}", server.address.port())],
+        "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
+    }});
+    let credentials = credentials(&spec.to_string());
+    let client = client(&egress(&server, Some(&authority)), credentials, Answers::new(&[&["127.0.0.1"]]));
+    let failure = send(&client, with_credential(get(url(&server)), "tls")).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    assert!(server.requests().is_empty());
+}
