@@ -267,15 +267,12 @@ async fn serve_nodes((context, provider, stop): Shared) {
         return;
     }
     let queue = &context.lane(provider).nodes;
-    while let Some(first) = stop.run_until_cancelled(queue.next()).await {
+    while stop.run_until_cancelled(queue.ready()).await.is_some() {
         // Nodes that come together share a call.
         if timeout(context.settings.node_batch_window, stop.cancelled()).await.is_ok() {
             return;
         }
-        let mut names = vec![first];
-        while let Some(name) = queue.try_next() {
-            names.push(name);
-        }
+        let names: Vec<String> = std::iter::from_fn(|| queue.try_next()).collect();
         observe_queue(&context, provider, "Nodes", queue.len());
         node::run(&context, provider, names).await;
         observe_queue(&context, provider, "Nodes", queue.len());

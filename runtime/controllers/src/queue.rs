@@ -110,17 +110,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// The next key, marked as running until [`Self::done`].
-    ///
-    /// # Cancel safety
-    /// A key is taken only in the poll that returns it.
-    pub(crate) async fn next(&self) -> K {
+    /// Waits until a key is ready, and takes none: what is added to a ready key before it is taken costs no second run.
+    pub(crate) async fn ready(&self) {
         loop {
             let due = {
                 let mut inner = self.lock();
                 inner.promote(Instant::now());
-                if let Some(key) = inner.take() {
-                    return key;
+                if !inner.ready.is_empty() {
+                    return;
                 }
                 inner.delayed.first_key_value().map(|((at, _), _)| *at)
             };
@@ -132,7 +129,20 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// A further key that is ready now, marked as running.
+    /// The next key, marked as running until [`Self::done`].
+    ///
+    /// # Cancel safety
+    /// A key is taken only in the poll that returns it.
+    pub(crate) async fn next(&self) -> K {
+        loop {
+            self.ready().await;
+            if let Some(key) = self.try_next() {
+                return key;
+            }
+        }
+    }
+
+    /// A key that is ready now, marked as running.
     pub(crate) fn try_next(&self) -> Option<K> {
         let mut inner = self.lock();
         inner.promote(Instant::now());

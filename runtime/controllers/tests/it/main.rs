@@ -1,0 +1,10 @@
+//! The controllers from outside: the in-memory Kubernetes API and an in-memory cloud around them, under a paused clock.
+//!
+//! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
+
+mod lifecycle;
+mod nodes;
+mod providers;
+mod scale;
+mod services;
+mod world;

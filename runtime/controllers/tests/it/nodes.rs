@@ -1,0 +1,126 @@
+//! The node controller.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use serde_json::json;
+use skysail_provider::{Code, Error, Instance};
+
+use crate::world::{S, World, machine, pass};
+
+/// N1.15, I1: and nodes that come together share one call.
+#[tokio::test(start_paused = true)]
+async fn new_nodes_are_initialised_in_one_call() {
+    let mut world = World::new().start().await;
+    for (n, name) in ["a", "b", "c"].iter().enumerate() {
+        world.fake().set_instance(name, Ok(machine(&format!("fake://{name}"), &[&format!("10.0.0.{n}")])));
+        world.add_new_node(name).await;
+    }
+    world
+        .after(
+            2 * S,
+            expect![[r#"
+        provider describe metadata nodes=a,b,c
+        api patch nodes/status a
+        api patch nodes a
+        api patch nodes/status b
+        api patch nodes b
+        api patch nodes/status c
+        api patch nodes c
+        event a Normal Synced x1: Node synced successfully
+        event b Normal Synced x1: Node synced successfully
+        event c Normal Synced x1: Node synced successfully
+    "#]],
+        )
+        .await;
+    let node = world.node("b").await.unwrap();
+    assert_eq!(node.spec.clone().unwrap().provider_id.as_deref(), Some("fake://b"));
+    assert_eq!(node.spec.unwrap().taints.unwrap_or_default(), []);
+    assert_eq!(node.status.unwrap().addresses.unwrap()[0].address, "10.0.0.1");
+    let labels = node.metadata.labels.unwrap();
+    assert_eq!(labels["topology.kubernetes.io/zone"], "z1");
+    assert_eq!(labels["failure-domain.beta.kubernetes.io/region"], "r1");
+    assert_eq!(labels["beta.kubernetes.io/instance-type"], "small");
+}
+
+/// N1.21, N1.22, lesson 27: the taint stays, an Event says why, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_initialised_says_why_and_holds_up_nobody() {
+    let mut world = World::new().start().await;
+    world.fake().set_instance("a", Ok(Instance::default()));
+    world.fake().set_instance("b", Ok(machine("fake://b", &[])));
+    world.fake().set_instance("c", Err(Error::new(Code::Denied, "the token expired")));
+    for name in ["a", "b", "c"] {
+        world.add_new_node(name).await;
+    }
+    world.after(2 * S, expect![[r#"
+        provider describe metadata nodes=a,b,c
+        api patch nodes b
+        event a Warning InitializingNodeFailed x1: failed to use instance metadata: the provider knows no provider ID for the node
+        event b Normal Synced x1: Node synced successfully
+        event c Warning InitializingNodeFailed x1: failed to get instance metadata: the token expired
+    "#]]).await;
+    world.fake().set_instance("a", Ok(machine("fake://a", &[])));
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        provider describe metadata nodes=a
+        api patch nodes a
+        event a Normal Synced x1: Node synced successfully
+    "#]],
+        )
+        .await;
+}
+
+/// 4.9 item 13, N3, lesson 32: one call for all, and a patch only for what differs.
+#[tokio::test(start_paused = true)]
+async fn addresses_are_asked_in_one_call_each_period_and_written_where_they_differ() {
+    let mut world = World::new();
+    for name in ["a", "b"] {
+        world.fake().set_instance(name, Ok(machine(&format!("fake://{name}"), &["10.0.0.1", "2001:db8::1"])));
+    }
+    world.add_node("a").await;
+    world.add_node("b").await;
+    world = world.start().await;
+    world
+        .after(
+            S,
+            expect![[r#"
+        provider describe metadata nodes=a,b
+        api patch nodes/status a
+        api patch nodes/status b
+    "#]],
+        )
+        .await;
+    pass(Duration::from_mins(5)).await;
+    world
+        .after(
+            S,
+            expect![[r#"
+        provider describe metadata nodes=a,b
+    "#]],
+        )
+        .await;
+    world.fake().set_instance("b", Ok(machine("fake://b", &["2001:db8::1", "10.0.0.1"])));
+    pass(Duration::from_mins(5)).await;
+    world
+        .after(
+            S,
+            expect![[r#"
+        provider describe metadata nodes=a,b
+        api patch nodes/status b
+    "#]],
+        )
+        .await;
+}
+
+/// Design 8: what nobody owns is not touched.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_nobody_owns_is_never_touched() {
+    let mut world = World::new().start().await;
+    let taint = json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" });
+    world.add_raw_node("x", json!({ "providerID": "other://x", "taints": [taint] })).await;
+    world.heartbeat("x", "False").await;
+    world.after(Duration::from_mins(20), expect![[""]]).await;
+}

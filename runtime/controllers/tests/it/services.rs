@@ -1,0 +1,276 @@
+//! The service controller.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use serde_json::json;
+use skysail_provider::{Code, Error, Ingress, LoadBalancerStatus};
+
+use crate::world::{S, World};
+
+async fn with_web() -> World {
+    let mut world = World::new().start().await;
+    world.fake().add_instances(["a", "b", "c", "d"]);
+    world.add_node("a").await;
+    world.add_node("b").await;
+    crate::world::pass(10 * S).await;
+    world.add_service("web", json!({})).await;
+    crate::world::pass(10 * S).await;
+    drop(world.transcript().await);
+    world
+}
+
+/// S1.2, E6.
+#[tokio::test(start_paused = true)]
+async fn a_new_load_balancer_service_gets_an_address() {
+    let mut world = World::new().start().await;
+    world.add_node("a").await;
+    world.add_service("plain", json!({ "type": "ClusterIP" })).await;
+    world.after(10 * S, expect![[""]]).await;
+    world.add_service("web", json!({})).await;
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        api patch services/status web
+        provider ensure default/web ports=80/TCP nodes=a
+        api patch services/status web
+        event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event web Normal EnsuredLoadBalancer x1: Ensured load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("web").await, r#"["203.0.113.1"] ["service.kubernetes.io/load-balancer-cleanup"]"#);
+}
+
+/// S12: what changed decides; E2.
+#[tokio::test(start_paused = true)]
+async fn changed_ports_are_ensured_and_changed_labels_are_not() {
+    let mut world = with_web().await;
+    world.patch_service("web", json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    world.after(60 * S, expect![[""]]).await;
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        provider ensure default/web ports=443/TCP nodes=a,b
+        event web Normal EnsuringLoadBalancer x2: Ensuring load balancer
+        event web Normal EnsuredLoadBalancer x2: Ensured load balancer
+    "#]],
+        )
+        .await;
+}
+
+/// S3, S4, S5, and the point of it all: only a changed set of nodes is work, and nodes that come together are one update.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_come_and_go_are_one_update_and_heartbeats_are_none() {
+    let mut world = with_web().await;
+    world.add_node("c").await;
+    crate::world::pass(S).await;
+    world.add_node("d").await;
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        provider update default/web nodes=a,b,c,d
+        event web Normal UpdatedLoadBalancer x1: Updated load balancer with new hosts
+    "#]],
+        )
+        .await;
+    for _ in 0..20 {
+        world.heartbeat("a", "True").await;
+        world.heartbeat("b", "False").await;
+        world.heartbeat("b", "True").await;
+    }
+    world.after(60 * S, expect![[""]]).await;
+    world.delete_node("a").await;
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        provider update default/web nodes=b,c,d
+        event web Normal UpdatedLoadBalancer x2: Updated load balancer with new hosts
+    "#]],
+        )
+        .await;
+}
+
+/// S1.6, E2.
+#[tokio::test(start_paused = true)]
+async fn a_type_changed_away_takes_the_load_balancer_with_it() {
+    let mut world = with_web().await;
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+    world
+        .after(
+            10 * S,
+            expect![[r#"
+        provider get default/web
+        provider ensure-deleted default/web
+        api patch services/status web
+        event web Normal DeletingLoadBalancer x1: Deleting load balancer
+        event web Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("web").await, "[] []");
+    assert!(world.fake().cloud().is_empty());
+}
+
+/// S1.7, 4.9 items 3 and 5: the object stays until nothing is left, and a retry-after is honoured in the deletion too.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_goes_only_after_its_load_balancer() {
+    let mut world = with_web().await;
+    world.fake().fail_next("get", Error::new(Code::Denied, "the token expired"));
+    world.fake().fail_next("ensure-deleted", Error::retry_after(42 * S, "still draining"));
+    world.delete_service("web").await;
+    world.after(10 * S, expect![[r#"
+        provider get default/web
+        event web Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to check if load balancer exists before cleanup: the token expired
+    "#]]).await;
+    world
+        .after(
+            60 * S,
+            expect![[r#"
+        provider get default/web
+        provider ensure-deleted default/web
+        event web Normal DeletingLoadBalancer x1: Deleting load balancer
+    "#]],
+        )
+        .await;
+    assert!(world.state("web").await.contains("load-balancer-cleanup"));
+    world
+        .after(
+            60 * S,
+            expect![[r#"
+        provider get default/web
+        provider ensure-deleted default/web
+        api patch services/status web
+        api patch services/status web
+        event web Normal DeletingLoadBalancer x2: Deleting load balancer
+        event web Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("web").await, "gone");
+}
+
+/// S19.2: 5 s, 10 s, 20 s, and a change of the object does not wait.
+#[tokio::test(start_paused = true)]
+async fn a_failing_ensure_backs_off_and_a_change_comes_first() {
+    let mut world = with_web().await;
+    world.fake().fail_always("ensure", Some(Error::new(Code::Unavailable, "the cloud is down")));
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "1" } } })).await;
+    crate::world::pass(36 * S).await;
+    assert_eq!(world.transcript().await.matches("provider ensure").count(), 4, "at 0, 5, 15 and 35 s");
+    world.fake().fail_always("ensure", None);
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "2" } } })).await;
+    crate::world::pass(S).await;
+    assert_eq!(world.transcript().await.matches("provider ensure").count(), 1);
+}
+
+/// 4.9 item 6, where ours differs: an update that finds nothing is an ensure, any other failure is repeated as update.
+#[tokio::test(start_paused = true)]
+async fn a_failed_update_is_repeated_and_a_lost_load_balancer_is_ensured() {
+    let mut world = with_web().await;
+    world.fake().fail_next("update", Error::new(Code::Unavailable, "busy"));
+    world.add_node("c").await;
+    world.after(20 * S, expect![[r#"
+        provider update default/web nodes=a,b,c
+        provider update default/web nodes=a,b,c
+        event web Warning UpdateLoadBalancerFailed x1: Error updating load balancer with new hosts [a, b, c] (3 in all): failed to update load balancer hosts: busy
+        event web Normal UpdatedLoadBalancer x1: Updated load balancer with new hosts
+    "#]]).await;
+    world.fake().lose_load_balancers();
+    world.delete_node("c").await;
+    world
+        .after(
+            20 * S,
+            expect![[r#"
+        provider update default/web nodes=a,b
+        provider ensure default/web ports=80/TCP nodes=a,b
+        api patch services/status web
+        event web Normal EnsuringLoadBalancer x2: Ensuring load balancer
+        event web Normal EnsuredLoadBalancer x2: Ensured load balancer
+    "#]],
+        )
+        .await;
+}
+
+/// 4.9 item 2.
+#[tokio::test(start_paused = true)]
+async fn what_is_implemented_elsewhere_is_left_to_others() {
+    let mut world = World::new().start().await;
+    world.fake().fail_always("ensure", Some(Error::new(Code::ImplementedElsewhere, "not ours")));
+    world.add_service("web", json!({})).await;
+    world.after(S, expect![[r#"
+        api patch services/status web
+        provider ensure default/web ports=80/TCP nodes=
+        event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event web Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+    "#]]).await;
+    world.add_node("a").await;
+    world
+        .after(
+            60 * S,
+            expect![""],
+        )
+        .await;
+    assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_valid_is_never_written() {
+    let mut world = World::new().start().await;
+    world.fake().answer_ensure(|_| LoadBalancerStatus {
+        ingress: vec![Ingress { ip: Some("203.0.113.999".to_owned()), ..Ingress::default() }],
+    });
+    world.add_node("a").await;
+    crate::world::pass(5 * S).await;
+    world.add_service("web", json!({})).await;
+    world.after(4 * S, expect![[r#"
+        api patch services/status web
+        provider ensure default/web ports=80/TCP nodes=a
+        event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event web Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to ensure load balancer: the provider's status is not valid: ingress[0]: "203.0.113.999" is no IP address
+    "#]]).await;
+    assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
+}
+
+/// 4.9 item 11: another's finalizer that came while ours went is still there.
+#[tokio::test(start_paused = true)]
+async fn another_controllers_finalizer_survives_ours() {
+    let world = with_web().await;
+    let (client, fake) = (world.client.clone(), world.fake().clone());
+    fake.on_call(move |line| {
+        let deleting = line.starts_with("ensure-deleted");
+        let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::namespaced(client.clone(), "default");
+        Box::pin(async move {
+            if deleting {
+                let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup", "example.com/other"]);
+                let patch = json!({ "metadata": { "finalizers": finalizers } });
+                api.patch("web", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch)).await.unwrap();
+            }
+        })
+    });
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+    crate::world::pass(10 * S).await;
+    assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
+}
+
+/// Lesson 20 does not apply to a swap: each object is reconciled once, spread out.
+#[tokio::test(start_paused = true)]
+async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
+    let mut world = with_web().await;
+    for n in 0..9 {
+        world.add_service(&format!("more-{n}"), json!({})).await;
+    }
+    crate::world::pass(30 * S).await;
+    drop(world.transcript().await);
+    world.clouds[0].releases.send_replace(2);
+    crate::world::pass(Duration::from_millis(450)).await;
+    let early = world.transcript().await.matches("provider ensure").count();
+    crate::world::pass(120 * S).await;
+    let late = world.transcript().await.matches("provider ensure").count();
+    assert_eq!((early, late), (5, 5));
+}

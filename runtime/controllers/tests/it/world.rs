@@ -1,0 +1,253 @@
+//! A cluster, its clouds and the manager between them.
+
+use std::{
+    collections::BTreeSet,
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use expect_test::Expect;
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager, ManagerError, ProviderEntry, Providers};
+use skysail_dev::api::{ApiOptions, ApiServer, Fault, RequestInfo};
+use skysail_provider::{AddressKind, Instance, NodeAddress, fake::FakeProvider};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+
+/// A provider with the knob of its releases.
+pub(crate) struct Cloud {
+    pub(crate) fake: FakeProvider,
+    pub(crate) releases: watch::Sender<u64>,
+    entry: ProviderEntry,
+}
+
+impl Cloud {
+    pub(crate) fn new(name: &str) -> Self {
+        let fake = FakeProvider::new(name);
+        let (releases, generation) = watch::channel(1);
+        let entry = ProviderEntry {
+            name: name.to_owned(),
+            provider: Arc::new(fake.clone()),
+            default: false,
+            node_selector: [].into(),
+            load_balancer_classes: vec![],
+            generation,
+        };
+        Self { fake, releases, entry }
+    }
+
+    pub(crate) fn default_of_all(mut self) -> Self {
+        self.entry.default = true;
+        self
+    }
+
+    pub(crate) fn class(mut self, class: &str) -> Self {
+        self.entry.load_balancer_classes.push(class.to_owned());
+        self
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) clouds: Vec<Cloud>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) running: JoinSet<Result<(), ManagerError>>,
+    pub(crate) server: Arc<ApiServer>,
+    pub(crate) registry: Registry,
+    settings: ControllerSettings,
+    log: Log,
+    seen: BTreeSet<String>,
+}
+
+/// Time passes. The clock is paused, so this takes none: every timer that is due on the way fires.
+pub(crate) async fn pass(time: Duration) {
+    assert!(timeout(time, pending::<()>()).await.is_err());
+}
+
+pub(crate) const S: Duration = Duration::from_secs(1);
+
+impl World {
+    /// One cloud, the default.
+    pub(crate) fn new() -> Self {
+        Self::with(vec![Cloud::new("fake").default_of_all()])
+    }
+
+    pub(crate) fn with(clouds: Vec<Cloud>) -> Self {
+        let server = ApiServer::new(&ApiOptions::default());
+        let log = Log::default();
+        for cloud in &clouds {
+            let log = Arc::clone(&log);
+            let name = if clouds.len() > 1 { format!("{} ", cloud.entry.name) } else { String::new() };
+            cloud.fake.on_call(move |line| {
+                log.lock().unwrap().push(format!("provider {name}{line}"));
+                Box::pin(async {})
+            });
+        }
+        World {
+            client: server.client(),
+            clouds,
+            stop: CancellationToken::new(),
+            running: JoinSet::new(),
+            server,
+            registry: Registry::default(),
+            settings: ControllerSettings::default(),
+            log,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn set(mut self, set: impl FnOnce(&mut ControllerSettings)) -> Self {
+        set(&mut self.settings);
+        self
+    }
+
+    pub(crate) fn fake(&self) -> &FakeProvider {
+        &self.clouds[0].fake
+    }
+
+    /// Starts the manager; its writes are in the transcript from now on, ours are not.
+    pub(crate) async fn start(mut self) -> Self {
+        let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
+        let providers = Providers::new(entries).unwrap();
+        let metrics = ControllerMetrics::register(&mut self.registry);
+        let manager = Manager::new(self.client.clone(), providers, self.settings.clone(), metrics);
+        self.running.spawn(manager.run(self.stop.clone()));
+        self.listen();
+        pass(S / 2).await;
+        self
+    }
+
+    fn listen(&self) {
+        let log = Arc::clone(&self.log);
+        let hook = move |request: &RequestInfo| {
+            if matches!(request.verb, "patch" | "delete" | "create" | "update") && request.resource != "events" {
+                let sub = if request.subresource.is_empty() { "" } else { "/" };
+                let RequestInfo { verb, resource, subresource, name, .. } = request;
+                log.lock().unwrap().push(format!("api {verb} {resource}{sub}{subresource} {name}"));
+            }
+            Fault::None
+        };
+        self.server.set_faults(Some(Arc::new(hook)));
+    }
+
+    /// Something that the controllers did not do.
+    pub(crate) async fn we<T>(&self, doing: impl Future<Output = Result<T, kube::Error>>) -> T {
+        self.server.set_faults(None);
+        let result = doing.await.unwrap();
+        self.listen();
+        result
+    }
+
+    pub(crate) fn services(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) async fn add_service(&self, name: &str, spec: Value) {
+        let mut whole = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let object = json!({ "metadata": { "name": name }, "spec": whole });
+        self.we(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
+    }
+
+    pub(crate) async fn patch_service(&self, name: &str, patch: Value) {
+        self.we(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+    }
+
+    pub(crate) async fn delete_service(&self, name: &str) {
+        self.we(self.services().delete(name, &DeleteParams::default())).await;
+    }
+
+    /// An initialised node: its ID has the scheme of the first cloud.
+    pub(crate) async fn add_node(&self, name: &str) {
+        let scheme = &self.clouds[0].entry.name;
+        self.add_raw_node(name, json!({ "providerID": format!("{scheme}://{name}") })).await;
+    }
+
+    /// As the kubelet makes it: with the taint.
+    pub(crate) async fn add_new_node(&self, name: &str) {
+        let taint =
+            json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
+        self.add_raw_node(name, json!({ "taints": [taint] })).await;
+    }
+
+    pub(crate) async fn add_raw_node(&self, name: &str, spec: Value) {
+        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        self.we(self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
+        self.heartbeat(name, "True").await;
+    }
+
+    /// What a kubelet writes; the message makes each one a change of the object.
+    pub(crate) async fn heartbeat(&self, name: &str, ready: &str) {
+        let beat = self.server.revision().to_string();
+        let condition = json!({ "type": "Ready", "status": ready, "reason": "Kubelet", "message": beat });
+        let patch = json!({ "status": { "conditions": [condition] } });
+        self.we(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+    }
+
+    pub(crate) async fn delete_node(&self, name: &str) {
+        self.we(self.nodes().delete(name, &DeleteParams::default())).await;
+    }
+
+    pub(crate) async fn node(&self, name: &str) -> Option<Node> {
+        self.we(self.nodes().get_opt(name)).await
+    }
+
+    /// First ingress IP, and the finalizers.
+    pub(crate) async fn state(&self, name: &str) -> String {
+        let Some(object) = self.we(self.services().get_opt(name)).await else { return "gone".to_owned() };
+        let status = object.status.and_then(|status| status.load_balancer?.ingress);
+        let ips: Vec<String> = status.into_iter().flatten().filter_map(|ingress| ingress.ip).collect();
+        format!("{ips:?} {:?}", object.metadata.finalizers.unwrap_or_default())
+    }
+
+    /// Lets time pass and tells what the controllers did since the last time.
+    pub(crate) async fn after(&mut self, time: Duration, expected: Expect) {
+        pass(time).await;
+        let text = self.transcript().await;
+        expected.assert_eq(&text);
+    }
+
+    pub(crate) async fn transcript(&mut self) -> String {
+        let mut lines = std::mem::take(&mut *self.log.lock().unwrap());
+        let api: Api<Event> = Api::all(self.client.clone());
+        let mut events = self.we(api.list(&ListParams::default())).await.items;
+        events.sort_by_key(|event| event.metadata.resource_version.as_deref().and_then(|v| v.parse::<u64>().ok()));
+        for event in events {
+            let name = event.involved_object.name.unwrap_or_default();
+            let (kind, reason) = (event.type_.unwrap_or_default(), event.reason.unwrap_or_default());
+            let count = event.count.unwrap_or_default();
+            let text = event.message.unwrap_or_default();
+            let line = format!("event {name} {kind} {reason} x{count}: {text}");
+            if self.seen.insert(format!("{:?} {line}", event.metadata.name)) {
+                lines.push(line);
+            }
+        }
+        lines.into_iter().map(|line| line + "\n").collect()
+    }
+}
+
+/// A machine of the fake cloud.
+pub(crate) fn machine(id: &str, ips: &[&str]) -> Instance {
+    let address = |ip: &&str| NodeAddress { kind: AddressKind::InternalIp, address: (*ip).to_owned() };
+    Instance {
+        provider_id: id.to_owned(),
+        instance_type: "small".to_owned(),
+        zone: "z1".to_owned(),
+        region: "r1".to_owned(),
+        addresses: ips.iter().map(address).collect(),
+        ..Instance::default()
+    }
+}
