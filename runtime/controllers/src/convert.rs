@@ -6,7 +6,8 @@ use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference};
 use crate::names;
 
 /// The fields of a node that providers read.
-pub(crate) fn node(object: &core::Node) -> Node {
+#[must_use]
+pub fn node(object: &core::Node) -> Node {
     let spec = object.spec.as_ref();
     let pod_cidrs = spec.and_then(|spec| spec.pod_cidrs.clone());
     Node {

@@ -34,8 +34,10 @@ mod settings;
 mod triggers;
 mod watch;
 
+pub use convert::node as provider_node;
 pub use manager::{Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
+pub use service::validate::provider_service;
 pub use settings::{ControllerSettings, EnabledControllers};

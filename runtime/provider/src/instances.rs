@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
@@ -16,7 +17,8 @@ pub enum Detail {
 }
 
 /// A machine in the cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Instance {
     /// `<scheme>://<rest>`.
     pub provider_id: String,

@@ -1,6 +1,7 @@
 //! Load balancers for Services, as upstream's `LoadBalancer`.
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::{Call, LoadBalancerStatus, NodeSet, Result, Service};
 
@@ -45,7 +46,8 @@ pub trait LoadBalancers: Send + Sync {
 }
 
 /// A load balancer that this cluster owns in the cloud.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OwnedLoadBalancer {
     /// As [`LoadBalancers::name`].
     pub name: String,

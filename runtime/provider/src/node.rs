@@ -6,8 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 /// As `NodeAddressType`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum AddressKind {
     /// `Hostname`.
     Hostname,
@@ -24,7 +27,8 @@ pub enum AddressKind {
 }
 
 /// One entry of `status.addresses`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeAddress {
     /// What sort of address.
     pub kind: AddressKind,

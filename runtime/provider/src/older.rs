@@ -1,11 +1,13 @@
 //! The older interfaces: zones, clusters, and what Kubernetes 1.6 asked of in-tree providers.
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::{Call, Result};
 
 /// A failure domain and its region.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Zone {
     /// As upstream's `Zone.FailureDomain`.
     pub failure_domain: String,

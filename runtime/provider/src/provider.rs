@@ -2,10 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::Serialize;
+
 use crate::{Clusters, Instances, LoadBalancerInventory, LoadBalancers, NodeLegacy, Routes, Zones};
 
 /// Who a provider is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Info {
     /// As upstream's `ProviderName()`.
     pub name: String,

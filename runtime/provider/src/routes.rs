@@ -1,11 +1,13 @@
 //! Routes to the pods of each node, as upstream's `Routes` in lists.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{Call, NodeAddress, Result};
 
 /// A route in the cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Route {
     /// As the cloud names it; ignored when a route is created.
     pub name: String,

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 /// Transport protocol of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -72,7 +75,8 @@ pub struct ServicePort {
 }
 
 /// What became of one port of an ingress.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PortStatus {
     /// Port of the Service.
     pub port: u16,
@@ -83,7 +87,8 @@ pub struct PortStatus {
 }
 
 /// How traffic to an ingress IP arrives at the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum IpMode {
     /// With the load balancer's address as destination.
     Vip,
@@ -92,7 +97,8 @@ pub enum IpMode {
 }
 
 /// One entry of `status.loadBalancer.ingress`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Ingress {
     /// IPv4 or IPv6 address.
     pub ip: Option<String>,
@@ -105,7 +111,8 @@ pub struct Ingress {
 }
 
 /// `status.loadBalancer`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LoadBalancerStatus {
     /// Where the load balancer is reached.
     pub ingress: Vec<Ingress>,

@@ -38,6 +38,15 @@ pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
 }
 
+/// The object in the provider's words, as the service controller hands it over.
+///
+/// # Errors
+/// What is wrong with the object: a sentence for each entry.
+pub fn provider_service(object: &core::Service) -> Result<Service, Vec<String>> {
+    let Converted { service, problems } = convert(object);
+    if problems.is_empty() { Ok(service) } else { Err(problems) }
+}
+
 /// The object in the provider's words.
 pub(crate) fn convert(object: &core::Service) -> Converted {
     let empty = core::ServiceSpec::default();
