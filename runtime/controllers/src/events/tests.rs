@@ -1,3 +1,5 @@
+//! Which Events are written, how repeats are counted, and that one object cannot flood.
+
 use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{EventKind, ObjectReference};
