@@ -175,8 +175,11 @@ fn free_ports() -> anyhow::Result<[u16; 3]> {
         .map(|_| TcpListener::bind(("127.0.0.1", 0)))
         .collect::<Result<_, _>>()
         .context("looking for free ports on loopback")?;
-    let ports: Vec<u16> =
-        listeners.iter().map(|l| Ok(l.local_addr()?.port())).collect::<std::io::Result<_>>().context("reading ports")?;
+    let ports: Vec<u16> = listeners
+        .iter()
+        .map(|l| Ok(l.local_addr()?.port()))
+        .collect::<std::io::Result<_>>()
+        .context("reading ports")?;
     ports.try_into().map_err(|_| anyhow::anyhow!("three listeners must have three ports"))
 }
 

@@ -203,19 +203,19 @@ async fn what_is_implemented_elsewhere_is_left_to_others() {
     let mut world = World::new().start().await;
     world.fake().fail_always("ensure", Some(Error::new(Code::ImplementedElsewhere, "not ours")));
     world.add_service("web", json!({})).await;
-    world.after(S, expect![[r#"
+    world
+        .after(
+            S,
+            expect![[r#"
         api patch services/status web
         provider ensure default/web ports=80/TCP nodes=
         event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
         event web Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
-    "#]]).await;
-    world.add_node("a").await;
-    world
-        .after(
-            60 * S,
-            expect![""],
+    "#]],
         )
         .await;
+    world.add_node("a").await;
+    world.after(60 * S, expect![""]).await;
     assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
 }
 

@@ -78,7 +78,10 @@ fn path_with_go() -> std::ffi::OsString {
     path
 }
 
-#[expect(clippy::disallowed_methods, reason = "test harnesses are configured by the environment, as the ecosystem's are")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "test harnesses are configured by the environment, as the ecosystem's are"
+)]
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var(name).ok().filter(|v| !v.is_empty()).map(PathBuf::from)
 }
