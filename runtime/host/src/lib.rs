@@ -6,6 +6,7 @@
 //!
 //! Read `call` first: it is the walk through one call.
 
+pub mod admission;
 mod bindings;
 mod cache;
 mod call;
@@ -16,12 +17,14 @@ mod engine;
 pub mod http_client;
 mod identity;
 mod imports;
+pub mod jail;
 mod limits;
 mod outcome;
 mod record;
 mod release;
 mod sandbox;
 mod sandboxed_provider;
+pub mod slot;
 mod store;
 mod text;
 

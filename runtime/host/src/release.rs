@@ -68,9 +68,14 @@ pub struct CompiledComponent {
 
 impl CompiledComponent {
     /// What the compile jail of this process handed over: nothing else may come here, for it is executed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the compile jail calls it"))]
     pub(crate) const fn from_jail(native: Vec<u8>) -> Self {
         Self { native }
+    }
+
+    /// Bytes of native code.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.native.len()
     }
 
     /// Compiles in this process, without a bound on time or memory: for tests, tools and components that are trusted.

@@ -73,7 +73,7 @@ pub struct FileSourceSettings {
     /// How long the file has to rest before it is offered. Default 50 ms: ten thousand times the pause between two writes of a copy, and
     /// a sixth of what a swap may take.
     pub settle: Duration,
-    /// Largest file that is read, in bytes. Default 16 MiB.
+    /// Largest file that is read, in bytes. Default 32 MiB.
     pub bytes_max: u64,
 }
 
@@ -84,7 +84,7 @@ impl FileSourceSettings {
 
 impl Default for FileSourceSettings {
     fn default() -> Self {
-        Self { poll: Duration::from_secs(30), settle: Duration::from_millis(50), bytes_max: 16 << 20 }
+        Self { poll: Duration::from_secs(30), settle: Duration::from_millis(50), bytes_max: 32 << 20 }
     }
 }
 

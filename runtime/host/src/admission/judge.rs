@@ -1,0 +1,273 @@
+//! Compares a component's imports and exports with the contract, and says of each difference what to do.
+
+use std::cmp::Ordering;
+
+use super::{
+    CONTRACT_VERSION, Inspection, RefusalCode,
+    contract::{Contract, PACKAGE},
+    shown, types,
+    world::{self, Item, World},
+};
+
+/// The parts of WASI 0.2 that the sandbox has. `imports` links exactly these.
+pub(crate) const WASI_GRANTED: [&str; 17] = [
+    "wasi:cli/exit",
+    "wasi:cli/stderr",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stderr",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:clocks/monotonic-clock",
+    "wasi:clocks/wall-clock",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:random/insecure",
+    "wasi:random/insecure-seed",
+    "wasi:random/random",
+];
+
+/// A version with three numbers; a pre-release matches itself only.
+#[derive(Clone, PartialEq, Eq)]
+struct Version {
+    numbers: [u64; 3],
+    pre: String,
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.split('+').next().unwrap_or(text);
+        let (numbers, pre) = text.split_once('-').unwrap_or((text, ""));
+        let mut parts = numbers.split('.').map(str::parse);
+        let mut next = || parts.next()?.ok();
+        Some(Self { numbers: [next()?, next()?, next()?], pre: pre.to_owned() })
+    }
+
+    /// As the linker matches: the same major version, or below 1 the same minor one.
+    fn matches(&self, other: &Self) -> bool {
+        if !self.pre.is_empty() || !other.pre.is_empty() {
+            return self == other;
+        }
+        match (self.numbers, other.numbers) {
+            ([0, 0, patch], [0, 0, other]) => patch == other,
+            ([0, minor, _], [0, other, _]) => minor == other,
+            ([major, ..], [other, ..]) => major == other,
+        }
+    }
+}
+
+/// `skysail:provider/http@0.1.0` in its parts.
+struct Name<'a> {
+    package: &'a str,
+    interface: &'a str,
+    version: Option<&'a str>,
+}
+
+impl<'a> Name<'a> {
+    fn parse(name: &'a str) -> Option<Self> {
+        let (path, version) = name.split_once('@').map_or((name, None), |(path, version)| (path, Some(version)));
+        let (package, interface) = path.split_once('/')?;
+        Some(Self { package, interface, version })
+    }
+}
+
+/// How a name of the contract's package stands to the contract of this host.
+enum Standing<'a> {
+    Ours(Name<'a>),
+    Newer(&'a str),
+    Older(&'a str),
+    Foreign,
+}
+
+fn standing(name: &str) -> Standing<'_> {
+    let Some(name) = Name::parse(name) else { return Standing::Foreign };
+    if name.package != PACKAGE {
+        return Standing::Foreign;
+    }
+    let (Some(text), Some(ours)) = (name.version, Version::parse(CONTRACT_VERSION)) else { return Standing::Foreign };
+    match Version::parse(text) {
+        Some(version) if version.matches(&ours) => Standing::Ours(name),
+        Some(version) if version.numbers.cmp(&ours.numbers) == Ordering::Greater => Standing::Newer(text),
+        Some(_) => Standing::Older(text),
+        None => Standing::Foreign,
+    }
+}
+
+/// Fills in what the component wants and offers, and refuses what the contract does not have.
+pub(super) fn judge(world: &World, inspection: &mut Inspection) {
+    let (imports, exports) = (world.imports(), world.exports());
+    inspection.imports = world::listed(&imports);
+    inspection.exports = world::listed(&exports);
+    inspection.wasi =
+        inspection.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
+    inspection.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
+    if refuse_other_contract(&imports, &exports, inspection) {
+        // Each single difference follows from this one.
+        return;
+    }
+    for import in &imports {
+        judge_import(world, import, inspection);
+    }
+    for export in &exports {
+        judge_export(world, export, inspection);
+    }
+    let has_identity =
+        |export: &Item<'_>| matches!(standing(&export.name), Standing::Ours(name) if name.interface == "identity");
+    if !exports.iter().any(has_identity) {
+        let reason = format!(
+            "it does not export {PACKAGE}/identity@{CONTRACT_VERSION}, so it is not a provider: include the world `provider` in your own \
+             world and implement `identity` (guests/dummy is the smallest example)"
+        );
+        inspection.refuse(RefusalCode::MissingIdentity, &reason);
+    }
+}
+
+fn contract_version(items: &[Item<'_>]) -> Option<String> {
+    let names = items.iter().filter_map(|item| Name::parse(&item.name));
+    names.filter(|name| name.package == PACKAGE).find_map(|name| name.version).map(shown)
+}
+
+fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], inspection: &mut Inspection) -> bool {
+    for item in exports.iter().chain(imports) {
+        let (code, version, way_out) = match standing(&item.name) {
+            Standing::Newer(version) => {
+                (RefusalCode::NewerContract, version, "upgrade Skysail, or build the component for")
+            }
+            Standing::Older(version) => (RefusalCode::OlderContract, version, "build the component for"),
+            Standing::Ours(_) | Standing::Foreign => continue,
+        };
+        let reason = format!(
+            "it is built for contract {} ({}), and this host speaks {CONTRACT_VERSION}: {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
+            shown(version),
+            shown(&item.name)
+        );
+        inspection.refuse(code, &reason);
+        return true;
+    }
+    false
+}
+
+fn judge_import(world: &World, import: &Item<'_>, inspection: &mut Inspection) {
+    let name = shown(&import.name);
+    if import.name.starts_with("wasi:") {
+        if let Some(reason) = withheld(&import.name) {
+            inspection.refuse(RefusalCode::WithheldWasi, &format!("it imports {name}, {reason}"));
+        }
+        return;
+    }
+    let contract = Contract::get();
+    let Standing::Ours(parts) = standing(&import.name) else {
+        let known: Vec<_> = contract.imports.keys().map(String::as_str).collect();
+        let reason = format!(
+            "it imports {name}, which this host does not have: a provider may import {PACKAGE}/{{{}}}@{CONTRACT_VERSION} and parts of WASI 0.2",
+            known.join(",")
+        );
+        inspection.refuse(RefusalCode::UnknownImport, &reason);
+        return;
+    };
+    let ours = contract.imports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
+    let (Some(ours), Some(theirs)) = (ours, import.interface) else {
+        let reason = format!(
+            "it imports {name}, and contract {CONTRACT_VERSION} gives providers no such interface: it may be of a later contract; build the \
+             component against wit/v{CONTRACT_VERSION}"
+        );
+        inspection.refuse(RefusalCode::UnknownImport, &reason);
+        return;
+    };
+    for (function, theirs) in &theirs.functions {
+        let function_name = shown(function);
+        match ours.functions.get(function) {
+            None => inspection.refuse(
+                RefusalCode::UnknownImport,
+                &format!(
+                    "it imports {name}#{function_name}, and in contract {CONTRACT_VERSION} that interface has no such function: it may be of \
+                     a later contract; build the component against wit/v{CONTRACT_VERSION}"
+                ),
+            ),
+            Some(ours) => {
+                let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
+                refuse_type(inspection, &format!("{name}#{function_name}"), difference);
+            }
+        }
+    }
+}
+
+fn judge_export(world: &World, export: &Item<'_>, inspection: &mut Inspection) {
+    // What else a component exports is nobody's business: newer interfaces and a toolchain's own are never called.
+    let Standing::Ours(parts) = standing(&export.name) else { return };
+    let contract = Contract::get();
+    let ours = contract.exports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
+    let (Some(ours), Some(theirs)) = (ours, export.interface) else { return };
+    let name = shown(&export.name);
+    for (function, ours) in &ours.functions {
+        match theirs.functions.get(function) {
+            None => inspection.refuse(
+                RefusalCode::MissingFunction,
+                &format!(
+                    "it exports {name} without `{function}`: an interface is exported whole or not at all; implement the function, or leave \
+                     the interface out of your world"
+                ),
+            ),
+            Some(theirs) => {
+                let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
+                refuse_type(inspection, &format!("{name}#{function}"), difference);
+            }
+        }
+    }
+}
+
+fn refuse_type(inspection: &mut Inspection, place: &str, difference: Option<String>) {
+    if let Some(difference) = difference {
+        let reason = format!(
+            "{place} has another type than in contract {CONTRACT_VERSION}: {difference}; build the component against wit/v{CONTRACT_VERSION} as \
+             it is, without changes"
+        );
+        inspection.refuse(RefusalCode::WrongType, &reason);
+    }
+}
+
+/// Why the sandbox does not have this part of WASI, and what to use; none where it does.
+fn withheld(import: &str) -> Option<&'static str> {
+    let path = import.split('@').next().unwrap_or(import);
+    let (package, _) = path.split_once('/').unwrap_or((path, ""));
+    let is_0_2 = import.split_once('@').is_none_or(|(_, version)| version.starts_with("0.2."));
+    Some(match package {
+        "wasi:filesystem" => {
+            "and the sandbox has no file system: read settings from skysail:provider/config, keep small values in skysail:provider/cache; \
+             a Rust guest built for wasm32-unknown-unknown imports none of it"
+        }
+        "wasi:sockets" => "and the sandbox has no sockets: send requests with skysail:provider/http",
+        "wasi:http" => "and this host does not bridge wasi:http: send requests with skysail:provider/http",
+        "wasi:cli" if path == "wasi:cli/environment" => {
+            "and the sandbox has no environment variables and no arguments: read settings from skysail:provider/config; a Rust guest built \
+             for wasm32-unknown-unknown imports none of it"
+        }
+        _ if !is_0_2 => {
+            "and of WASI the sandbox has parts of 0.2 only: build the component for WASI 0.2, or without WASI"
+        }
+        _ if WASI_GRANTED.contains(&path) => return None,
+        _ => {
+            "and of WASI the sandbox has clocks, random numbers, streams and standard output only: leave it out, or build without WASI"
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Version;
+
+    #[test]
+    fn versions_match_as_the_linker_matches_them() {
+        let matches = |one, other| Version::parse(one).unwrap().matches(&Version::parse(other).unwrap());
+        for (one, other) in [("0.1.0", "0.1.3"), ("1.0.0", "1.4.2"), ("0.1.0-rc.1", "0.1.0-rc.1"), ("0.0.1", "0.0.1")] {
+            assert!(matches(one, other) && matches(other, one), "{one} {other}");
+        }
+        for (one, other) in [("0.1.0", "0.2.0"), ("1.0.0", "2.0.0"), ("0.0.1", "0.0.2"), ("0.1.0-rc.1", "0.1.0")] {
+            assert!(!matches(one, other) && !matches(other, one), "{one} {other}");
+        }
+        assert!(Version::parse("0.1").is_none() && Version::parse("x").is_none());
+    }
+}

@@ -1,0 +1,311 @@
+//! Every sort of bad file, and the sentence that it gets.
+
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
+use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve};
+
+use super::{Inspection, RefusalCode, inspect};
+
+const LIMIT: u64 = 32 << 20;
+
+/// A component with the world `test` of this WIT, whose every function traps. `contract` is the text of `skysail:provider`.
+fn component(contract: &[(&str, String)], wit: &str) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    let mut sources = wit_parser::SourceMap::default();
+    for (name, text) in contract {
+        sources.push(Path::new(name), text.clone());
+    }
+    resolve.push_group(sources.parse().map_err(|(_, error)| error).unwrap()).unwrap();
+    for (name, text) in [("cli.wit", WASI_CLI), ("filesystem.wit", WASI_FILESYSTEM), ("http.wit", WASI_HTTP)] {
+        resolve.push_str(name, text).unwrap();
+    }
+    let package = resolve.push_str("test.wit", wit).unwrap();
+    let world = resolve.select_world(&[package], Some("test")).unwrap();
+    let mut module = dummy_module(&resolve, world, ManglingAndAbi::Legacy(LiftLowerAbi::Sync));
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+}
+
+const WASI_CLI: &str = "package wasi:cli@0.2.6; interface environment { get-environment: func() -> list<tuple<string, string>>; } \
+                        interface exit { exit: func(status: result); }";
+const WASI_FILESYSTEM: &str = "package wasi:filesystem@0.2.6; interface preopens { count: func() -> u32; }";
+const WASI_HTTP: &str = "package wasi:http@0.2.6; interface outgoing-handler { handle: func(); }";
+
+/// The contract, with every `from` replaced by `to`.
+fn contract(from: &str, to: &str) -> Vec<(&'static str, String)> {
+    let changed = |(name, text): (&'static str, &str)| (name, text.replace(from, to));
+    let contract: Vec<_> = super::contract::WIT.into_iter().map(changed).collect();
+    assert!(from == to || contract.iter().zip(super::contract::WIT).any(|((_, new), (_, old))| new != old), "{from}");
+    contract
+}
+
+fn provider() -> Vec<u8> {
+    component(&contract("", ""), "package a:b; world test { include skysail:provider/provider@0.1.0; }")
+}
+
+#[track_caller]
+fn check(bytes: &[u8], expected: Expect) -> Inspection {
+    let inspection = inspect(bytes, "file /etc/skysail/provider.wasm", LIMIT);
+    let lines: Vec<_> =
+        inspection.refusals.iter().map(|r| format!("{}: {}\n", r.code.category(), r.sentence)).collect();
+    expected.assert_eq(&lines.concat());
+    inspection
+}
+
+#[test]
+fn a_provider_is_admitted_and_its_world_is_listed() {
+    let inspection = check(&provider(), expect![""]);
+    assert!(inspection.is_admitted());
+    assert_eq!(inspection.contract_version.as_deref(), Some("0.1.0"));
+    let names: Vec<_> = inspection.exports.iter().map(|interface| interface.name.as_str()).collect();
+    assert_eq!(names, ["skysail:provider/identity@0.1.0"]);
+    assert!(
+        inspection
+            .imports
+            .iter()
+            .any(|i| i.name == "skysail:provider/http@0.1.0" && i.functions == ["send", "send-all"])
+    );
+    assert!(
+        inspection.producers.iter().any(|line| line.starts_with("processed-by: wit-component ")),
+        "{:?}",
+        inspection.producers
+    );
+    assert!(inspection.digest.starts_with("sha256:") && inspection.digest.len() == 71);
+    let json = serde_json::to_value(&inspection).unwrap();
+    assert_eq!(json["contractVersion"], "0.1.0");
+}
+
+#[test]
+fn every_interface_of_the_contract_is_admitted() {
+    let all =
+        component(&contract("", ""), "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }");
+    let inspection = check(&all, expect![""]);
+    assert_eq!(inspection.exports.len(), 8);
+}
+
+#[test]
+fn what_is_no_component_gets_a_sentence_about_what_it_is() {
+    check(
+        b"",
+        expect![[r#"
+        Empty: file /etc/skysail/provider.wasm: the file is empty: copy the component to it again
+    "#]],
+    );
+    check(
+        b"<!DOCTYPE html><html><body>Sign in</body></html>",
+        expect![[r#"
+        Text: file /etc/skysail/provider.wasm: this is a web page, not a component: a download probably ended in an error or a login page; fetch the file again
+    "#]],
+    );
+    check(
+        b"(component (import \"x\" (func)))",
+        expect![[r#"
+        Text: file /etc/skysail/provider.wasm: this is WebAssembly text: make a binary of it with `wasm-tools parse provider.wat -o provider.wasm`
+    "#]],
+    );
+    check(
+        b"apiVersion: v1\nkind: ConfigMap\n",
+        expect![[r#"
+        Text: file /etc/skysail/provider.wasm: this is text, not a component; it begins with "apiVersion: v1": give the .wasm file that your build makes
+    "#]],
+    );
+    check(
+        b"\x1f\x8b\x08\0\0\0\0\0",
+        expect![[r#"
+        Compressed: file /etc/skysail/provider.wasm: this is a compressed file: unpack it and give the .wasm file inside
+    "#]],
+    );
+    check(
+        b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0",
+        expect![[r#"
+        Precompiled: file /etc/skysail/provider.wasm: this is a native executable or library (ELF): build the provider for wasm32-unknown-unknown and make a component of it
+    "#]],
+    );
+    check(
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        expect![[r#"
+        NotWasm: file /etc/skysail/provider.wasm: this is no WebAssembly: it begins with the bytes 89 50 4e 47 instead of 00 61 73 6d; give the .wasm file that your build makes
+    "#]],
+    );
+    check(
+        &wat::parse_str("(module)").unwrap(),
+        expect![[r#"
+        CoreModule: file /etc/skysail/provider.wasm: this is a core module, not a component: wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the component that your build makes beside it
+    "#]],
+    );
+    check(
+        b"\0asm\x0a\0\x01\0",
+        expect![[r#"
+        NotWasm: file /etc/skysail/provider.wasm: its header says version 10, layer 1, which is neither module nor component of today: build it with a current toolchain
+    "#]],
+    );
+    check(
+        &wat::parse_str("(component)").unwrap(),
+        expect![[r#"
+        MissingIdentity: file /etc/skysail/provider.wasm: it does not export skysail:provider/identity@0.1.0, so it is not a provider: include the world `provider` in your own world and implement `identity` (guests/dummy is the smallest example)
+    "#]],
+    );
+}
+
+#[test]
+fn a_precompiled_component_is_refused() {
+    let engine = wasmtime::Engine::new(&crate::engine::engine_config(512 << 10)).unwrap();
+    let native = engine.precompile_component(&wat::parse_str("(component)").unwrap()).unwrap();
+    check(
+        &native,
+        expect![[r#"
+        Precompiled: file /etc/skysail/provider.wasm: this is a component that wasmtime has precompiled (.cwasm): native code from outside is never run; give the .wasm file it was made from, this host compiles it by itself
+    "#]],
+    );
+}
+
+#[test]
+fn a_file_above_the_limit_is_not_read_further() {
+    let inspection = inspect(&vec![0; 100], "file x", 99);
+    assert_eq!(inspection.refusals[0].code, RefusalCode::TooLarge);
+    expect![[r#"file x: it has 100 bytes, and the limit componentBytes is 99: build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]].assert_eq(&inspection.refusals[0].sentence);
+}
+
+#[test]
+fn every_prefix_of_a_component_is_refused_until_only_what_nobody_needs_is_missing() {
+    let whole = provider();
+    let (mut truncated, mut others) = (0, 0);
+    for end in 1..whole.len() {
+        let inspection = inspect(&whole[..end], "file x", LIMIT);
+        match inspection.refusals.first().map(|refusal| refusal.code) {
+            Some(RefusalCode::Truncated) => truncated += 1,
+            // The ends of whole sections: no exports yet.
+            Some(_) => others += 1,
+            // What follows the exports is names and producers.
+            None => assert_eq!(inspection.exports.len(), 1, "after {end} bytes"),
+        }
+    }
+    assert!(
+        truncated > whole.len() / 10 * 9 && others > 0,
+        "{truncated} truncated, {others} others of {}",
+        whole.len()
+    );
+    check(&whole[..whole.len() / 2], expect![]);
+}
+
+#[test]
+fn a_component_for_another_contract_gets_one_sentence_and_not_one_for_each_interface() {
+    let newer = contract("skysail:provider@0.1.0", "skysail:provider@0.2.0");
+    let inspection = check(
+        &component(&newer, "package a:b; world test { include skysail:provider/provider@0.2.0; }"),
+        expect![[r#"
+            NewerContract: file /etc/skysail/provider.wasm: it is built for contract 0.2.0 (skysail:provider/identity@0.2.0), and this host speaks 0.1.0: upgrade Skysail, or build the component for 0.1.0 (wit/v0.1.0)
+        "#]],
+    );
+    assert_eq!(inspection.contract_version.as_deref(), Some("0.2.0"));
+    let older = contract("skysail:provider@0.1.0", "skysail:provider@0.0.9");
+    check(
+        &component(&older, "package a:b; world test { include skysail:provider/provider@0.0.9; }"),
+        expect![[r#"
+        OlderContract: file /etc/skysail/provider.wasm: it is built for contract 0.0.9 (skysail:provider/identity@0.0.9), and this host speaks 0.1.0: build the component for 0.1.0 (wit/v0.1.0)
+    "#]],
+    );
+}
+
+#[test]
+fn a_newer_patch_of_the_same_contract_is_admitted_where_it_uses_only_what_is_here() {
+    let newer = contract("skysail:provider@0.1.0", "skysail:provider@0.1.7");
+    let wit = "package a:b; world test { include skysail:provider/provider@0.1.7; }";
+    check(&component(&newer, wit), expect![""]);
+    let newer: Vec<_> = newer
+        .into_iter()
+        .map(|(name, text)| (name, text.replace("interface clock {", "interface clock { zone: func() -> string;")))
+        .collect();
+    check(
+        &component(&newer, wit),
+        expect![[r#"
+        UnknownImport: file /etc/skysail/provider.wasm: it imports skysail:provider/clock@0.1.7#zone, and in contract 0.1.0 that interface has no such function: it may be of a later contract; build the component against wit/v0.1.0
+    "#]],
+    );
+}
+
+#[test]
+fn each_unmet_import_gets_a_sentence() {
+    check(
+        &component(
+            &contract("", ""),
+            "package a:b; world test { include skysail:provider/provider@0.1.0; \
+             import wasi:cli/environment@0.2.6; import wasi:cli/exit@0.2.6; import wasi:filesystem/preopens@0.2.6; \
+             import wasi:http/outgoing-handler@0.2.6; import inline: interface { f: func(); } import g: func(); }",
+        ),
+        expect![[r#"
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:cli/environment@0.2.6, and the sandbox has no environment variables and no arguments: read settings from skysail:provider/config; a Rust guest built for wasm32-unknown-unknown imports none of it
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:filesystem/preopens@0.2.6, and the sandbox has no file system: read settings from skysail:provider/config, keep small values in skysail:provider/cache; a Rust guest built for wasm32-unknown-unknown imports none of it
+            WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:http/outgoing-handler@0.2.6, and this host does not bridge wasi:http: send requests with skysail:provider/http
+            UnknownImport: file /etc/skysail/provider.wasm: it imports inline, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
+            UnknownImport: file /etc/skysail/provider.wasm: it imports g, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
+        "#]],
+    );
+    let sockets = wat::parse_str(
+        r#"(component (import "wasi:sockets/tcp@0.2.6" (instance (export "f" (func)))) (import "vendor:x/y@1.0.0" (instance (export "f" (func)))))"#,
+    )
+    .unwrap();
+    check(
+        &sockets,
+        expect![[r#"
+        WithheldWasi: file /etc/skysail/provider.wasm: it imports wasi:sockets/tcp@0.2.6, and the sandbox has no sockets: send requests with skysail:provider/http
+        UnknownImport: file /etc/skysail/provider.wasm: it imports vendor:x/y@1.0.0, which this host does not have: a provider may import skysail:provider/{cache,clock,config,events,http,log,types}@0.1.0 and parts of WASI 0.2
+        MissingIdentity: file /etc/skysail/provider.wasm: it does not export skysail:provider/identity@0.1.0, so it is not a provider: include the world `provider` in your own world and implement `identity` (guests/dummy is the smallest example)
+    "#]],
+    );
+    let unknown =
+        wat::parse_str(r#"(component (import "skysail:provider/queue@0.1.0" (instance (export "f" (func)))))"#)
+            .unwrap();
+    check(
+        &unknown,
+        expect![[r#"
+        UnknownImport: file /etc/skysail/provider.wasm: it imports skysail:provider/queue@0.1.0, and contract 0.1.0 gives providers no such interface: it may be of a later contract; build the component against wit/v0.1.0
+        MissingIdentity: file /etc/skysail/provider.wasm: it does not export skysail:provider/identity@0.1.0, so it is not a provider: include the world `provider` in your own world and implement `identity` (guests/dummy is the smallest example)
+    "#]],
+    );
+}
+
+#[test]
+fn a_changed_type_is_named_with_its_place() {
+    let wit = "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }";
+    let changes = [
+        // A record field more, in an export; a case more, in an import; a parameter more; a function less.
+        ("has-cluster-id: bool,", "has-cluster-id: bool, region: string,"),
+        ("enum level { trace, debug, info, warn, error }", "enum level { trace, debug, info, warn, error, fatal }"),
+        ("check-config: func(text: string)", "check-config: func(text: string, strict: bool)"),
+        ("now-ms: func() -> u64;", "now-ms: func() -> u32;"),
+    ];
+    let refused = changes.map(|(from, to)| {
+        let inspection = inspect(&component(&contract(from, to), wit), "file x", LIMIT);
+        inspection.refusals.first().map_or_else(|| "admitted".to_owned(), ToString::to_string)
+    });
+    expect![[r#"
+        file x: skysail:provider/identity@0.1.0#describe has another type than in contract 0.1.0: result: `info`: field `region` is where `extra` should be; build the component against wit/v0.1.0 as it is, without changes
+        file x: skysail:provider/log@0.1.0#enabled has another type than in contract 0.1.0: parameter `level`: `level`: case `fatal` is one too many; build the component against wit/v0.1.0 as it is, without changes
+        file x: skysail:provider/identity@0.1.0#check-config has another type than in contract 0.1.0: it has 2 parameters instead of 1; build the component against wit/v0.1.0 as it is, without changes
+        file x: skysail:provider/clock@0.1.0#now-ms has another type than in contract 0.1.0: result: it is u32 instead of u64; build the component against wit/v0.1.0 as it is, without changes"#]].assert_eq(&refused.join("\n"));
+}
+
+#[test]
+fn an_interface_that_is_exported_in_part_is_refused() {
+    let partly = contract("master: func(cluster: string) -> result<string, error>;", "");
+    let wit =
+        "package a:b; world test { include skysail:provider/provider@0.1.0; export skysail:provider/clusters@0.1.0; }";
+    check(
+        &component(&partly, wit),
+        expect![[r#"
+        MissingFunction: file /etc/skysail/provider.wasm: it exports skysail:provider/clusters@0.1.0 without `master`: an interface is exported whole or not at all; implement the function, or leave the interface out of your world
+    "#]],
+    );
+}
+
+#[test]
+fn a_component_with_very_many_wrong_imports_gets_few_sentences() {
+    let imports: String = (0..500).map(|n| format!("import needless{n}: func(); ")).collect();
+    let wit = format!("package a:b; world test {{ include skysail:provider/provider@0.1.0; {imports} }}");
+    let inspection = inspect(&component(&contract("", ""), &wit), "file x", LIMIT);
+    assert_eq!(inspection.refusals.len(), super::REFUSALS_MAX);
+    assert_eq!(inspection.imports.len(), super::LISTED_MAX);
+}

@@ -1,0 +1,110 @@
+//! Reads a component's world and its makers from its bytes.
+
+use wasmparser::{BinaryReader, Parser, Payload, ProducersSectionReader};
+use wit_parser::{
+    IndexMap, InterfaceId, Resolve, WorldId, WorldItem, WorldKey,
+    decoding::{DecodedWasm, decode},
+};
+
+use super::{Interface, LISTED_MAX, RefusalCode, shown};
+
+/// A component's types.
+pub(super) struct World {
+    pub(super) resolve: Resolve,
+    id: WorldId,
+}
+
+/// One import or export, and its interface; none for a function or type outside of any.
+pub(super) struct Item<'a> {
+    pub(super) name: String,
+    pub(super) interface: Option<&'a wit_parser::Interface>,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<World, (RefusalCode, String)> {
+    match decode(bytes) {
+        Ok(DecodedWasm::Component(resolve, id)) => Ok(World { resolve, id }),
+        Ok(DecodedWasm::WitPackage(..)) => Err((
+            RefusalCode::WitPackage,
+            "this is a WIT package in binary form, types without code: give the component that implements them"
+                .to_owned(),
+        )),
+        Err(error) => Err((
+            RefusalCode::Malformed,
+            format!(
+                "it is no valid component ({}): build it again with a current toolchain",
+                shown(&format!("{error:#}"))
+            ),
+        )),
+    }
+}
+
+impl World {
+    pub(super) fn imports(&self) -> Vec<Item<'_>> {
+        self.world().map(|world| self.items(&world.imports)).unwrap_or_default()
+    }
+
+    pub(super) fn exports(&self) -> Vec<Item<'_>> {
+        self.world().map(|world| self.items(&world.exports)).unwrap_or_default()
+    }
+
+    fn world(&self) -> Option<&wit_parser::World> {
+        self.resolve.worlds.get(self.id)
+    }
+
+    fn items(&self, items: &IndexMap<WorldKey, WorldItem>) -> Vec<Item<'_>> {
+        let item = |(key, item): (&WorldKey, &WorldItem)| {
+            let interface = match item {
+                WorldItem::Interface { id, .. } => self.resolve.interfaces.get(*id),
+                WorldItem::Function(_) | WorldItem::Type { .. } => None,
+            };
+            Item { name: self.resolve.name_world_key(key), interface }
+        };
+        items.iter().map(item).collect()
+    }
+}
+
+/// The interfaces among the items of a world.
+pub(super) fn interfaces(items: &IndexMap<WorldKey, WorldItem>) -> impl Iterator<Item = InterfaceId> + '_ {
+    items.values().filter_map(|item| match item {
+        WorldItem::Interface { id, .. } => Some(*id),
+        WorldItem::Function(_) | WorldItem::Type { .. } => None,
+    })
+}
+
+/// For people to read.
+pub(super) fn listed(items: &[Item<'_>]) -> Vec<Interface> {
+    let functions = |item: &Item<'_>| {
+        let functions = item.interface.map(|interface| interface.functions.keys());
+        functions.into_iter().flatten().take(LISTED_MAX).map(|name| shown(name)).collect()
+    };
+    items
+        .iter()
+        .take(LISTED_MAX)
+        .map(|item| Interface { name: shown(&item.name), functions: functions(item) })
+        .collect()
+}
+
+/// What the component and the modules in it were made with; what cannot be read is left out, for nothing depends on it.
+pub(super) fn producers(bytes: &[u8]) -> Vec<String> {
+    /// Entries shown. A component of several modules names the same tools again and again.
+    const PRODUCERS_MAX: usize = 20;
+    let mut producers = Vec::new();
+    for payload in Parser::new(0).parse_all(bytes).map_while(Result::ok) {
+        let Payload::CustomSection(section) = payload else { continue };
+        if section.name() != "producers" {
+            continue;
+        }
+        let Ok(fields) = ProducersSectionReader::new(BinaryReader::new(section.data(), section.data_offset())) else {
+            continue;
+        };
+        for field in fields.into_iter().map_while(Result::ok) {
+            for value in field.values.into_iter().map_while(Result::ok) {
+                let line = shown(format!("{}: {} {}", field.name, value.name, value.version).trim_end());
+                if producers.len() < PRODUCERS_MAX && !producers.contains(&line) {
+                    producers.push(line);
+                }
+            }
+        }
+    }
+    producers
+}

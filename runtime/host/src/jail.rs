@@ -1,0 +1,281 @@
+//! The compile jail: turns a component into machine code where hostile input can do no harm.
+//!
+//! 82 KiB of wasm can compile for a minute, and a compilation cannot be cancelled. So the compiler runs in a child process: the same
+//! executable with a hidden subcommand, which calls [`child_main`]. The child sees the component on its standard input and nothing else:
+//! no environment, no other open file, no new privileges, no thread, no file that it may write. It ends itself at its CPU budget, the
+//! kernel ends it at its memory, and the parent at its wall time.
+//!
+//! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a
+//! child that runs our own executable. It never touches a disk, and precompiled input from anywhere else is refused before it gets
+//! here (`admission`).
+//!
+//! Orphans: where the parent dies, a child goes on until its CPU budget is used up, then it ends.
+
+use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use skysail_provider::{Limit, LimitHit};
+use tokio::sync::{Mutex, Semaphore};
+use wasmtime::Engine;
+
+use crate::{CompiledComponent, Limits, ReleaseError};
+
+mod cache;
+mod child;
+mod frame;
+mod parent;
+
+#[cfg(test)]
+mod tests;
+
+use cache::Cache;
+pub use child::child_main;
+
+/// How to start the compiler: the executable that calls [`child_main`], and the arguments that make it do so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JailCommand {
+    /// Absolute path; usually that of the running executable.
+    pub program: PathBuf,
+    /// The hidden subcommand.
+    pub args: Vec<OsString>,
+}
+
+/// What one compilation may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// CPU time of the child.
+    pub time: Duration,
+    /// Address space that the child may add to what it has at its start, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl CompileLimits {
+    /// Wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy machine is no reason to refuse a component, and a
+    /// child that waits for something it should not wait for has to end.
+    const WALL_FACTOR: u32 = 3;
+    /// Time to start a process on a busy machine.
+    const WALL_EXTRA: Duration = Duration::from_secs(10);
+
+    fn wall(self) -> Duration {
+        self.time.saturating_mul(Self::WALL_FACTOR).saturating_add(Self::WALL_EXTRA)
+    }
+}
+
+impl From<&Limits> for CompileLimits {
+    fn from(limits: &Limits) -> Self {
+        Self { time: Duration::from_millis(limits.compile_time_ms), memory_bytes: limits.compile_memory_bytes }
+    }
+}
+
+/// What one compilation cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileCost {
+    /// CPU time of the child, its start included.
+    pub cpu: Duration,
+    /// Address space that the child added at its peak, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// A compiled component.
+#[derive(Clone)]
+pub struct Compiled {
+    /// Ready to be loaded.
+    pub component: Arc<CompiledComponent>,
+    /// What it cost, now or when it was compiled first; none where it was compiled in this process.
+    pub cost: Option<CompileCost>,
+    /// Whether the machine code was still there from an earlier compilation.
+    pub cached: bool,
+}
+
+/// Why a component was not compiled. The texts say what was tried and the way out; the cause is the source.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The compilation cost more than it may. Says nothing about another machine only where the limit is wall time.
+    #[error("compiling was stopped by {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
+    Limit {
+        /// Which limit, and how much was used.
+        hit: LimitHit,
+        /// What stopped it.
+        stop: Stop,
+    },
+    /// The compiler refused the component.
+    #[error("the compiler refused the component: {reason}")]
+    Refused {
+        /// What the compiler said, one line.
+        reason: String,
+    },
+    /// The child ended in a way that nobody asked for: a bug of the compiler that the component found.
+    #[error("the compiler crashed ({status}): {said}")]
+    Crashed {
+        /// Exit status or signal.
+        status: String,
+        /// The end of what it wrote to its standard error, one line; may be empty.
+        said: String,
+    },
+    /// The child could not be started, or the pipes to it failed.
+    #[error("the compile jail {} could not be run: is the executable still there, and may it be executed?", program.display())]
+    Jail {
+        /// What was to be run.
+        program: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The child is not of this build: its machine code would not fit this engine.
+    #[error("the compile jail {} is of another build than this process: restart the process", program.display())]
+    OtherBuild {
+        /// What was run.
+        program: PathBuf,
+    },
+}
+
+/// What stopped a compilation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The CPU budget of the child.
+    Cpu,
+    /// The address space of the child.
+    Memory,
+    /// The parent's clock.
+    Wall,
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "its CPU time in milliseconds",
+            Self::Memory => "its memory in bytes",
+            Self::Wall => "its wall time in milliseconds",
+        })
+    }
+}
+
+impl CompileError {
+    /// Whether the same bytes with the same limits will fail again. Where not, the failure is the machine's, and a later try may succeed.
+    #[must_use]
+    pub const fn is_of_the_component(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::Crashed { .. } => true,
+            Self::Limit { stop, .. } => !matches!(stop, Stop::Wall),
+            Self::Jail { .. } | Self::OtherBuild { .. } => false,
+        }
+    }
+
+    const fn limit(stop: Stop, limit: Limit, used: u64, max: u64) -> Self {
+        Self::Limit { hit: LimitHit { limit, used, max }, stop }
+    }
+}
+
+/// Compiles components, and remembers the machine code of the last few so that a return to an earlier component is instant.
+///
+/// Shared by all slots of a process; cloning is cheap.
+#[derive(Clone)]
+pub struct Compiler {
+    kind: Kind,
+    /// Children at once. Each may take `compileMemoryBytes`, and two saturate a small machine.
+    permits: Arc<Semaphore>,
+    cache: Arc<Mutex<Cache>>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Jailed(Arc<JailCommand>),
+    InProcess,
+}
+
+impl Compiler {
+    /// Compilations at once in one process.
+    pub const CONCURRENT_MAX: usize = 2;
+
+    /// Compiles in child processes.
+    #[must_use]
+    pub fn jailed(command: JailCommand) -> Self {
+        Self::new(Kind::Jailed(Arc::new(command)))
+    }
+
+    /// Compiles in this process, with no limit on time or memory. For tests and benches with components of their own: a hostile one
+    /// takes the process down.
+    #[must_use]
+    pub fn in_process_for_trusted_components() -> Self {
+        Self::new(Kind::InProcess)
+    }
+
+    fn new(kind: Kind) -> Self {
+        Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default() }
+    }
+
+    /// Compiles `component` for `engine`, or takes the machine code from the cache.
+    ///
+    /// `digest` is the SHA-256 of `component`: the caller has computed it.
+    ///
+    /// # Errors
+    /// [`CompileError`]; [`CompileError::is_of_the_component`] says whether to try again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills the child.
+    pub async fn compile(
+        &self,
+        engine: &Engine,
+        digest: [u8; 32],
+        component: Bytes,
+        limits: CompileLimits,
+    ) -> Result<Compiled, CompileError> {
+        let key = cache::Key { digest, compatibility: compatibility(engine) };
+        if let Some((component, cost)) = self.cache.lock().await.get(&key, limits) {
+            return Ok(Compiled { component, cost, cached: true });
+        }
+        #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
+        let _permit = self.permits.acquire().await.expect("the semaphore must be open");
+        let (compiled, cost) = match &self.kind {
+            Kind::Jailed(command) => {
+                let output = parent::compile(command, component, limits).await?;
+                if output.compatibility != key.compatibility {
+                    return Err(CompileError::OtherBuild { program: command.program.clone() });
+                }
+                (CompiledComponent::from_jail(output.code), Some(output.cost))
+            }
+            Kind::InProcess => (in_process(engine.clone(), component).await?, None),
+        };
+        let component = Arc::new(compiled);
+        self.cache.lock().await.put(key, Arc::clone(&component), cost);
+        Ok(Compiled { component, cost, cached: false })
+    }
+}
+
+impl std::fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let command = match &self.kind {
+            Kind::Jailed(command) => Some(command),
+            Kind::InProcess => None,
+        };
+        f.debug_struct("Compiler").field("command", &command).finish_non_exhaustive()
+    }
+}
+
+/// Equal where machine code made by one engine can be loaded by the other. The same in parent and child of one build.
+fn compatibility(engine: &Engine) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    // `DefaultHasher::new` has fixed keys.
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
+
+async fn in_process(engine: Engine, component: Bytes) -> Result<CompiledComponent, CompileError> {
+    let compiled = tokio::task::spawn_blocking(move || CompiledComponent::in_process(&engine, &component)).await;
+    match compiled {
+        Ok(Ok(compiled)) => Ok(compiled),
+        Ok(Err(ReleaseError::Compile(error))) => Err(CompileError::Refused { reason: one_line(&format!("{error:#}")) }),
+        Ok(Err(error)) => Err(CompileError::Refused { reason: error.to_string() }),
+        Err(error) => Err(CompileError::Crashed { status: "in process".to_owned(), said: error.to_string() }),
+    }
+}
+
+/// Longest reason that is kept, in bytes: a component's names may stand in it.
+const REASON_BYTES_MAX: usize = 600;
+
+/// Text from a compiler that has seen hostile input, made fit for a log line.
+fn one_line(text: &str) -> String {
+    crate::text::one_line(text.trim(), REASON_BYTES_MAX)
+}

@@ -1,0 +1,120 @@
+//! Machine code of the last few components, in memory. On disk it would have to be authenticated; here nobody can change it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{CompileCost, CompileLimits};
+use crate::CompiledComponent;
+
+/// Entries kept: the active component of a few slots and its predecessors.
+const ENTRIES_MAX: usize = 16;
+/// Bytes kept. A provider of 300 KiB becomes about 1 MiB of machine code; one that is larger than this is compiled each time.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What decides whether machine code may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) digest: [u8; 32],
+    pub(super) compatibility: u64,
+}
+
+struct Entry {
+    key: Key,
+    code: Arc<CompiledComponent>,
+    cost: Option<CompileCost>,
+}
+
+/// The least recently used entry goes first.
+#[derive(Default)]
+pub(super) struct Cache {
+    /// Most recently used last.
+    entries: VecDeque<Entry>,
+}
+
+impl Cache {
+    /// The machine code, where compiling it cost no more than `limits` allow: a lowered limit holds for what was compiled before it, too.
+    pub(super) fn get(
+        &mut self,
+        key: &Key,
+        limits: CompileLimits,
+    ) -> Option<(Arc<CompiledComponent>, Option<CompileCost>)> {
+        let at = self.entries.iter().position(|entry| entry.key == *key)?;
+        let entry = self.entries.remove(at)?;
+        let found = (Arc::clone(&entry.code), entry.cost);
+        self.entries.push_back(entry);
+        let affordable = found.1.is_none_or(|cost| cost.cpu <= limits.time && cost.memory_bytes <= limits.memory_bytes);
+        affordable.then_some(found)
+    }
+
+    pub(super) fn put(&mut self, key: Key, code: Arc<CompiledComponent>, cost: Option<CompileCost>) {
+        self.entries.retain(|entry| entry.key != key);
+        if code.size() > BYTES_MAX {
+            return;
+        }
+        self.entries.push_back(Entry { key, code, cost });
+        while self.entries.len() > ENTRIES_MAX || self.bytes() > BYTES_MAX {
+            self.entries.pop_front();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.code.size()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::{BYTES_MAX, Cache, CompileCost, CompileLimits, ENTRIES_MAX, Key};
+    use crate::CompiledComponent;
+
+    const LIMITS: CompileLimits = CompileLimits { time: Duration::from_secs(1), memory_bytes: 1 << 20 };
+
+    fn key(n: u8) -> Key {
+        Key { digest: [n; 32], compatibility: 7 }
+    }
+
+    fn put(cache: &mut Cache, n: u8, len: usize) {
+        let cost = CompileCost { cpu: Duration::from_millis(500), memory_bytes: 1 << 19 };
+        cache.put(key(n), Arc::new(CompiledComponent::from_jail(vec![n; len])), Some(cost));
+    }
+
+    #[test]
+    fn the_least_recently_used_code_goes_first_and_the_number_is_bounded() {
+        let mut cache = Cache::default();
+        let entries = u8::try_from(ENTRIES_MAX).unwrap();
+        for n in 0..entries {
+            put(&mut cache, n, 10);
+        }
+        assert!(cache.get(&key(0), LIMITS).is_some());
+        put(&mut cache, entries, 10);
+        assert!(cache.get(&key(1), LIMITS).is_none(), "the least recently used");
+        assert!(cache.get(&key(0), LIMITS).is_some());
+        assert_eq!(cache.entries.len(), ENTRIES_MAX);
+    }
+
+    #[test]
+    fn the_bytes_are_bounded_and_what_is_too_large_is_not_kept() {
+        let mut cache = Cache::default();
+        put(&mut cache, 1, BYTES_MAX / 2);
+        put(&mut cache, 2, BYTES_MAX / 2);
+        put(&mut cache, 3, BYTES_MAX / 2);
+        assert!(cache.get(&key(1), LIMITS).is_none());
+        assert!(cache.get(&key(3), LIMITS).is_some());
+        put(&mut cache, 4, BYTES_MAX + 1);
+        assert!(cache.get(&key(4), LIMITS).is_none());
+        assert!(cache.bytes() <= BYTES_MAX);
+    }
+
+    #[test]
+    fn code_of_another_engine_or_above_a_lowered_limit_is_not_used() {
+        let mut cache = Cache::default();
+        put(&mut cache, 1, 10);
+        assert!(cache.get(&Key { compatibility: 8, ..key(1) }, LIMITS).is_none());
+        let lowered = CompileLimits { time: Duration::from_millis(499), ..LIMITS };
+        assert!(cache.get(&key(1), lowered).is_none());
+        let lowered = CompileLimits { memory_bytes: 1000, ..LIMITS };
+        assert!(cache.get(&key(1), lowered).is_none());
+        assert!(cache.get(&key(1), LIMITS).is_some());
+    }
+}

@@ -1,0 +1,130 @@
+//! The child's side of the jail. Runs alone in its process; hostile input comes in, machine code or a reason goes out.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    process::{Resource, Rlimit, setrlimit},
+    thread::set_no_new_privs,
+    time::{ClockId, clock_gettime},
+};
+use wasmtime::Engine;
+
+use super::{
+    CompileCost, CompileLimits, compatibility,
+    frame::{AnswerHead, Kind, Request},
+    one_line,
+};
+use crate::{Limits, engine_config};
+
+/// Exit code where no request was understood: whoever started this by hand learns why on standard error.
+const NOT_ASKED: u8 = 2;
+/// Open files: the three pipes, and one at a time while the process reads about itself.
+const FILES_MAX: u64 = 8;
+/// How often the CPU time is compared with its budget.
+const WATCH_PERIOD: Duration = Duration::from_millis(10);
+
+/// What the hidden subcommand of the executable does, and all that it may do: call this before anything else has started a thread or opened
+/// a file, and exit with the result.
+///
+/// Reads one request from standard input, compiles under the limits that it names, writes one answer to standard output.
+#[must_use]
+pub fn child_main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody else reads this pipe; where it is closed there is nobody to tell.
+            drop(writeln!(io::stderr(), "compile jail: {error}"));
+            ExitCode::from(NOT_ASKED)
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    let mut stdin = io::stdin().lock();
+    let Request { limits, length } = Request::read(&mut stdin)?;
+    let base = address_space("VmSize:")?;
+    confine(limits, base)?;
+    let mut component = Vec::new();
+    if component.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
+        return answer(Kind::Memory, 0, base, &[]);
+    }
+    stdin.take(length).read_to_end(&mut component)?;
+    watch_cpu(limits.time, base)?;
+    let engine = Engine::new(engine_config(Limits::default().stack_bytes).parallel_compilation(false))
+        .map_err(io::Error::other)?;
+    let compatibility = compatibility(&engine);
+    match engine.precompile_component(&component) {
+        Ok(code) => answer(Kind::Code, compatibility, base, &code),
+        Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, base, &[]),
+        Err(error) => answer(Kind::Refused, compatibility, base, one_line(&format!("{error:#}")).as_bytes()),
+    }
+}
+
+/// Takes away everything that compiling does not need.
+fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
+    let seconds = limits.time.as_secs().saturating_add(2);
+    let limit = |resource, max: u64| setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) });
+    // The watch below is exact and ends the process first; this holds where the watch does not run.
+    limit(Resource::Cpu, seconds)?;
+    limit(Resource::As, base.saturating_add(limits.memory_bytes))?;
+    limit(Resource::Core, 0)?;
+    limit(Resource::Fsize, 0)?;
+    limit(Resource::Nofile, FILES_MAX)?;
+    set_no_new_privs(true)?;
+    Ok(())
+}
+
+/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds.
+///
+/// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
+/// parent reads one answer. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
+fn watch_cpu(budget: Duration, base: u64) -> io::Result<()> {
+    /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
+    const STACK: usize = 256 << 10;
+    let watch = move || {
+        while cpu_time() < budget {
+            thread::park_timeout(WATCH_PERIOD);
+        }
+        // Where the parent is gone nobody needs the answer.
+        drop(answer(Kind::Cpu, 0, base, &[]));
+        std::process::exit(0);
+    };
+    thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
+}
+
+fn answer(kind: Kind, compatibility: u64, base: u64, body: &[u8]) -> io::Result<()> {
+    let memory_bytes = address_space("VmPeak:").unwrap_or(base).saturating_sub(base);
+    let head = AnswerHead {
+        kind,
+        compatibility,
+        cost: CompileCost { cpu: cpu_time(), memory_bytes },
+        length: body.len() as u64,
+    };
+    head.write(&mut io::stdout().lock(), body)
+}
+
+/// CPU time of this process, all threads.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// One of the sizes in `/proc/self/status`, in bytes.
+fn address_space(field: &str) -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let kib = status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {field}")))
+}
+
+fn is_out_of_memory(error: &wasmtime::Error) -> bool {
+    let refused_by_kernel = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
+    };
+    error.is::<wasmtime::OutOfMemory>() || error.chain().any(refused_by_kernel)
+}

@@ -1,0 +1,153 @@
+//! What parent and child say to each other: one request, one answer, both with a fixed head.
+
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
+
+use super::{CompileCost, CompileLimits};
+
+const REQUEST_MAGIC: [u8; 8] = *b"SKYJAIL1";
+const ANSWER_MAGIC: [u8; 8] = *b"SKYCODE1";
+
+/// Bytes of a request's head: magic, CPU milliseconds, memory, length.
+pub(super) const REQUEST_HEAD: usize = 32;
+/// Bytes of an answer's head: magic, kind, compatibility, CPU microseconds, memory, length.
+pub(super) const ANSWER_HEAD: usize = 48;
+
+/// Largest machine code that is taken from a child, in bytes. Machine code has about three times the size of its wasm, and wasm of tens of
+/// megabytes is the largest that a limit allows.
+pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
+
+pub(super) struct Request {
+    pub(super) limits: CompileLimits,
+    pub(super) length: u64,
+}
+
+impl Request {
+    pub(super) fn encode(&self) -> [u8; REQUEST_HEAD] {
+        let time = u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX);
+        words([u64::from_le_bytes(REQUEST_MAGIC), time, self.limits.memory_bytes, self.length])
+    }
+
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
+        let mut head = [0; REQUEST_HEAD];
+        from.read_exact(&mut head)?;
+        let [magic, time, memory_bytes, length] = unwords(&head);
+        if magic != u64::from_le_bytes(REQUEST_MAGIC) {
+            return Err(io::Error::other("standard input is no request of Skysail's compile jail"));
+        }
+        Ok(Self { limits: CompileLimits { time: Duration::from_millis(time), memory_bytes }, length })
+    }
+}
+
+/// How a child ended that could still say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Machine code follows.
+    Code,
+    /// A reason follows: the compiler refused the component.
+    Refused,
+    /// The CPU budget is used up.
+    Cpu,
+    /// An allocation failed.
+    Memory,
+}
+
+impl Kind {
+    const fn word(self) -> u64 {
+        match self {
+            Self::Code => 0,
+            Self::Refused => 1,
+            Self::Cpu => 2,
+            Self::Memory => 3,
+        }
+    }
+
+    fn of(word: u64) -> io::Result<Self> {
+        [Self::Code, Self::Refused, Self::Cpu, Self::Memory]
+            .into_iter()
+            .find(|kind| kind.word() == word)
+            .ok_or_else(|| io::Error::other("the compile jail's answer has an unknown kind"))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct AnswerHead {
+    pub(super) kind: Kind,
+    pub(super) compatibility: u64,
+    pub(super) cost: CompileCost,
+    pub(super) length: u64,
+}
+
+impl AnswerHead {
+    pub(super) fn decode(head: &[u8; ANSWER_HEAD]) -> io::Result<Self> {
+        let [magic, kind, compatibility, cpu, memory_bytes, length] = unwords(head);
+        if magic != u64::from_le_bytes(ANSWER_MAGIC) {
+            return Err(io::Error::other("standard output is no answer of Skysail's compile jail"));
+        }
+        if length > CODE_BYTES_MAX {
+            return Err(io::Error::other("the compile jail's answer is larger than any that is taken"));
+        }
+        let cost = CompileCost { cpu: Duration::from_micros(cpu), memory_bytes };
+        Ok(Self { kind: Kind::of(kind)?, compatibility, cost, length })
+    }
+
+    pub(super) fn write(&self, to: &mut impl Write, body: &[u8]) -> io::Result<()> {
+        let Self { kind, compatibility, cost: CompileCost { cpu, memory_bytes }, length } = self;
+        let cpu = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        let head: [u8; ANSWER_HEAD] =
+            words([u64::from_le_bytes(ANSWER_MAGIC), kind.word(), *compatibility, cpu, *memory_bytes, *length]);
+        to.write_all(&head)?;
+        to.write_all(body)?;
+        to.flush()
+    }
+}
+
+fn words<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
+    const { assert!(WORDS * 8 == BYTES) };
+    let mut bytes = [0; BYTES];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn unwords<const WORDS: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u64; WORDS] {
+    const { assert!(WORDS * 8 == BYTES) };
+    let mut words = [0; WORDS];
+    for (word, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = from.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{ANSWER_HEAD, AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, Kind, Request};
+
+    #[test]
+    fn a_request_and_an_answer_arrive_as_they_were_sent() {
+        let limits = CompileLimits { time: Duration::from_millis(1234), memory_bytes: 5678 };
+        let request = Request::read(&mut Request { limits, length: 99 }.encode().as_slice()).unwrap();
+        assert_eq!((request.limits, request.length), (limits, 99));
+        let cost = CompileCost { cpu: Duration::from_micros(7), memory_bytes: 8 };
+        let mut sent = Vec::new();
+        AnswerHead { kind: Kind::Memory, compatibility: 6, cost, length: 3 }.write(&mut sent, b"abc").unwrap();
+        let head = AnswerHead::decode(sent[..ANSWER_HEAD].try_into().unwrap()).unwrap();
+        assert_eq!((head.kind, head.compatibility, head.cost, head.length), (Kind::Memory, 6, cost, 3));
+    }
+
+    #[test]
+    fn what_is_no_answer_or_too_large_is_an_error() {
+        assert!(AnswerHead::decode(&[b'x'; ANSWER_HEAD]).is_err());
+        let mut sent = Vec::new();
+        let head =
+            AnswerHead { kind: Kind::Code, compatibility: 0, cost: CompileCost::default(), length: CODE_BYTES_MAX + 1 };
+        head.write(&mut sent, &[]).unwrap();
+        assert!(AnswerHead::decode(sent[..ANSWER_HEAD].try_into().unwrap()).is_err());
+        assert!(Request::read(&mut [b'x'; 32].as_slice()).is_err());
+    }
+}

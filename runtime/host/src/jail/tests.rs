@@ -1,0 +1,99 @@
+//! The parent against children that misbehave. The real child, and hostile components, are in `tests/it`.
+
+use std::{ffi::OsString, time::Duration};
+
+use bytes::Bytes;
+use expect_test::{Expect, expect};
+
+use super::{CompileError, CompileLimits, Compiler, JailCommand};
+use crate::{Limits, engine_config};
+
+const LIMITS: CompileLimits = CompileLimits { time: Duration::from_secs(2), memory_bytes: 64 << 20 };
+
+async fn child(script: &str) -> CompileError {
+    let args = ["-c", script].map(OsString::from).to_vec();
+    compile(JailCommand { program: "/bin/sh".into(), args }).await
+}
+
+async fn compile(command: JailCommand) -> CompileError {
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    let compiled = Compiler::jailed(command).compile(&engine, [0; 32], Bytes::from(vec![0; 1 << 20]), LIMITS).await;
+    compiled.err().expect("such a child compiles nothing")
+}
+
+#[track_caller]
+fn check(error: &CompileError, of_the_component: bool, expected: Expect) {
+    expected.assert_eq(&error.to_string());
+    assert_eq!(error.is_of_the_component(), of_the_component);
+}
+
+#[tokio::test]
+async fn a_child_that_the_kernel_ends_for_its_cpu_time_met_that_limit() {
+    let error = child("kill -XCPU $$").await;
+    check(
+        &error,
+        true,
+        expect![
+            "compiling was stopped by its CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_child_that_cannot_allocate_met_its_memory_limit() {
+    let error = child("echo 'memory allocation of 12345 bytes failed' >&2; kill -ABRT $$").await;
+    check(
+        &error,
+        true,
+        expect![
+            "compiling was stopped by its memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
+    let error = child("exec sleep 3600").await;
+    check(
+        &error,
+        false,
+        expect![
+            "compiling was stopped by its wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_child_that_crashes_or_answers_nonsense_is_an_error_and_no_machine_code() {
+    let error = child("echo 'thread main panicked' >&2; exit 101").await;
+    check(&error, true, expect!["the compiler crashed (exit status: 101): thread main panicked"]);
+    let error = child("exec cat").await;
+    assert!(matches!(error, CompileError::Crashed { .. }), "{error}");
+    let error = child("cat >/dev/null; yes 'noise' | head -c 1000000 >&2; exit 3").await;
+    assert!(error.to_string().len() < 1000, "what a child says is bounded");
+}
+
+#[tokio::test]
+async fn a_child_that_the_system_kills_is_no_fault_of_the_component() {
+    let error = child("kill -KILL $$").await;
+    assert!(matches!(error, CompileError::Jail { .. }) && !error.is_of_the_component(), "{error}");
+}
+
+#[tokio::test]
+async fn a_jail_that_is_not_there_is_the_machines_fault() {
+    let error = compile(JailCommand { program: "/nonexistent/skysail".into(), args: Vec::new() }).await;
+    check(
+        &error,
+        false,
+        expect![
+            "the compile jail /nonexistent/skysail could not be run: is the executable still there, and may it be executed?"
+        ],
+    );
+}
+
+#[tokio::test]
+async fn the_environment_is_not_the_childs() {
+    // `PATH` of the shell's own making may be there; what this process has is not.
+    let error = child("/usr/bin/env | /bin/grep -c CARGO >&2; exit 1").await;
+    check(&error, true, expect!["the compiler crashed (exit status: 1): 0"]);
+}

@@ -1,0 +1,320 @@
+//! The named place that one provider occupies, and the swap of its occupant while calls run.
+//!
+//! # Flow
+//! [`Slot::offer`] takes a component through the stages of [`Stage`]: each step either reaches the next stage or refuses the release.
+//! Reaching [`Stage::Active`] is one pointer exchange; the predecessor serves the calls that began on it, then its memory is given back.
+//!
+//! # Guarantees
+//! - A call ends on the release it began on: it holds that release until it ends.
+//! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
+//! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped.
+//! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
+//!   compiled again, until [`Slot::reconfigure`].
+//!
+//! # Caveats
+//! A drain needs no deadline of its own: every call has one.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use skysail_provider::{Code, Error, Info, Interface};
+use tokio::sync::{Mutex, watch};
+
+use crate::{
+    CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission, jail::Compiler,
+};
+
+mod metrics;
+mod provider;
+mod quarantine;
+mod stage;
+mod status;
+mod steps;
+
+#[cfg(test)]
+mod tests;
+
+pub use metrics::SlotMetrics;
+pub use stage::Stage;
+pub use status::{ActiveStatus, CandidateStatus, Reason, Refusal, SlotStatus};
+
+use quarantine::Quarantine;
+use status::Shared;
+
+/// How a slot is made, and what [`Slot::reconfigure`] replaces.
+#[derive(Clone, Debug)]
+pub struct SlotOptions {
+    /// Name, limits, cloud-config and the rest of what the provider has whichever release serves.
+    pub sandbox: SandboxOptions,
+    /// Lets a release serve that lacks an interface of its predecessor. Default no: objects that the provider made through it would
+    /// be left alone.
+    pub allow_interface_loss: bool,
+    /// Lets a release serve that has another name or other provider-ID schemes than its predecessor. Default no: nodes and load balancers
+    /// would no longer be known as this provider's.
+    pub allow_identity_change: bool,
+}
+
+/// What all slots of a process share. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct SlotServices {
+    /// Engines for guests.
+    pub engine: Engine,
+    /// Where calls are recorded.
+    pub recorder: CallRecorder,
+    /// Where components are compiled.
+    pub compiler: Compiler,
+    /// Metrics of all slots.
+    pub metrics: SlotMetrics,
+}
+
+/// A component that shall serve.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The `.wasm` file, not yet judged.
+    pub bytes: Bytes,
+    /// Where it came from, for people: `file /etc/skysail/provider.wasm`.
+    pub origin: String,
+}
+
+/// What became of an offer that was not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It serves now.
+    Activated,
+    /// It served already; nothing happened.
+    AlreadyActive,
+    /// A newer offer came while this one waited; nothing happened.
+    Overtaken,
+}
+
+/// Why a slot kept its old settings.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconfigureError {
+    /// The new settings are wrong in themselves.
+    #[error("the provider's new settings are refused, the old ones stay in force")]
+    Sandbox(#[from] SandboxError),
+    /// The release that serves does not accept them.
+    #[error("the release that serves refuses the provider's new settings, the old ones stay in force")]
+    Refused(#[source] Refusal),
+}
+
+/// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it every call is
+/// [`Code::NotServing`].
+pub struct Slot {
+    name: Arc<str>,
+    services: SlotServices,
+    active: ArcSwapOption<Active>,
+    shared: Arc<Shared>,
+    /// Number of the newest offer.
+    newest: AtomicU64,
+    /// Held by the one offer or reconfiguration that is being worked on.
+    work: Mutex<Work>,
+}
+
+/// What only the offer that is being worked on may touch.
+struct Work {
+    options: SlotOptions,
+    sandbox: Arc<Sandbox>,
+    quarantine: Quarantine,
+    /// The newest offer, where it was refused: tried again when the settings change. One component, at most `componentBytes`.
+    refused: Option<Offer>,
+}
+
+/// The occupant of a slot.
+struct Active {
+    provider: SandboxedProvider,
+    info: Arc<Info>,
+    interfaces: Vec<Interface>,
+    /// To serve with other settings, the component is loaded again.
+    offer: Offer,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.shared.left();
+    }
+}
+
+impl Slot {
+    /// An empty slot.
+    ///
+    /// # Errors
+    /// [`SandboxError`] for a limit out of its range.
+    pub fn new(services: SlotServices, options: SlotOptions) -> Result<Self, SandboxError> {
+        let sandbox = Sandbox::new(&services.engine, services.recorder.clone(), options.sandbox.clone())?;
+        let name: Arc<str> = options.sandbox.name.as_str().into();
+        let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
+        let work = Work { options, sandbox, quarantine: Quarantine::default(), refused: None };
+        Ok(Self {
+            name,
+            services,
+            active: ArcSwapOption::empty(),
+            shared,
+            newest: AtomicU64::new(0),
+            work: Mutex::new(work),
+        })
+    }
+
+    /// The provider's name in the provider file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the slot is doing, now and from now on. A change of [`ActiveStatus::swap`] means that every object of the provider has to
+    /// be reconciled once.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<SlotStatus> {
+        self.shared.subscribe()
+    }
+
+    /// The release that serves, to be called directly; none while nothing serves. Holding it holds the release's memory.
+    #[must_use]
+    pub fn serving(&self) -> Option<SandboxedProvider> {
+        self.active.load().as_ref().map(|active| active.provider.clone())
+    }
+
+    /// Takes an offer through all stages.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the active release, if any, serves on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before the exchange drops the offer, and with it the compiler's process; nothing else has happened.
+    pub async fn offer(&self, offer: Offer) -> Result<Offered, Refusal> {
+        let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut work = self.work.lock().await;
+        if self.newest.load(Ordering::SeqCst) != number {
+            return Ok(Offered::Overtaken);
+        }
+        self.take(&mut work, offer).await
+    }
+
+    /// Tries the newest offer again, where it was refused for a reason that is the machine's and not its own: the compile jail could not
+    /// be run. Otherwise nothing happens.
+    ///
+    /// # Errors
+    /// As [`Slot::offer`].
+    pub async fn retry(&self) -> Result<Offered, Refusal> {
+        let mut work = self.work.lock().await;
+        let lasting = self.shared.refusal().is_none_or(|refusal| refusal.lasting);
+        match work.refused.clone() {
+            Some(offer) if !lasting => self.take(&mut work, offer).await,
+            Some(_) | None => Ok(Offered::AlreadyActive),
+        }
+    }
+
+    /// Replaces the provider's settings.
+    ///
+    /// The active release is loaded again under the new ones and its `check-config` is asked; where it accepts, it serves with them from
+    /// now on, and calls that run keep the old ones. Then everything that was refused may be tried again, and the newest offer is, if it
+    /// was refused. The name stays that of the slot.
+    ///
+    /// # Errors
+    /// [`ReconfigureError`]: the old settings stay in force.
+    pub async fn reconfigure(&self, mut options: SlotOptions) -> Result<(), ReconfigureError> {
+        self.name.as_ref().clone_into(&mut options.sandbox.name);
+        let mut work = self.work.lock().await;
+        let sandbox = Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())?;
+        if let Some(active) = self.active.load_full() {
+            let candidate = self.load(&options, &sandbox, &active.offer).await;
+            self.activate(candidate.map_err(ReconfigureError::Refused)?);
+        }
+        work.options = options;
+        work.sandbox = sandbox;
+        work.quarantine = Quarantine::default();
+        if let Some(offer) = work.refused.clone() {
+            // The outcome is in the status, like that of any offer; the settings are in force either way.
+            drop(self.take(&mut work, offer).await);
+        }
+        Ok(())
+    }
+
+    async fn take(&self, work: &mut Work, offer: Offer) -> Result<Offered, Refusal> {
+        let digest = admission::digest_of(&offer.bytes);
+        let text = admission::digest_text(&digest);
+        if self.active.load().as_ref().is_some_and(|active| active.provider.release().digest() == text) {
+            work.refused = None;
+            self.shared.accepted();
+            return Ok(Offered::AlreadyActive);
+        }
+        if let Some(refusal) = work.quarantine.get(&text) {
+            work.refused = Some(offer);
+            self.shared.refused(&refusal);
+            return Err(refusal);
+        }
+        match self.load(&work.options, &work.sandbox, &offer).await {
+            Ok(active) => {
+                // What the old release kept for itself may mean nothing to the new one.
+                work.sandbox.clear_cache();
+                self.activate(active);
+                work.refused = None;
+                Ok(Offered::Activated)
+            }
+            Err(refusal) => {
+                tracing::warn!(
+                    provider.name = %self.name,
+                    component.digest = refusal.digest,
+                    stage = refusal.stage.name(),
+                    code = refusal.code,
+                    "release refused: {}", refusal.reason
+                );
+                if refusal.lasting {
+                    work.quarantine.put(&refusal);
+                }
+                work.refused = Some(offer);
+                self.shared.refused(&refusal);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The exchange.
+    fn activate(&self, active: Active) {
+        let interfaces = active.interfaces.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(",");
+        tracing::info!(
+            provider.name = %self.name,
+            provider.version = active.info.version,
+            component.digest = active.provider.release().digest(),
+            interfaces,
+            "release active"
+        );
+        let status = status::active(&active);
+        let predecessor = self.active.swap(Some(Arc::new(active)));
+        self.shared.activated(status);
+        drop(predecessor);
+    }
+
+    /// The release for a call of this interface; held until the call ends.
+    fn hold(&self, interface: Interface) -> Result<Arc<Active>, Error> {
+        let active = self.active.load_full().ok_or_else(|| {
+            let refusal = self.shared.refusal().map(|refusal| format!(": {}", refusal.reason)).unwrap_or_default();
+            Error::new(Code::NotServing, format!("provider {} has no release that serves{refusal}", self.name))
+        })?;
+        if active.interfaces.contains(&interface) {
+            return Ok(active);
+        }
+        let message = format!("the release of provider {} that serves does not export {interface}", self.name);
+        Err(Error::new(Code::NotServing, message))
+    }
+
+    /// Whether a caller should try this interface: while nothing serves, nobody knows that it is not there.
+    fn may_have(&self, interface: Interface) -> bool {
+        self.active.load().as_ref().is_none_or(|active| active.interfaces.contains(&interface))
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = self.serving().map(|provider| provider.release().digest().to_owned());
+        f.debug_struct("Slot").field("name", &self.name).field("active", &digest).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Metrics of slots.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::Stage;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderLabels {
+    provider: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    provider: String,
+    stage: &'static str,
+    code: &'static str,
+}
+
+/// The metrics of all slots. Cloning shares them; the default is not registered anywhere.
+#[derive(Clone, Debug, Default)]
+pub struct SlotMetrics {
+    swaps: Family<ProviderLabels, Counter>,
+    refusals: Family<RefusalLabels, Counter>,
+    serving: Family<ProviderLabels, Gauge>,
+    draining: Family<ProviderLabels, Gauge>,
+}
+
+impl SlotMetrics {
+    /// Makes the metrics and registers them under `skysail_slot_…`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let r = registry.sub_registry_with_prefix("skysail_slot");
+        r.register("swaps", "Count of releases that became active", metrics.swaps.clone());
+        r.register(
+            "refusals",
+            "Count of offers that were refused, by the stage reached and the code",
+            metrics.refusals.clone(),
+        );
+        r.register("serving", "Whether a release serves: 1 or 0", metrics.serving.clone());
+        r.register("draining", "Releases that serve no new call and still have one running", metrics.draining.clone());
+        metrics
+    }
+
+    pub(super) fn swapped(&self, provider: &str) {
+        self.swaps.get_or_create(&labels(provider)).inc();
+    }
+
+    pub(super) fn refused(&self, provider: &str, stage: Stage, code: &'static str) {
+        let labels = RefusalLabels { provider: provider.to_owned(), stage: stage.name(), code };
+        self.refusals.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn serving(&self, provider: &str) -> Gauge {
+        self.serving.get_or_create(&labels(provider)).clone()
+    }
+
+    pub(super) fn draining(&self, provider: &str) -> Gauge {
+        self.draining.get_or_create(&labels(provider)).clone()
+    }
+}
+
+fn labels(provider: &str) -> ProviderLabels {
+    ProviderLabels { provider: provider.to_owned() }
+}

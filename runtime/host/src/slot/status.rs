@@ -1,0 +1,228 @@
+//! What a slot tells about itself.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::{Active, SlotMetrics, Stage};
+use crate::admission::{CONTRACT_VERSION, RefusalCode};
+
+/// What a slot is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlotStatus {
+    /// The provider's name in the provider file.
+    pub provider: String,
+    /// What serves; none while nothing does.
+    pub active: Option<ActiveStatus>,
+    /// What is on its way.
+    pub candidate: Option<CandidateStatus>,
+    /// Why the newest offer does not serve; none where it does.
+    pub refused: Option<Refusal>,
+    /// Exchanges since the process started, the first one included.
+    pub swaps: u64,
+    /// Releases that serve no new call and still have one running.
+    pub draining: u64,
+}
+
+/// The release that serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveStatus {
+    /// Number of the exchange that made it active: [`SlotStatus::swaps`] at that moment.
+    pub swap: u64,
+    /// `sha256:…` of the `.wasm` file.
+    pub digest: String,
+    /// Where it came from.
+    pub origin: String,
+    /// As it calls itself.
+    pub name: String,
+    /// As it says.
+    pub version: String,
+    /// Version of the contract that it is called by.
+    pub contract: &'static str,
+    /// Names of the interfaces that it has besides `identity`.
+    pub interfaces: Vec<&'static str>,
+    /// Schemes of the provider IDs that are its own.
+    pub provider_id_schemes: Vec<String>,
+    /// Milliseconds since 1970, UTC.
+    pub since_ms: u64,
+}
+
+/// A release on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateStatus {
+    /// `sha256:…` of the file.
+    pub digest: String,
+    /// Where it came from.
+    pub origin: String,
+    /// What it has reached.
+    pub stage: Stage,
+}
+
+/// Why a release does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{reason}")]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// `sha256:…` of the file.
+    pub digest: String,
+    /// Where it came from.
+    pub origin: String,
+    /// What it had reached.
+    pub stage: Stage,
+    /// [`Reason::category`].
+    pub code: &'static str,
+    /// Names origin, place, reason and way out; several sentences where several things are wrong.
+    pub reason: String,
+    /// Whether the same bytes with the same settings will be refused again. Where not, [`super::Slot::retry`] may help.
+    pub lasting: bool,
+}
+
+/// What can keep a release from serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The file is not what it should be.
+    Admission(RefusalCode),
+    /// Compiling cost more than it may.
+    CompileLimit,
+    /// The compiler refused it, or crashed over it.
+    CompileFailed,
+    /// The compile jail could not be run.
+    CompileUnavailable,
+    /// It could not be loaded or linked.
+    LinkFailed,
+    /// `describe` trapped, met a limit, or answered what the contract does not allow.
+    DescribeFailed,
+    /// It has `instances` and names no scheme of provider IDs.
+    NoProviderIdScheme,
+    /// It has another name or other schemes than its predecessor.
+    IdentityChanged,
+    /// It lacks an interface of its predecessor.
+    InterfaceLost,
+    /// `check-config` trapped, met a limit, or answered what the contract does not allow.
+    CheckConfigFailed,
+    /// It says that the cloud-config is wrong.
+    ConfigRefused,
+}
+
+impl Reason {
+    /// A stable CamelCase name: metric label and reason of a condition.
+    #[must_use]
+    pub const fn category(self) -> &'static str {
+        match self {
+            Self::Admission(code) => code.category(),
+            Self::CompileLimit => "CompileLimit",
+            Self::CompileFailed => "CompileFailed",
+            Self::CompileUnavailable => "CompileUnavailable",
+            Self::LinkFailed => "LinkFailed",
+            Self::DescribeFailed => "DescribeFailed",
+            Self::NoProviderIdScheme => "NoProviderIdScheme",
+            Self::IdentityChanged => "IdentityChanged",
+            Self::InterfaceLost => "InterfaceLost",
+            Self::CheckConfigFailed => "CheckConfigFailed",
+            Self::ConfigRefused => "ConfigRefused",
+        }
+    }
+}
+
+pub(super) fn active(active: &Active) -> ActiveStatus {
+    #[expect(clippy::disallowed_methods, reason = "a date for people; nothing is decided by it")]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ActiveStatus {
+        swap: 0,
+        digest: active.provider.release().digest().to_owned(),
+        origin: active.offer.origin.clone(),
+        name: active.info.name.clone(),
+        version: active.info.version.clone(),
+        contract: CONTRACT_VERSION,
+        interfaces: active.interfaces.iter().map(|interface| interface.name()).collect(),
+        provider_id_schemes: active.info.provider_id_schemes.clone(),
+        since_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// The status, shared with the releases so that the last one to leave can say so.
+pub(super) struct Shared {
+    status: watch::Sender<SlotStatus>,
+    metrics: SlotMetrics,
+    provider: Arc<str>,
+    /// Releases in memory.
+    living: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(provider: Arc<str>, metrics: SlotMetrics) -> Self {
+        let status = SlotStatus {
+            provider: provider.as_ref().to_owned(),
+            active: None,
+            candidate: None,
+            refused: None,
+            swaps: 0,
+            draining: 0,
+        };
+        metrics.serving(&provider).set(0);
+        metrics.draining(&provider).set(0);
+        Self { status: watch::Sender::new(status), metrics, provider, living: AtomicU64::new(0) }
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<SlotStatus> {
+        self.status.subscribe()
+    }
+
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.status.borrow().refused.clone()
+    }
+
+    pub(super) fn candidate(&self, candidate: Option<CandidateStatus>) {
+        self.status.send_modify(|status| status.candidate = candidate);
+    }
+
+    pub(super) fn refused(&self, refusal: &Refusal) {
+        self.metrics.refused(&self.provider, refusal.stage, refusal.code);
+        self.status.send_modify(|status| status.refused = Some(refusal.clone()));
+    }
+
+    pub(super) fn accepted(&self) {
+        self.status.send_modify(|status| status.refused = None);
+    }
+
+    /// A release that is loaded; it may become active or be dropped.
+    pub(super) fn entered(&self) {
+        self.living.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn activated(&self, active: ActiveStatus) {
+        self.metrics.swapped(&self.provider);
+        self.metrics.serving(&self.provider).set(1);
+        self.status.send_modify(|status| {
+            status.swaps += 1;
+            status.active = Some(ActiveStatus { swap: status.swaps, ..active });
+            status.refused = None;
+        });
+        self.count_draining();
+    }
+
+    pub(super) fn left(&self) {
+        self.living.fetch_sub(1, Ordering::SeqCst);
+        self.count_draining();
+    }
+
+    fn count_draining(&self) {
+        self.status.send_if_modified(|status| {
+            // A candidate's own is counted when it is active; until then it is the one too many.
+            let serving = u64::from(status.active.is_some());
+            let draining = self.living.load(Ordering::SeqCst).saturating_sub(serving);
+            self.metrics.draining(&self.provider).set(i64::try_from(draining).unwrap_or(i64::MAX));
+            std::mem::replace(&mut status.draining, draining) != draining
+        });
+    }
+}

@@ -1,0 +1,221 @@
+//! The steps of a release on its way to serve: each reaches one stage or says why not.
+
+use std::sync::Arc;
+
+use skysail_provider::{Info, Interface};
+
+use super::{Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, status::Shared};
+use crate::{
+    Problem, Sandbox, SandboxedProvider, Severity, admission, check_config, describe,
+    jail::{CompileError, CompileLimits, Compiled},
+};
+
+/// Findings of `check-config` that are repeated in a reason.
+const PROBLEMS_SHOWN_MAX: usize = 5;
+
+/// A release on its way. Dropping it takes it out of the status.
+struct Candidate<'a> {
+    digest: [u8; 32],
+    status: CandidateStatus,
+    shared: &'a Shared,
+}
+
+impl Candidate<'_> {
+    /// The next stage is reached.
+    fn advance(&mut self) {
+        if let Some(next) = self.status.stage.next() {
+            self.status.stage = next;
+            self.shared.candidate(Some(self.status.clone()));
+        }
+    }
+
+    fn refuse(&self, reason: Reason, text: &str) -> Refusal {
+        Refusal {
+            digest: self.status.digest.clone(),
+            origin: self.status.origin.clone(),
+            stage: self.status.stage,
+            code: reason.category(),
+            reason: format!("{}: {text}", self.status.origin),
+            lasting: !matches!(reason, Reason::CompileUnavailable),
+        }
+    }
+}
+
+impl Drop for Candidate<'_> {
+    fn drop(&mut self) {
+        self.shared.candidate(None);
+    }
+}
+
+impl Slot {
+    /// Takes an offer through every stage but the last.
+    pub(super) async fn load(
+        &self,
+        options: &SlotOptions,
+        sandbox: &Arc<Sandbox>,
+        offer: &Offer,
+    ) -> Result<Active, Refusal> {
+        let digest = admission::digest_of(&offer.bytes);
+        let status = CandidateStatus {
+            digest: admission::digest_text(&digest),
+            origin: offer.origin.clone(),
+            stage: Stage::Offered,
+        };
+        self.shared.candidate(Some(status.clone()));
+        let mut candidate = Candidate { digest, status, shared: &self.shared };
+        verify(&candidate, sandbox, offer).await?;
+        candidate.advance();
+        let compiled = self.compile(&candidate, sandbox, offer).await?;
+        candidate.advance();
+        let release = Arc::new(link(&candidate, sandbox, compiled).await?);
+        candidate.advance();
+        let info = self.described(&candidate, options, sandbox, &release).await?;
+        candidate.advance();
+        check(&candidate, sandbox, &release).await?;
+        candidate.advance();
+        let (interfaces, info) = (release.interfaces(), Arc::new(info));
+        let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(&info));
+        self.shared.entered();
+        Ok(Active { provider, info, interfaces, offer: offer.clone(), shared: Arc::clone(&self.shared) })
+    }
+
+    async fn compile(&self, candidate: &Candidate<'_>, sandbox: &Sandbox, offer: &Offer) -> Result<Compiled, Refusal> {
+        let limits = CompileLimits::from(sandbox.limits());
+        let compiler = &self.services.compiler;
+        let compiled = compiler.compile(sandbox.wasmtime(), candidate.digest, offer.bytes.clone(), limits).await;
+        compiled.map_err(|error| {
+            let reason = match &error {
+                CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
+                CompileError::Refused { .. } | CompileError::Crashed { .. } => Reason::CompileFailed,
+                CompileError::Limit { .. } | CompileError::Jail { .. } | CompileError::OtherBuild { .. } => {
+                    Reason::CompileUnavailable
+                }
+            };
+            candidate.refuse(reason, &chain(&error))
+        })
+    }
+
+    async fn described(
+        &self,
+        candidate: &Candidate<'_>,
+        options: &SlotOptions,
+        sandbox: &Arc<Sandbox>,
+        release: &Release,
+    ) -> Result<Info, Refusal> {
+        let info = describe(sandbox, release).await.map_err(|error| {
+            let text = format!(
+                "its identity.describe failed ({}: {error}): describe is called once before a release serves and must answer the same each time, \
+                 without a request",
+                error.code.category()
+            );
+            candidate.refuse(Reason::DescribeFailed, &text)
+        })?;
+        let interfaces = release.interfaces();
+        if interfaces.contains(&Interface::Instances) && info.provider_id_schemes.is_empty() {
+            let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe";
+            return Err(candidate.refuse(Reason::NoProviderIdScheme, text));
+        }
+        if let Some(active) = self.active.load_full() {
+            self.compare(candidate, options, &active, (&info, &interfaces))?;
+        }
+        Ok(info)
+    }
+
+    /// Whether the release may follow the active one.
+    fn compare(
+        &self,
+        candidate: &Candidate<'_>,
+        options: &SlotOptions,
+        active: &Active,
+        (info, interfaces): (&Info, &[Interface]),
+    ) -> Result<(), Refusal> {
+        let lost: Vec<_> =
+            active.interfaces.iter().filter(|had| !interfaces.contains(had)).map(|lost| lost.name()).collect();
+        if !lost.is_empty() && !options.allow_interface_loss {
+            let text = format!(
+                "it lacks {}, which the release that serves (version {}) has: what was made through it would be left alone; export it, or set \
+                 allowInterfaceLoss for this provider",
+                lost.join(", "),
+                active.info.version
+            );
+            return Err(candidate.refuse(Reason::InterfaceLost, &text));
+        }
+        let sorted = |info: &Info| {
+            let mut schemes = info.provider_id_schemes.clone();
+            schemes.sort_unstable();
+            schemes
+        };
+        let same = active.info.name == info.name && sorted(&active.info) == sorted(info);
+        if !same && !options.allow_identity_change {
+            let text = format!(
+                "it calls itself {:?} with provider-ID schemes {:?}, and the release that serves is {:?} with {:?}: nodes and load balancers \
+                 would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
+                info.name, info.provider_id_schemes, active.info.name, active.info.provider_id_schemes
+            );
+            return Err(candidate.refuse(Reason::IdentityChanged, &text));
+        }
+        Ok(())
+    }
+}
+
+async fn verify(candidate: &Candidate<'_>, sandbox: &Sandbox, offer: &Offer) -> Result<(), Refusal> {
+    let (bytes, origin, bytes_max) = (offer.bytes.clone(), offer.origin.clone(), sandbox.limits().component_bytes);
+    let inspected = tokio::task::spawn_blocking(move || admission::inspect(&bytes, &origin, bytes_max)).await;
+    let Ok(inspection) = inspected else {
+        let reason = Reason::Admission(admission::RefusalCode::Malformed);
+        return Err(candidate.refuse(reason, "its types cannot be read: build it with a current toolchain"));
+    };
+    let Some(first) = inspection.refusals.first() else { return Ok(()) };
+    let sentences: Vec<_> = inspection.refusals.iter().map(|refusal| refusal.sentence.as_str()).collect();
+    // Each sentence names its origin already.
+    Err(Refusal { reason: sentences.join("; "), ..candidate.refuse(Reason::Admission(first.code), "") })
+}
+
+async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: Compiled) -> Result<Release, Refusal> {
+    let (sandbox, digest) = (Arc::clone(sandbox), candidate.status.digest.clone());
+    // Copies the machine code and links hundreds of functions: milliseconds.
+    let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &compiled.component, &digest)).await;
+    match linked {
+        Ok(Ok(release)) => Ok(release),
+        Ok(Err(error)) => Err(candidate.refuse(Reason::LinkFailed, &chain(&error))),
+        Err(error) => Err(candidate.refuse(Reason::LinkFailed, &chain(&error))),
+    }
+}
+
+async fn check(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, release: &Release) -> Result<(), Refusal> {
+    let problems = check_config(sandbox, release, &sandbox.config()).await.map_err(|error| {
+        let text = format!(
+            "its identity.check-config failed ({}: {error}): it must answer for every text, with a list of problems",
+            error.code.category()
+        );
+        candidate.refuse(Reason::CheckConfigFailed, &text)
+    })?;
+    let (fatal, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Fatal);
+    for problem in warnings {
+        tracing::warn!(provider.name = sandbox.name(), "cloud-config: {}", shown(problem));
+    }
+    if fatal.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
+    let text = format!("it refuses the cloud-config: {}; mend the cloud-config", shown.join("; "));
+    Err(candidate.refuse(Reason::ConfigRefused, &text))
+}
+
+fn shown(problem: &Problem) -> String {
+    let Problem { severity: _, line, key, message } = problem;
+    let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
+    let key = if key.is_empty() { String::new() } else { format!("key {key}: ") };
+    format!("{line}{key}{message}")
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

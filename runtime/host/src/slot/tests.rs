@@ -1,0 +1,369 @@
+//! Releases written by hand, in real slots.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use expect_test::{Expect, expect};
+use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
+use tokio::{task::JoinSet, time};
+use wit_component::{ComponentEncoder, StringEncoding};
+use wit_parser::Resolve;
+
+use super::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage};
+use crate::{CallRecorder, Engine, Limits, SandboxOptions, jail::Compiler};
+
+/// Nothing on a working machine takes this long: a test that waits for it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A provider that is written by hand: it has `clusters`, whose `master` tells the version after so many turns of a loop.
+struct Guest {
+    name: &'static str,
+    version: &'static str,
+    has_clusters: bool,
+    describe: &'static str,
+    check_config: &'static str,
+    turns: u32,
+}
+
+const GUEST: Guest =
+    Guest { name: "p", version: "1", has_clusters: true, describe: "", check_config: "(i32.const 512)", turns: 0 };
+
+/// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
+const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.ne (local.get 1) (i32.const 0))) \
+                     (i32.const 512)";
+
+fn component(guest: &Guest) -> Bytes {
+    let Guest { name, version, has_clusters, describe, check_config, turns } = *guest;
+    let word = |text: &str| text.len();
+    let clusters = if has_clusters {
+        format!(
+            r#"(func (export "skysail:provider/clusters@0.1.0#list") (result i32) unreachable)
+               (func (export "skysail:provider/clusters@0.1.0#master") (param i32 i32) (result i32) (local i32)
+                 (local.set 2 (i32.const {turns}))
+                 (loop $again (if (local.get 2) (then (local.set 2 (i32.sub (local.get 2) (i32.const 1))) (br $again))))
+                 (i32.store (i32.const 808) (i32.const 220)) (i32.store (i32.const 812) (i32.const {}))
+                 (i32.const 800))"#,
+            word(version)
+        )
+    } else {
+        String::new()
+    };
+    let text = format!(
+        r#"(module
+          (memory (export "memory") 1)
+          (global $free (mut i32) (i32.const 8192))
+          (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
+          (data (i32.const 600) "\01\00\00\00\07\00\00\00\80\02\00\00\06\00\00\00\90\02\00\00\0b\00\00\00")
+          (data (i32.const 640) "region") (data (i32.const 656) "is unknown!")
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local i32)
+            (local.set 4 (global.get $free))
+            (global.set $free (i32.add (local.get 4) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))
+            (local.get 4))
+          (func (export "skysail:provider/identity@0.1.0#describe") (result i32)
+            {describe}
+            (i32.store (i32.const 100) (i32.const 200)) (i32.store (i32.const 104) (i32.const {}))
+            (i32.store (i32.const 108) (i32.const 220)) (i32.store (i32.const 112) (i32.const {}))
+            (i32.const 100))
+          (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) {check_config})
+          {clusters})"#,
+        word(name),
+        word(version),
+    );
+    let mut module = wat::parse_str(text).unwrap();
+    let mut resolve = Resolve::default();
+    resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).unwrap();
+    let export = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
+    let world = format!("package a:b; world w {{ export skysail:provider/identity@0.1.0; {export} }}");
+    let package = resolve.push_str("w.wit", &world).unwrap();
+    let world = resolve.select_world(&[package], Some("w")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
+}
+
+fn options(config: &str) -> SlotOptions {
+    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned() };
+    SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }
+}
+
+fn services() -> SlotServices {
+    SlotServices {
+        engine: Engine::on_demand().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::in_process_for_trusted_components(),
+        metrics: SlotMetrics::default(),
+    }
+}
+
+fn slot(config: &str) -> Slot {
+    Slot::new(services(), options(config)).unwrap()
+}
+
+async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal> {
+    slot.offer(Offer { bytes: bytes.clone(), origin: "file p.wasm".to_owned() }).await
+}
+
+async fn version(slot: &Slot) -> Result<String, Code> {
+    slot.master(&Call::default(), "x").await.map_err(|error| error.code)
+}
+
+#[track_caller]
+fn check(refusal: &Refusal, expected: Expect) {
+    expected.assert_eq(&format!("{} after {}: {}", refusal.code, refusal.stage.name(), refusal.reason));
+}
+
+#[tokio::test]
+async fn an_empty_slot_answers_that_nothing_serves_and_an_offer_makes_it_serve() {
+    let slot = slot("");
+    assert_eq!(version(&slot).await, Err(Code::NotServing));
+    assert!(slot.clusters().is_some() && slot.info().is_none());
+    assert_eq!(offer(&slot, &component(&GUEST)).await, Ok(Offered::Activated));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    assert!(slot.clusters().is_some() && slot.routes().is_none());
+    let status = slot.status().borrow().clone();
+    let active = status.active.unwrap();
+    assert_eq!((active.version.as_str(), active.interfaces.as_slice(), active.swap), ("1", &["clusters"][..], 1));
+    assert_eq!((status.swaps, status.draining, status.candidate, status.refused), (1, 0, None, None));
+    let json = serde_json::to_value(slot.status().borrow().clone()).unwrap();
+    assert_eq!(json["active"]["providerIdSchemes"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn the_same_digest_again_changes_nothing() {
+    let slot = slot("");
+    let bytes = component(&GUEST);
+    offer(&slot, &bytes).await.unwrap();
+    let mut status = slot.status();
+    status.mark_unchanged();
+    let before = status.borrow().clone();
+    assert_eq!(offer(&slot, &bytes).await, Ok(Offered::AlreadyActive));
+    assert_eq!(*status.borrow(), before);
+}
+
+#[tokio::test]
+async fn each_bad_release_leaves_the_active_one_serving_and_says_why() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let trap = component(&Guest { version: "2", describe: "unreachable", ..GUEST });
+    check(
+        &offer(&slot, &trap).await.unwrap_err(),
+        expect![
+            "DescribeFailed after linked: file p.wasm: its identity.describe failed (Trapped: the guest trapped: it panicked or aborted): describe is called once before a release serves and must answer the same each time, without a request"
+        ],
+    );
+    let spin = component(&Guest { version: "3", describe: "(loop $for_ever (br $for_ever))", ..GUEST });
+    check(
+        &offer(&slot, &spin).await.unwrap_err(),
+        expect![
+            "DescribeFailed after linked: file p.wasm: its identity.describe failed (LimitExceeded: stopped by a limit of the sandbox: fuel: 1000000000 of 1000000000): describe is called once before a release serves and must answer the same each time, without a request"
+        ],
+    );
+    let trap = component(&Guest { version: "4", check_config: "unreachable", ..GUEST });
+    check(
+        &offer(&slot, &trap).await.unwrap_err(),
+        expect![
+            "CheckConfigFailed after described: file p.wasm: its identity.check-config failed (Trapped: the guest trapped: it panicked or aborted): it must answer for every text, with a list of problems"
+        ],
+    );
+    let less = component(&Guest { version: "5", has_clusters: false, ..GUEST });
+    check(
+        &offer(&slot, &less).await.unwrap_err(),
+        expect![
+            "InterfaceLost after linked: file p.wasm: it lacks clusters, which the release that serves (version 1) has: what was made through it would be left alone; export it, or set allowInterfaceLoss for this provider"
+        ],
+    );
+    let other = component(&Guest { version: "6", name: "q", ..GUEST });
+    check(
+        &offer(&slot, &other).await.unwrap_err(),
+        expect![[
+            r#"IdentityChanged after linked: file p.wasm: it calls itself "q" with provider-ID schemes [], and the release that serves is "p" with []: nodes and load balancers would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider"#
+        ]],
+    );
+    check(
+        &offer(&slot, &Bytes::from_static(b"not wasm")).await.unwrap_err(),
+        expect![[
+            r#"Text after offered: file p.wasm: this is text, not a component; it begins with "not wasm": give the .wasm file that your build makes"#
+        ]],
+    );
+    let status = slot.status().borrow().clone();
+    assert_eq!(status.refused.unwrap().stage, Stage::Offered);
+    assert_eq!((status.swaps, status.candidate), (1, None));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+#[tokio::test]
+async fn the_operator_can_allow_a_release_to_lose_an_interface_and_to_change_its_name() {
+    let options = SlotOptions { allow_interface_loss: true, allow_identity_change: true, ..options("") };
+    let slot = Slot::new(services(), options).unwrap();
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let other = component(&Guest { name: "q", has_clusters: false, ..GUEST });
+    assert_eq!(offer(&slot, &other).await, Ok(Offered::Activated));
+    assert!(slot.clusters().is_none());
+    assert_eq!(version(&slot).await, Err(Code::NotServing));
+}
+
+#[tokio::test]
+async fn a_refused_digest_is_not_judged_again_until_the_settings_change_and_then_by_itself() {
+    let slot = slot("region = nowhere");
+    let picky = component(&Guest { version: "2", check_config: PICKY, ..GUEST });
+    let refusal = offer(&slot, &picky).await.unwrap_err();
+    check(
+        &refusal,
+        expect![
+            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"
+        ],
+    );
+    let mut records = slot.services.recorder.subscribe();
+    assert_eq!(offer(&slot, &picky).await.unwrap_err(), refusal);
+    assert!(records.try_recv().is_err(), "no call was made");
+    slot.reconfigure(options("")).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("2".to_owned()), "the newest offer is tried again");
+}
+
+#[tokio::test]
+async fn a_config_that_the_release_refuses_keeps_the_old_one() {
+    let slot = slot("");
+    offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
+    let before = slot.status().borrow().swaps;
+    let error = slot.reconfigure(options("wrong")).await.unwrap_err();
+    expect!["the release that serves refuses the provider's new settings, the old ones stay in force: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"].assert_eq(&format!("{error}: {}", std::error::Error::source(&error).unwrap()));
+    assert_eq!(slot.serving().unwrap().sandbox().config().as_ref(), "");
+    assert_eq!(slot.status().borrow().swaps, before);
+    let limits = Limits { fuel: 0, ..Limits::default() };
+    let wrong = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
+    assert!(slot.reconfigure(wrong).await.is_err());
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+#[tokio::test]
+async fn changed_limits_hold_for_the_next_call() {
+    let slot = slot("");
+    offer(&slot, &component(&Guest { turns: 1_000_000, ..GUEST })).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    let limits = Limits { fuel: 500_000, ..Limits::default() };
+    let tight = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
+    slot.reconfigure(tight).await.unwrap();
+    assert_eq!(version(&slot).await, Err(Code::LimitExceeded));
+}
+
+#[tokio::test]
+async fn the_newest_of_many_offers_wins_and_the_ones_between_are_not_even_judged() {
+    let slot = Arc::new(slot(""));
+    let versions = ["1", "2", "3", "4", "5", "6"];
+    let mut offers = JoinSet::new();
+    for version in versions {
+        let (slot, bytes) = (Arc::clone(&slot), component(&Guest { version, ..GUEST }));
+        offers.spawn(async move { offer(&slot, &bytes).await.unwrap() });
+    }
+    let outcomes = offers.join_all().await;
+    // One thread: the first is under way when the others queue up, and of those the last is the newest.
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Offered::Overtaken).count(), 4, "{outcomes:?}");
+    assert_eq!(version(&slot).await, Ok("6".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_ends_on_the_release_it_began_on_and_then_its_memory_is_given_back() {
+    let slot = Arc::new(slot(""));
+    // Tens of milliseconds: several turns of the epoch, in which the swap happens.
+    offer(&slot, &component(&Guest { turns: 50_000_000, ..GUEST })).await.unwrap();
+    let old: Weak<super::Active> = Arc::downgrade(&slot.active.load_full().unwrap());
+    let next = component(&Guest { version: "2", ..GUEST });
+    let mut call = JoinSet::new();
+    call.spawn({
+        let slot = Arc::clone(&slot);
+        async move { version(&slot).await }
+    });
+    time::timeout(PATIENCE, async {
+        while old.strong_count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the call must begin");
+    offer(&slot, &next).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("2".to_owned()), "a new call goes to the new release at once");
+    assert_eq!(call.join_next().await.unwrap().unwrap(), Ok("1".to_owned()));
+    let mut status = slot.status();
+    time::timeout(PATIENCE, status.wait_for(|status| status.draining == 0)).await.expect("it must drain").unwrap();
+    assert!(old.upgrade().is_none(), "nobody holds the old release");
+}
+
+/// One slot, two releases that answer differently, 1,000 swaps, a call every 5 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_swaps_under_load_fail_no_call_and_each_call_ends_on_the_release_it_began_on() {
+    const SWAPS: u64 = 1000;
+    const CALLS_PER_SECOND: u32 = 200;
+    let slot = Arc::new(slot(""));
+    let mut records = slot.services.recorder.subscribe();
+    let releases = ["1", "2"].map(|version| component(&Guest { version, turns: 10_000, ..GUEST }));
+    let version_of: BTreeMap<String, &str> = releases
+        .iter()
+        .map(|bytes| crate::admission::digest_text(&crate::admission::digest_of(bytes)))
+        .zip(["1", "2"])
+        .collect();
+    offer(&slot, &releases[0]).await.unwrap();
+    let mut swaps = JoinSet::new();
+    swaps.spawn({
+        let slot = Arc::clone(&slot);
+        async move {
+            for bytes in releases.iter().cycle().skip(1).take(usize::try_from(SWAPS).unwrap()) {
+                assert_eq!(offer(&slot, bytes).await, Ok(Offered::Activated));
+            }
+        }
+    });
+    let mut calls = JoinSet::new();
+    let (mut began, mut answers) = (0_u64, BTreeMap::new());
+    let mut releases_of_calls = BTreeMap::new();
+    let mut tick = time::interval(Duration::from_secs(1) / CALLS_PER_SECOND);
+    while slot.status().borrow().swaps <= SWAPS || !calls.is_empty() || releases_of_calls.len() as u64 != began {
+        tokio::select! {
+            _ = tick.tick(), if slot.status().borrow().swaps <= SWAPS => {
+                began += 1;
+                let (slot, uid) = (Arc::clone(&slot), began.to_string());
+                let object = ObjectReference { kind: "Service", namespace: String::new(), name: String::new(), uid: uid.clone() };
+                calls.spawn(async move {
+                    let call = Call { object: Some(object), events: None };
+                    (uid, slot.master(&call, "x").await)
+                });
+            }
+            Some(answer) = calls.join_next() => {
+                let (uid, answer) = answer.unwrap();
+                answers.insert(uid, answer.expect("no call may fail because of a swap"));
+            }
+            record = records.recv() => {
+                let record = record.unwrap();
+                if let Some(object) = &record.object {
+                    releases_of_calls.insert(object.uid.clone(), record.digest.to_string());
+                }
+            }
+        }
+    }
+    swaps.join_next().await.unwrap().unwrap();
+    assert_eq!(slot.status().borrow().swaps, SWAPS + 1);
+    assert!(began > 100, "{began} calls");
+    for (uid, answer) in &answers {
+        assert_eq!(version_of[&releases_of_calls[uid]], answer, "call {uid}");
+    }
+    assert_eq!(answers.values().collect::<std::collections::BTreeSet<_>>().len(), 2, "both releases answered");
+    let mut status = slot.status();
+    time::timeout(PATIENCE, status.wait_for(|status| status.draining == 0)).await.expect("all must drain").unwrap();
+}
+
+#[tokio::test]
+async fn a_return_to_the_previous_release_does_not_compile_again() {
+    let services = services();
+    let slot = Slot::new(services.clone(), options("")).unwrap();
+    let releases = ["1", "2"].map(|version| component(&Guest { version, ..GUEST }));
+    for bytes in &releases {
+        offer(&slot, bytes).await.unwrap();
+    }
+    let engine = slot.serving().unwrap().sandbox().wasmtime().clone();
+    let limits = (&Limits::default()).into();
+    let digest = crate::admission::digest_of(&releases[0]);
+    assert!(services.compiler.compile(&engine, digest, releases[0].clone(), limits).await.unwrap().cached);
+    assert_eq!(offer(&slot, &releases[0]).await, Ok(Offered::Activated));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}

@@ -1,0 +1,95 @@
+//! From a file that is renamed into place to the release that serves: notification, settling, admission, the compile jail, linking,
+//! `describe`, `check-config`, exchange. Every round is a new digest, so nothing comes from the cache of compiled code.
+//!
+//! `cargo bench -p skysail-test-bench --bench swap`; `SKYSAIL_COMPONENTS` names the folder of components, `SKYSAIL_BENCH_COMPONENT` the
+//! component (default `simcloud`).
+
+use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use criterion::Criterion;
+use skysail_host::{
+    CallRecorder, Engine, Limits, SandboxOptions,
+    jail::{Compiler, JailCommand, child_main},
+    slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices},
+};
+use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
+use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
+
+/// This executable is its own jail.
+const JAIL: &str = "compile-jail";
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(JAIL) {
+        return child_main();
+    }
+    let mut criterion = Criterion::default().configure_from_args().sample_size(20);
+    bench(&mut criterion);
+    criterion.final_summary();
+    ExitCode::SUCCESS
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench has no other arguments than criterion's")]
+fn component() -> (String, Vec<u8>) {
+    let name = std::env::var("SKYSAIL_BENCH_COMPONENT").unwrap_or_else(|_| "simcloud".to_owned());
+    let folder = std::env::var("SKYSAIL_COMPONENTS")
+        .map_or_else(|_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/components")), PathBuf::from);
+    let file = folder.join(format!("{name}.wasm"));
+    let bytes =
+        fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()));
+    (name, bytes)
+}
+
+fn slot() -> Slot {
+    let program = std::env::current_exe().unwrap();
+    let services = SlotServices {
+        engine: Engine::new().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::jailed(JailCommand { program, args: vec![JAIL.into()] }),
+        metrics: SlotMetrics::default(),
+    };
+    let sandbox = SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: String::new() };
+    Slot::new(services, SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }).unwrap()
+}
+
+fn bench(criterion: &mut Criterion) {
+    let (name, component) = component();
+    let dir = tempfile::tempdir().unwrap();
+    let (path, partial) = (dir.path().join("provider.wasm"), dir.path().join("partial"));
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let slot = Arc::new(slot());
+    let mut offers = FileSource::new(FileLocation::File(path.clone()), FileSourceSettings::default()).watch();
+    let mut feeder = JoinSet::new();
+    feeder.spawn({
+        let slot = Arc::clone(&slot);
+        async move {
+            while let Some(report) = offers.next().await {
+                if let Ok(offer) = report {
+                    slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await.unwrap();
+                }
+            }
+        }
+    });
+    let mut round = 0_u32;
+    criterion.bench_function(&format!("file event to serving, {name}, {} bytes", component.len()), |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut total = Duration::ZERO;
+            for _ in 0..iterations {
+                round += 1;
+                // A custom section: another digest, the same behaviour.
+                let bytes = [component.as_slice(), &[0, 6, 1, b'm'], &round.to_le_bytes()].concat();
+                let digest = Digest::of(&bytes).to_string();
+                let mut status = slot.status();
+                fs::write(&partial, &bytes).unwrap();
+                let start = Instant::now();
+                fs::rename(&partial, &path).unwrap();
+                runtime
+                    .block_on(status.wait_for(|s| s.active.as_ref().is_some_and(|active| active.digest == digest)))
+                    .unwrap();
+                total += start.elapsed();
+            }
+            total
+        });
+    });
+    drop(feeder);
+}
