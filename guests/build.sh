@@ -12,8 +12,21 @@ out=${CARGO_TARGET_DIR:-target}/components
 build=${CARGO_TARGET_DIR:-target}/guests
 say() { printf 'guests: %s\n' "$*"; }
 
+shopt -s nullglob
 mapfile -t packages < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else
-  sed -n 's/^name = "\(skysail-.*\)"/\1/p' guests/dummy/Cargo.toml guests/simcloud/Cargo.toml guests/incus/Cargo.toml guests/probes/*/Cargo.toml; fi)
+  for manifest in guests/*/Cargo.toml guests/probes/*/Cargo.toml; do
+    # A guest is what is built as a library for C; the other packages here are tools.
+    if grep -q '"cdylib"' "$manifest"; then sed -n 's/^name = "\(skysail-.*\)"/\1/p' "$manifest"; fi
+  done; fi)
+
+# One build at a time: two would write the same components.
+mkdir -p "$build"
+exec {lock}>"$build/.build.lock"
+if command -v flock >/dev/null && ! flock -n "$lock"; then
+  say "another build is running: waiting for it"
+  flock "$lock"
+fi
+
 flags=(); for p in "${packages[@]}"; do flags+=(-p "$p"); done
 
 sysroot=$(rustc --print sysroot)

@@ -1,0 +1,235 @@
+//! Load balancers: an elastic IP, and a virtual server for each port, all with the load balancer's name and the cluster's tag.
+//!
+//! Each function first lists what is there, so that repeated and half-done work is found; a lost answer is found by the idempotency key.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+use skysail_guest_sdk::{
+    Absent as _, Error, Ingress, IpFamily, LoadBalancerStatus, NodeSet, Owned, Protocol, Result, Service,
+    SessionAffinity,
+    http::{self, Request},
+};
+
+use crate::api::{Backend, Cloud, ElasticIp, Tags, VirtualServer};
+
+pub(crate) const CLUSTER_TAG: &str = "skysail-cluster";
+const SERVICE_TAG: &str = "skysail-service";
+const UID_TAG: &str = "skysail-service-uid";
+/// When to ask again for what is still being made.
+const PENDING: Duration = Duration::from_secs(1);
+
+/// What is there under one name.
+struct Present {
+    ips: Vec<ElasticIp>,
+    servers: Vec<VirtualServer>,
+}
+
+/// What one virtual server shall be.
+#[derive(Serialize)]
+struct Wanted<'a> {
+    name: &'a str,
+    elastic_ip: &'a str,
+    protocol: &'a str,
+    port: u16,
+    #[serde(flatten)]
+    settings: Settings,
+    tags: &'a Tags,
+}
+
+/// The part of a virtual server that may change.
+#[derive(PartialEq, Serialize)]
+struct Settings {
+    real_servers: Vec<Backend>,
+    allowed_sources: Vec<String>,
+    session_affinity_seconds: u32,
+}
+
+#[derive(Serialize)]
+struct NewElasticIp<'a> {
+    name: &'a str,
+    address: Option<&'a str>,
+    tags: &'a Tags,
+}
+
+pub(crate) fn get(cloud: &Cloud, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+    let present = find(cloud, cluster, Some(&service.default_load_balancer_name()))?;
+    Ok(present.ips.first().map(|ip| Ingress::ip(&ip.address).into()))
+}
+
+pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
+    let ports = check(service)?;
+    let sources = sources(service)?;
+    let addresses = addresses(nodes);
+    let name = service.default_load_balancer_name();
+    let mut present = find(cloud, cluster, Some(&name))?;
+    let tags: Tags = [
+        (CLUSTER_TAG.to_owned(), cluster.to_owned()),
+        (SERVICE_TAG.to_owned(), service.key()),
+        (UID_TAG.to_owned(), service.uid.clone()),
+    ]
+    .into();
+    let asked = service.load_balancer_ip.as_deref().filter(|ip| !ip.is_empty());
+    let keep = present.ips.iter().position(|ip| asked.is_none_or(|asked| ip.address == asked));
+    let kept = keep.map(|place| present.ips.remove(place));
+    let kept_id = kept.as_ref().map(|ip| ip.id.as_str());
+    let (servers, stale): (Vec<_>, Vec<_>) = present.servers.into_iter().partition(|server| {
+        Some(server.elastic_ip.as_str()) == kept_id && ports.iter().any(|(port, _)| *port == server.port)
+    });
+    remove(cloud, &stale, &present.ips)?;
+    let ip = match kept {
+        Some(ip) => ip,
+        None => {
+            let request =
+                cloud.api.post(&["v1", "elastic-ips"]).json(&NewElasticIp { name: &name, address: asked, tags: &tags });
+            let key = format!("{cluster}/{name}/{}", asked.unwrap_or_default());
+            request.header("idempotency-key", &key).send()?.json()?
+        }
+    };
+    let mut requests: Vec<Request> = Vec::new();
+    for (port, node_port) in ports {
+        let settings = Settings {
+            real_servers: backends(&addresses, node_port),
+            allowed_sources: sources.clone(),
+            session_affinity_seconds: affinity(service),
+        };
+        match servers.iter().find(|server| server.port == port) {
+            Some(server) if Settings::of(server) == settings => {}
+            Some(server) => requests.push(cloud.api.patch(&["v1", "virtual-servers", &server.id]).json(&settings)),
+            None => {
+                let new = Wanted { name: &name, elastic_ip: &ip.id, protocol: "tcp", port, settings, tags: &tags };
+                let request = cloud.api.post(&["v1", "virtual-servers"]).json(&new);
+                requests.push(request.header("idempotency-key", &format!("{cluster}/{name}/{}/{port}", ip.id)));
+            }
+        }
+    }
+    let mut pending = ip.state == "pending" || servers.iter().any(|server| server.state == "pending");
+    for answer in http::send_every(requests)? {
+        pending |= answer.json::<VirtualServer>()?.state == "pending";
+    }
+    if pending {
+        return Err(Error::retry_after(PENDING, format!("{} is being made", ip.address)));
+    }
+    Ok(Ingress::ip(ip.address).into())
+}
+
+pub(crate) fn update(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
+    let ports = check(service)?;
+    let addresses = addresses(nodes);
+    let present = find(cloud, cluster, Some(&service.default_load_balancer_name()))?;
+    let mut requests = Vec::new();
+    for (port, node_port) in ports {
+        let server = present.servers.iter().find(|server| server.port == port);
+        let server = server.ok_or_else(|| Error::NotFound(format!("there is no virtual server for port {port}")))?;
+        let backends = backends(&addresses, node_port);
+        if server.real_servers != backends {
+            let path = ["v1", "virtual-servers", server.id.as_str(), "real-servers"];
+            requests.push(cloud.api.put(&path).json(&backends));
+        }
+    }
+    http::send_every(requests).map(drop)
+}
+
+/// Deletes everything of this name and cluster, and only that.
+pub(crate) fn delete(cloud: &Cloud, cluster: &str, name: &str) -> Result<()> {
+    let present = find(cloud, cluster, Some(name))?;
+    remove(cloud, &present.servers, &present.ips)
+}
+
+pub(crate) fn delete_owned(cloud: &Cloud, cluster: &str, name: &str) -> Result<()> {
+    let all: Vec<ElasticIp> = Cloud::list(&cloud.api.get(&["v1", "elastic-ips"]).query("name", name))?;
+    if all.iter().any(|ip| ip.tags.get(CLUSTER_TAG).map(String::as_str) != Some(cluster)) {
+        return Err(Error::Denied(format!("load balancer {name:?} is not of cluster {cluster:?}")));
+    }
+    delete(cloud, cluster, name)
+}
+
+pub(crate) fn owned(cloud: &Cloud, cluster: &str) -> Result<Vec<Owned>> {
+    let Present { ips, servers } = find(cloud, cluster, None)?;
+    let named = ips.into_iter().map(|ip| (ip.name, ip.tags));
+    let named: BTreeMap<String, Tags> =
+        named.chain(servers.into_iter().map(|server| (server.name, server.tags))).collect();
+    let service = |tags: &Tags| {
+        let (namespace, name) = tags.get(SERVICE_TAG)?.split_once('/')?;
+        Some((namespace.to_owned(), name.to_owned(), tags.get(UID_TAG)?.clone()))
+    };
+    Ok(named.into_iter().map(|(name, tags)| Owned { service: service(&tags), name, extra: Vec::new() }).collect())
+}
+
+fn find(cloud: &Cloud, cluster: &str, name: Option<&str>) -> Result<Present> {
+    let tag = format!("{CLUSTER_TAG}={cluster}");
+    let list = |kind: &str| cloud.api.get(&["v1", kind]).query("tag", &tag).query_opt("name", name);
+    Ok(Present { ips: Cloud::list(&list("elastic-ips"))?, servers: Cloud::list(&list("virtual-servers"))? })
+}
+
+/// Virtual servers first: an address in use is not given back.
+fn remove(cloud: &Cloud, servers: &[VirtualServer], ips: &[ElasticIp]) -> Result<()> {
+    let servers = servers.iter().map(|server| cloud.api.delete(&["v1", "virtual-servers", &server.id])).collect();
+    let ips = ips.iter().map(|ip| cloud.api.delete(&["v1", "elastic-ips", &ip.id])).collect();
+    for requests in [servers, ips] {
+        for answer in http::send_all(requests) {
+            answer.absent_ok()?;
+        }
+    }
+    Ok(())
+}
+
+/// Port and node port of each entry; what the cloud cannot carry is refused before anything is made.
+fn check(service: &Service) -> Result<Vec<(u16, u16)>> {
+    if !service.families().any(|family| family == IpFamily::Ipv4) {
+        return Err(Error::Unsupported("the simulated cloud has IPv4 only".to_owned()));
+    }
+    let port = |port: &skysail_guest_sdk::ServicePort| match port.protocol {
+        Protocol::Tcp if port.node_port == 0 => Err(Error::Invalid(format!(
+            "port {} has no node port: the load balancer reaches pods through node ports",
+            port.port
+        ))),
+        Protocol::Tcp => Ok((port.port, port.node_port)),
+        Protocol::Udp | Protocol::Sctp => {
+            Err(Error::Unsupported(format!("port {}: the simulated cloud carries TCP only", port.port)))
+        }
+    };
+    service.ports.iter().map(port).collect()
+}
+
+/// IPv4 only, and nobody named means everybody.
+fn sources(service: &Service) -> Result<Vec<String>> {
+    let ranges = service.allowed_sources()?;
+    if ranges.iter().any(|range| range.address().is_ipv4() && range.is_everything()) {
+        return Ok(Vec::new());
+    }
+    let ranges: Vec<_> = ranges.iter().filter(|range| range.address().is_ipv4()).map(ToString::to_string).collect();
+    if ranges.is_empty() {
+        return Err(Error::Unsupported("no source range is IPv4: the simulated cloud has no other clients".to_owned()));
+    }
+    Ok(ranges)
+}
+
+fn addresses(nodes: &NodeSet) -> Vec<String> {
+    nodes.internal_ips(IpFamily::Ipv4).into_iter().map(|(_, address)| address).collect()
+}
+
+/// In the order that the cloud gives them back.
+fn backends(addresses: &[String], port: u16) -> Vec<Backend> {
+    let mut backends: Vec<_> = addresses.iter().map(|address| Backend { address: address.clone(), port }).collect();
+    backends.sort_by_key(|backend| backend.address.parse::<std::net::Ipv4Addr>().ok());
+    backends.dedup();
+    backends
+}
+
+const fn affinity(service: &Service) -> u32 {
+    match service.session_affinity {
+        SessionAffinity::None => 0,
+        SessionAffinity::ClientIp(seconds) => seconds,
+    }
+}
+
+impl Settings {
+    fn of(server: &VirtualServer) -> Self {
+        Self {
+            real_servers: server.real_servers.clone(),
+            allowed_sources: server.allowed_sources.clone(),
+            session_affinity_seconds: server.session_affinity_seconds,
+        }
+    }
+}
