@@ -131,7 +131,7 @@ pub enum CidrError {
     #[error("is public; public addresses need no permission, leave it out")]
     Public,
     /// It reaches over the edges of a refused range.
-    #[error("is wider than the range that it opens; allow each network by itself, at most {0} ({1})")]
+    #[error("is wider than any range that may be opened; allow each network by itself, for example {0} ({1})")]
     TooWide(IpNet, &'static str),
     /// No server lives there.
     #[error("is {0}: no server has such an address, and it cannot be allowed")]
@@ -160,7 +160,14 @@ impl Addresses {
             Some(range) if range.exception == Exception::Never => return Err(CidrError::Never(range.what)),
             Some(_) => {}
             None => {
-                return Err(match (REFUSED.iter().find(|range| net.contains(&range.net)), range_of(net.network())) {
+                // The example is the widest network in it that may be opened as a whole: never a metadata service.
+                let inside = REFUSED.iter().filter(|range| net.contains(&range.net));
+                let example = inside
+                    .clone()
+                    .filter(|range| range.exception == Exception::Cidr)
+                    .min_by_key(|range| range.net.prefix_len())
+                    .or_else(|| inside.clone().next());
+                return Err(match (example, range_of(net.network())) {
                     (Some(range), _) => CidrError::TooWide(range.net, range.what),
                     (None, Some(range)) => CidrError::Never(range.what),
                     (None, None) => CidrError::Public,

@@ -441,9 +441,9 @@ fn a_bad_cidr_is_named_with_its_place_the_reason_and_the_way_out() {
     expect![[r#"
         allowCidrs[1]: "10.0.0.0" is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32
         allowCidrs[1]: "10.0.0.1/8" has bits set behind the prefix length; write 10.0.0.0/8
-        allowCidrs[1]: "0.0.0.0/0" is wider than the range that it opens; allow each network by itself, at most 169.254.169.254/32 (the metadata service)
-        allowCidrs[1]: "::/0" is wider than the range that it opens; allow each network by itself, at most fd00:ec2::254/128 (the metadata service)
-        allowCidrs[1]: "10.0.0.0/7" is wider than the range that it opens; allow each network by itself, at most 10.0.0.0/8 (private)
+        allowCidrs[1]: "0.0.0.0/0" is wider than any range that may be opened; allow each network by itself, for example 10.0.0.0/8 (private)
+        allowCidrs[1]: "::/0" is wider than any range that may be opened; allow each network by itself, for example fc00::/7 (unique-local)
+        allowCidrs[1]: "10.0.0.0/7" is wider than any range that may be opened; allow each network by itself, for example 10.0.0.0/8 (private)
         allowCidrs[1]: "8.8.8.0/24" is public; public addresses need no permission, leave it out
         allowCidrs[1]: "0.0.0.0/8" is unspecified: no server has such an address, and it cannot be allowed
         allowCidrs[1]: "224.0.0.0/4" is multicast: no server has such an address, and it cannot be allowed
