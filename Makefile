@@ -35,7 +35,7 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 	@$(cargo) fmt --all --check
 	@$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 	@$(cargo) test --locked -q -p skysail-test-tidy
-	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail --lib --bins
+	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
 
 guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests
