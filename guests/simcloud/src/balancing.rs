@@ -233,3 +233,6 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What is decided before the cloud is asked.
+
+use skysail_guest_sdk::{
+    Error, IpFamily, LoadBalancerStatus, Protocol, Service, ServicePort, SessionAffinity, TrafficPolicy,
+};
+
+use super::{backends, check, sources};
+
+fn service(protocol: Protocol, node_port: u16) -> Service {
+    let port = ServicePort {
+        name: String::new(),
+        protocol,
+        app_protocol: None,
+        port: 80,
+        node_port,
+        target_port: "8080".to_owned(),
+    };
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: "0a1b".to_owned(),
+        labels: Vec::new(),
+        annotations: Vec::new(),
+        ports: vec![port],
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
+        extra: Vec::new(),
+    }
+}
+
+#[test]
+fn what_the_cloud_cannot_carry_is_refused_by_its_kind() {
+    assert_eq!(check(&service(Protocol::Tcp, 30_080)), Ok(vec![(80, 30_080)]));
+    assert!(matches!(check(&service(Protocol::Udp, 30_080)), Err(Error::Unsupported(_))));
+    assert!(matches!(check(&service(Protocol::Sctp, 30_080)), Err(Error::Unsupported(_))));
+    assert!(matches!(check(&service(Protocol::Tcp, 0)), Err(Error::Invalid(_))));
+    let six = Service { ip_families: vec![IpFamily::Ipv6], ..service(Protocol::Tcp, 30_080) };
+    assert!(matches!(check(&six), Err(Error::Unsupported(_))));
+}
+
+#[test]
+fn sources_that_close_every_door_are_refused_and_never_become_an_open_one() {
+    let ranges = |texts: &[&str]| {
+        let source_ranges = texts.iter().map(|text| (*text).to_owned()).collect();
+        sources(&Service { source_ranges, ..service(Protocol::Tcp, 30_080) })
+    };
+    assert_eq!(ranges(&[]), Ok(Vec::new()));
+    assert_eq!(ranges(&["0.0.0.0/0", "10.0.0.0/8"]), Ok(Vec::new()));
+    assert_eq!(ranges(&["10.1.0.0/8", "fd00::/8"]), Ok(vec!["10.0.0.0/8".to_owned()]));
+    assert!(matches!(ranges(&["fd00::/8"]), Err(Error::Unsupported(_))));
+    assert!(matches!(ranges(&["everywhere"]), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn backends_are_in_the_order_of_their_addresses() {
+    let addresses = ["127.89.0.10", "127.89.0.9", "127.89.0.10"].map(str::to_owned);
+    let order: Vec<_> = backends(&addresses, 1).into_iter().map(|backend| backend.address).collect();
+    assert_eq!(order, ["127.89.0.9", "127.89.0.10"]);
+}
