@@ -7,7 +7,7 @@
 # usage: incus.sh install          the packages, after saying which; started services and the machine's apt sources stay as they were
 #        incus.sh check            says what is missing
 #        incus.sh up DIR           starts it (DIR is made; a running one is left alone)
-#        incus.sh launch DIR NAME  one container on the OVN network; its web server on port 80 answers with its own name
+#        incus.sh launch DIR NAME  one container on the OVN network; on ports 80 and 30080 it answers HTTP with its own name
 #        incus.sh pid DIR          PID whose network namespace it is
 #        incus.sh run DIR CMD…     a command in its network namespace, with INCUS_DIR set for the client `incus`
 #        incus.sh down DIR         ends everything and removes DIR; fine where nothing runs
@@ -110,7 +110,7 @@ await() { # PATH: until it exists
 
 # === up, launch, down ===
 
-# A root file system of one static program: boots in half a second, asks for its address, serves its host name on port 80.
+# A root file system of one static program: boots in half a second, asks for its address, serves its host name on ports 80 and 30080 (a node port).
 image() {
   local root=$1/image/rootfs applet
   mkdir -p "$root"/{bin,sbin,etc,proc,sys,dev,tmp,root,usr/share/udhcpc}
@@ -126,7 +126,9 @@ X
   cat >"$root/etc/inittab" <<'X'
 ::sysinit:/bin/ip link set lo up
 ::respawn:/bin/udhcpc -f -i eth0 -s /usr/share/udhcpc/default.script
-::once:/bin/sh -c "mkdir -p /tmp/www; hostname > /tmp/www/index.html; exec httpd -f -p 80 -h /tmp/www"
+::sysinit:/bin/sh -c "mkdir -p /tmp/www; hostname > /tmp/www/index.html"
+::respawn:/bin/httpd -f -p 80 -h /tmp/www
+::respawn:/bin/httpd -f -p 30080 -h /tmp/www
 ::ctrlaltdel:/bin/poweroff
 X
   echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
@@ -136,6 +138,8 @@ X
 
 running() { [ -s "$1/pid" ] && [ -d "/proc/$(cat "$1/pid")/ns" ] && [ "$(readlink "/proc/$(cat "$1/pid")/ns/net")" = "$(cat "$1/netns")" ]; }
 
+pivots() { find /sys/fs/cgroup -maxdepth 2 -type d -name lxc.pivot; }
+
 up() {
   local dir=$1
   check
@@ -144,6 +148,8 @@ up() {
   # The daemon's socket has to fit into 108 bytes.
   [ ${#dir} -le 80 ] || die "$dir is too long for a Unix socket's path: use a shorter folder"
   image "$dir"
+  # liblxc leaves this control group behind; where it was before, it is somebody else's.
+  pivots | grep -q . || touch "$dir/pivots-are-ours"
   unshare --net --mount --pid --cgroup --fork --kill-child=KILL --mount-proc bash "$(realpath "$0")" inside "$dir" >"$dir/out.log" 2>&1 &
   local outer=$!; disown
   local _ inner=
@@ -161,6 +167,7 @@ preseed() {
   local dir=$1
   client "$dir"
   await "$INCUS_DIR/unix.socket" || return 1
+  incus remote list >/dev/null 2>&1 || true # takes the client's greeting
   timeout 60 incus admin waitready --timeout 50 || return 1
   incus admin init --preseed <<X || return 1
 config: {core.https_address: "127.0.0.1:8443", network.ovn.northbound_connection: "unix:$dir/ovn/nb.sock", network.ovs.connection: "unix:$dir/ovn/db.sock"}
@@ -199,6 +206,7 @@ down() {
     [ -e "$container" ] || [ -L "$container" ] || continue
     find /sys/fs/cgroup -depth -type d -path "*/lxc.*.${container##*/}*" -exec rmdir {} + 2>/dev/null || true
   done
+  if [ -e "$dir/pivots-are-ours" ]; then pivots | xargs -r rmdir 2>/dev/null || true; fi
   if [ -e "$dir" ]; then rm -rf "${dir:?}"; [ -n "$quiet" ] || say "down; $dir is removed"; fi
 }
 

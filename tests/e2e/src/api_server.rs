@@ -1,0 +1,88 @@
+//! A real kube-apiserver ([`skysail_test_support::apiserver`]) with what these tests do to it: clients, kubeconfigs, kubectl.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tempfile::TempDir;
+
+use crate::workspace::run;
+
+/// A running API server; it and its data go when this is dropped.
+#[derive(Debug)]
+pub struct ApiServer {
+    server: skysail_test_support::apiserver::ApiServer,
+    folder: TempDir,
+}
+
+impl ApiServer {
+    /// Starts one in the network namespace of this thread and waits until it is ready.
+    ///
+    /// # Errors
+    /// It cannot be built or started: says what is missing.
+    pub fn start() -> Result<Self> {
+        let server = skysail_test_support::apiserver::ApiServer::start()
+            .context("there is no real API server to test against")?;
+        let folder = TempDir::new()?;
+        fs::write(folder.path().join("admin.kubeconfig"), server.kubeconfig_yaml())?;
+        Ok(Self { server, folder })
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("admin.kubeconfig")
+    }
+
+    /// Writes a kubeconfig for a bearer token and returns where it is.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_kubeconfig(&self, user: &str, token: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(format!("{user}.kubeconfig"));
+        let url = self.server.url();
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+             clusters: [{{name: test, cluster: {{server: \"{url}\", insecure-skip-tls-verify: true}}}}]\n\
+             users: [{{name: {user}, user: {{token: \"{token}\"}}}}]\n\
+             contexts: [{{name: test, context: {{cluster: test, user: {user}}}}}]\n"
+        );
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A client with the administrator's rights.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be read.
+    pub async fn client(&self) -> Result<Client> {
+        client(&self.kubeconfig()).await
+    }
+
+    /// Runs kubectl with the administrator's rights.
+    ///
+    /// # Errors
+    /// kubectl is not installed, or fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        run(Command::new("kubectl").arg("--kubeconfig").arg(self.kubeconfig()).args(arguments))
+    }
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let config =
+        Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(40)..).unwrap_or_default().join("\n")
+}

@@ -1,0 +1,11 @@
+//! Environments for the tests from end to end: a real kube-apiserver, a real Incus, the manager as a process.
+//!
+//! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error that says what is missing. What a test
+//! starts ends with it. Only `tests/it` uses this crate; `make check` needs none of it.
+
+pub mod api_server;
+pub mod incus;
+pub mod manager;
+pub mod objects;
+pub mod wait;
+pub mod workspace;

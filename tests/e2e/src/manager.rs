@@ -1,0 +1,202 @@
+//! The manager as operators run it: a process with a kubeconfig and a provider file.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{api_server::tail, wait::eventually, workspace::skysail};
+
+/// Seconds until it is ready: it compiles the component, without optimisation in a test.
+const READY_SECONDS: u64 = 120;
+
+/// Seconds to end after SIGTERM.
+const END_SECONDS: u64 = 20;
+
+/// A running manager with the folder of its provider file; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Manager {
+    folder: TempDir,
+    process: Child,
+    metrics: String,
+}
+
+impl Manager {
+    /// Starts `skysail run` in the network namespace of this thread and waits until it is ready.
+    ///
+    /// `component` is copied to `provider.wasm` beside the provider file, whose text follows; so are other files, each a name and a text.
+    ///
+    /// # Errors
+    /// It does not build, does not start or is not ready in time: with the end of its log.
+    pub async fn start(
+        kubeconfig: &Path,
+        component: &Path,
+        provider_file: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Self> {
+        let program = skysail()?;
+        let folder = TempDir::new()?;
+        fs::copy(component, folder.path().join("provider.wasm"))
+            .with_context(|| format!("no component {}", component.display()))?;
+        for (name, text) in files.iter().chain(&[("providers.yaml", provider_file)]) {
+            fs::write(folder.path().join(name), text)?;
+        }
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let log = File::create(folder.path().join("log"))?;
+        let process = Command::new(program)
+            .args([
+                "run",
+                "--cluster-name=e2e",
+                "--leader-elect=false",
+                "--node-monitor-period=1s",
+                "--log=info,skysail_host=debug",
+                "--log-format=json",
+            ])
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--provider-file={}", folder.path().join("providers.yaml").display()))
+            .arg(format!("--metrics-bind-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start the manager")?;
+        let mut manager = Self { folder, process, metrics: format!("http://{address}") };
+        if let Err(error) = manager.wait_until_ready().await {
+            let log = manager.log();
+            return Err(error.context(format!("the manager said:\n{}", tail(&log))));
+        }
+        Ok(manager)
+    }
+
+    /// Everything it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The digest of the release that serves.
+    ///
+    /// # Errors
+    /// None has served so far.
+    pub fn release(&self) -> Result<String> {
+        let lines = self.lines(|fields| fields["message"] == "release active");
+        lines.last().map(digest).context("no release serves")
+    }
+
+    /// The digests of the releases that made the calls of this function, for example `load-balancers.ensure`, in order.
+    #[must_use]
+    pub fn calls(&self, function: &str) -> Vec<String> {
+        self.lines(|fields| fields["provider.operation"] == function).iter().map(digest).collect()
+    }
+
+    /// The fields of the log lines that the filter takes.
+    fn lines(&self, filter: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| Some(serde_json::from_str::<Value>(line).ok()?["fields"].take()));
+        lines.filter(filter).collect()
+    }
+
+    /// The end of its log, for messages.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        format!("the manager said:\n{}", tail(&self.log()))
+    }
+
+    /// `/metrics`.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn metrics(&self) -> Result<String> {
+        get(&format!("{}/metrics", self.metrics)).await
+    }
+
+    /// Offers another release of the same provider: the component with one custom section more, and so with another digest. Written beside
+    /// the old one and renamed over it, as editors do.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn offer_another_release(&self) -> Result<()> {
+        let component = self.component();
+        let mut bytes = fs::read(&component)?;
+        // Section 0, eight bytes: the length of its name, the name, two bytes of content.
+        bytes.extend_from_slice(&[0, 8, 5]);
+        bytes.extend_from_slice(b"again");
+        bytes.extend_from_slice(&[0, 1]);
+        let new = component.with_extension("new");
+        fs::write(&new, bytes)?;
+        fs::rename(new, component)?;
+        Ok(())
+    }
+
+    /// The component's file.
+    #[must_use]
+    pub fn component(&self) -> PathBuf {
+        self.folder.path().join("provider.wasm")
+    }
+
+    /// Whether it is still the process that was started.
+    ///
+    /// # Errors
+    /// It has ended: with its status and the end of its log.
+    pub fn still_runs(&mut self) -> Result<()> {
+        match self.process.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the manager ended with {status}; {}", self.last_words()),
+        }
+    }
+
+    /// Asks it to end by SIGTERM, and waits for it.
+    ///
+    /// # Errors
+    /// It does not end in time.
+    pub async fn end(mut self) -> Result<ExitStatus> {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM)?;
+        }
+        let process = &mut self.process;
+        let mut look = move || process.try_wait().map_err(anyhow::Error::from)?.context("it still runs");
+        eventually("the manager ends", END_SECONDS, || std::future::ready(look())).await
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let ready = format!("{}/readyz", self.metrics);
+        for _ in 0..READY_SECONDS * 2 {
+            self.still_runs()?;
+            if get(&ready).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        bail!("the manager is not ready within {READY_SECONDS} s")
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // It has ended already, or shall.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn digest(fields: &Value) -> String {
+    fields["component.digest"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Body of a plain-HTTP answer, over a connection of its own.
+///
+/// # Errors
+/// No answer, or a status that is not a success.
+pub async fn get(url: &str) -> Result<String> {
+    let client =
+        reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(3)).build()?;
+    Ok(client.get(url).send().await?.error_for_status()?.text().await?)
+}

@@ -1,0 +1,135 @@
+//! Kubernetes objects as kubelet and users make them.
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The taint of a node that waits for its cloud.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The taint of a node whose machine is off.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// Registers a node as a kubelet with `--cloud-provider=external` does: tainted, without provider ID, ready.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn register_node(client: &Client, name: &str) -> Result<()> {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]},
+    });
+    nodes(client).create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+    let status = json!({"status": {
+        "addresses": [{"type": "Hostname", "address": name}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+    }});
+    nodes(client).patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
+}
+
+/// What the kube-controller-manager does when a kubelet has been silent.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
+    let condition =
+        json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown"}]}});
+    nodes(client).patch_status(name, &PatchParams::default(), &Patch::Strategic(condition)).await?;
+    Ok(())
+}
+
+/// Creates the Service `default/NAME` of type `LoadBalancer`: one TCP port, one node port.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn create_service(client: &Client, name: &str, port: u16, node_port: u16) -> Result<()> {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": port, "nodePort": node_port, "protocol": "TCP"}]},
+    });
+    services(client).create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+    Ok(())
+}
+
+/// Changes the one port of a Service.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn set_port(client: &Client, name: &str, port: u16, node_port: u16) -> Result<()> {
+    let patch = json!({"spec": {"ports": [{"port": port, "nodePort": node_port, "protocol": "TCP"}]}});
+    services(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+/// Starts the deletion of a Service.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn delete_service(client: &Client, name: &str) -> Result<()> {
+    services(client).delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// The IP address in the status of a Service.
+///
+/// # Errors
+/// There is none.
+pub async fn address_of(client: &Client, name: &str) -> Result<String> {
+    let service = services(client).get(name).await?;
+    let ingress = service
+        .status
+        .and_then(|status| status.load_balancer)
+        .and_then(|balancer| balancer.ingress)
+        .unwrap_or_default();
+    ingress.into_iter().find_map(|ingress| ingress.ip).context("the Service has no address")
+}
+
+/// The node, once it is initialised: it has a provider ID and an internal address, and not the taint.
+///
+/// # Errors
+/// It is not there, or not initialised.
+pub async fn initialized(client: &Client, name: &str) -> Result<Node> {
+    let node = nodes(client).get(name).await?;
+    ensure!(!has_taint(&node, UNINITIALIZED), "{name} is not initialised");
+    ensure!(internal_ip(&node).is_some(), "{name} has no internal address");
+    ensure!(node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some()), "{name} has no provider ID");
+    Ok(node)
+}
+
+/// Whether the node carries a taint.
+#[must_use]
+pub fn has_taint(node: &Node, key: &str) -> bool {
+    node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten().any(|taint| taint.key == key)
+}
+
+/// The node's internal address.
+#[must_use]
+pub fn internal_ip(node: &Node) -> Option<&str> {
+    let addresses = node.status.as_ref()?.addresses.as_ref()?;
+    addresses.iter().find(|address| address.type_ == "InternalIP").map(|address| address.address.as_str())
+}
+
+/// One label of the node; empty where it is absent.
+#[must_use]
+pub fn label<'a>(node: &'a Node, key: &str) -> &'a str {
+    node.labels().get(key).map_or("", String::as_str)
+}
+
+/// All nodes.
+#[must_use]
+pub fn nodes(client: &Client) -> Api<Node> {
+    Api::all(client.clone())
+}
+
+/// The Services of the namespace `default`.
+#[must_use]
+pub fn services(client: &Client) -> Api<Service> {
+    Api::namespaced(client.clone(), "default")
+}

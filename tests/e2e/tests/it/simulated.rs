@@ -1,0 +1,177 @@
+//! The manager as a process on a real API server, with the provider of the simulated cloud: everything but the cloud is real, and the
+//! cloud's virtual servers carry real TCP.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Client;
+use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    manager::{Manager, get},
+    objects::{
+        SHUTDOWN, address_of, create_service, delete_service, has_taint, initialized, nodes, register_node, services,
+        set_port, set_ready,
+    },
+    wait::eventually,
+    workspace::component,
+};
+
+const NODE_PORT: u16 = 30_080;
+const NODES: [&str; 3] = ["a", "b", "c"];
+
+/// A simulated cloud with machines that answer on the node port.
+pub(crate) struct Simulated {
+    pub(crate) cloud: SimCloud,
+    server: SimServer,
+}
+
+impl Simulated {
+    /// Starts one with these machines.
+    pub(crate) async fn start(names: &[&str]) -> Result<Self> {
+        let cloud = SimCloud::new(SimOptions::isolated());
+        for name in names {
+            let instance = cloud.add_instance(name, "zone-a")?;
+            cloud.serve_backend(&instance.id, NODE_PORT).await?;
+        }
+        let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        Ok(Self { cloud, server })
+    }
+
+    /// A provider file for it.
+    pub(crate) fn provider_file(&self) -> String {
+        let SimServer { url, .. } = &self.server;
+        format!(
+            "apiVersion: skysail.dev/v1alpha1\n\
+             kind: Provider\n\
+             metadata: {{name: sim}}\n\
+             spec:\n\
+             \x20 default: true\n\
+             \x20 source: {{file: provider.wasm}}\n\
+             \x20 config: |\n\
+             \x20   [Global]\n\
+             \x20   endpoint = {url}\n\
+             \x20 egress:\n\
+             \x20   rules: [{{origins: [\"{url}\"]}}]\n\
+             \x20   allowCidrs: [127.0.0.1/32]\n\
+             \x20 credentials:\n\
+             \x20   api: {{origins: [\"{url}\"], bearer: {{file: token}}}}\n"
+        )
+    }
+
+    /// The bearer token, as the file `token` beside the provider file.
+    pub(crate) fn token(&self) -> (&'static str, &str) {
+        ("token", &self.server.token)
+    }
+
+    /// Deletes a machine.
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        Ok(self.cloud.delete_instance(&self.id(name)?).await?)
+    }
+
+    /// Switches a machine off.
+    pub(crate) async fn stop(&self, name: &str) -> Result<()> {
+        self.cloud.stop_instance(&self.id(name)?).await?;
+        Ok(())
+    }
+
+    fn id(&self, name: &str) -> Result<String> {
+        let machines = self.cloud.snapshot().instances;
+        machines.into_iter().find(|machine| machine.name == name).map(|machine| machine.id).context("no such machine")
+    }
+}
+
+#[tokio::test]
+async fn the_manager_serves_a_real_api_server_while_machines_and_releases_change() -> Result<()> {
+    let cloud = Simulated::start(&NODES).await?;
+    let server = ApiServer::start()?;
+    let manager =
+        Manager::start(&server.kubeconfig(), &component("simcloud")?, &cloud.provider_file(), &[cloud.token()]).await?;
+    let mut world = World { cloud, client: server.client().await?, manager };
+    if let Err(error) = world.story().await {
+        return Err(error.context(world.manager.last_words()));
+    }
+    let status = world.manager.end().await?;
+    ensure!(status.success(), "the manager ended with {status}");
+    Ok(())
+}
+
+struct World {
+    cloud: Simulated,
+    client: Client,
+    manager: Manager,
+}
+
+impl World {
+    async fn story(&mut self) -> Result<()> {
+        let client = self.client.clone();
+        for name in NODES {
+            register_node(&client, name).await?;
+        }
+        for name in NODES {
+            eventually("the node is initialised", 60, || initialized(&client, name)).await?;
+        }
+        create_service(&client, "web", 8080, NODE_PORT).await?;
+        let address = eventually("the Service gets an address", 60, || address_of(&client, "web")).await?;
+        self.wait_for_answers(&address, 8080, &NODES).await?;
+        self.swap(&address).await?;
+        self.cloud.stop("b").await?;
+        set_ready(&client, "b", "Unknown").await?;
+        let tainted = || async {
+            ensure!(has_taint(&nodes(&client).get("b").await?, SHUTDOWN), "not tainted");
+            Ok(())
+        };
+        eventually("the node of the stopped machine is tainted", 60, tainted).await?;
+        self.cloud.delete("c").await?;
+        set_ready(&client, "c", "Unknown").await?;
+        let node_gone = || async {
+            ensure!(nodes(&client).get_opt("c").await?.is_none(), "the node is still there");
+            Ok(())
+        };
+        eventually("the node of the deleted machine goes", 60, node_gone).await?;
+        self.wait_for_answers(&address, 9090, &["a"]).await?;
+        delete_service(&client, "web").await?;
+        let service_gone = || async {
+            ensure!(services(&client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
+            Ok(())
+        };
+        eventually("the Service goes", 60, service_gone).await?;
+        ensure!(self.cloud.cloud.snapshot().has_no_load_balancers(), "something is left in the cloud");
+        self.manager.still_runs()
+    }
+
+    /// Another release takes over while requests go on, and does the next change.
+    async fn swap(&mut self, address: &str) -> Result<()> {
+        let before = self.manager.release()?;
+        self.manager.offer_another_release()?;
+        let swapped = || async {
+            let now = self.manager.release()?;
+            ensure!(now != before, "release {before} still serves");
+            get(&format!("http://{address}:8080/")).await.context("a request during the swap")?;
+            Ok(())
+        };
+        eventually("another release serves", 120, swapped).await?;
+        self.manager.still_runs()?;
+        set_port(&self.client, "web", 9090, NODE_PORT).await?;
+        self.wait_for_answers(address, 9090, &NODES).await?;
+        let (now, calls) = (self.manager.release()?, self.manager.calls("load-balancers.ensure"));
+        ensure!(calls.last() == Some(&now), "release {now} serves, but `ensure` was called on {calls:?}");
+        Ok(())
+    }
+
+    /// Waits until exactly these machines answer.
+    async fn wait_for_answers(&self, address: &str, port: u16, names: &[&str]) -> Result<()> {
+        let url = format!("http://{address}:{port}/");
+        let look = || async {
+            let mut seen = BTreeSet::new();
+            for _ in 0..30 {
+                let text = get(&url).await.with_context(|| format!("a request to {url}; seen so far: {seen:?}"))?;
+                seen.insert(text.trim().to_owned());
+            }
+            let all = names.iter().all(|name| seen.iter().any(|text| text.contains(name)));
+            ensure!(all && seen.len() == names.len(), "{url} is answered by {seen:?}, not by {names:?}");
+            Ok(())
+        };
+        eventually("exactly these machines answer", 60, look).await
+    }
+}
