@@ -130,3 +130,38 @@ impl ControllerMetrics {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+
+    use super::{ControllerMetrics, OutcomeLabels};
+
+    #[test]
+    fn the_names_are_upstreams_where_upstream_has_them() {
+        let mut registry = Registry::default();
+        let metrics = ControllerMetrics::register(&mut registry);
+        let labels = OutcomeLabels { controller: "service-controller", provider: "a".to_owned(), outcome: "Ok" };
+        metrics.reconciles.get_or_create(&labels).inc();
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let names: String =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|l| format!("{l}\n")).collect();
+        expect![[r#"
+            service_controller_loadbalancer_sync counter
+            service_controller_nodesync_error counter
+            service_controller_nodesync_latency_seconds histogram
+            service_controller_update_loadbalancer_host_latency_seconds histogram
+            node_controller_cloud_provider_taint_removal_delay_seconds histogram
+            node_controller_initial_node_sync_delay_seconds histogram
+            skysail_reconciles counter
+            skysail_events_written counter
+            skysail_events_dropped counter
+        "#]]
+        .assert_eq(&names);
+        assert!(
+            text.contains(r#"skysail_reconciles_total{controller="service-controller",provider="a",outcome="Ok"} 1"#)
+        );
+    }
+}

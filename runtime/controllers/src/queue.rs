@@ -175,6 +175,11 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.lock().failures.remove(key);
     }
 
+    /// Keys that wait for a time, the earliest first.
+    pub(crate) fn delayed(&self) -> Vec<K> {
+        self.lock().delayed.values().cloned().collect()
+    }
+
     /// Keys that wait or run.
     pub(crate) fn len(&self) -> usize {
         let inner = self.lock();

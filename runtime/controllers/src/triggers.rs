@@ -81,7 +81,11 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
         report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
         enqueue_node(context, &view);
     }
-    let services = context.ledger.held_by(provider);
+    // Those that wait for a backoff too: what the last release could not do, this one may.
+    let mut services = context.ledger.held_by(provider);
+    services.extend(context.service_queue(provider).delayed());
+    services.sort();
+    services.dedup();
     for (after, key) in spread(services, context.settings.swap_spread_max) {
         context.service_queue(provider).add_after(key, after);
     }

@@ -274,16 +274,15 @@ fn reference(service: &Service) -> skysail_provider::ObjectReference {
 }
 
 fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn LoadBalancers, Error> {
-    provider.load_balancers().ok_or_else(|| {
-        let error = match provider.info() {
-            Some(info) => {
-                let text = format!("{} {} has no interface load-balancers", info.name, info.version);
-                skysail_provider::Error::new(Code::Unsupported, text)
-            }
-            None => skysail_provider::Error::new(Code::NotServing, "no release of the provider serves"),
-        };
-        Error::provider("reach the provider's load balancers")(error)
-    })
+    let error = match (provider.info(), provider.load_balancers()) {
+        (Some(_), Some(load_balancers)) => return Ok(load_balancers),
+        (Some(info), None) => {
+            let text = format!("{} {} has no interface load-balancers", info.name, info.version);
+            skysail_provider::Error::new(Code::Unsupported, text)
+        }
+        (None, _) => skysail_provider::Error::new(Code::NotServing, "no release of the provider serves"),
+    };
+    Err(Error::provider("reach the provider's load balancers")(error))
 }
 
 fn absent_is_ok(answer: skysail_provider::Result<()>) -> skysail_provider::Result<()> {

@@ -69,10 +69,29 @@ async fn a_provider_that_hangs_holds_up_its_own_objects_only() {
     assert!(world.state("classy").await.contains("203.0.113.1"));
 }
 
+/// A provider whose component comes late, or whose release was broken: nobody waits for the end of a backoff when it serves.
+#[tokio::test(start_paused = true)]
+async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
+    let world = World::new();
+    world.fake().stop();
+    world.fake().add_instances(["n"]);
+    let mut world = world.start().await;
+    world.add_service("web", json!({})).await;
+    world.add_new_node("n").await;
+    pass(200 * S).await;
+    assert_eq!(world.state("web").await, "[] []", "nothing is written for a provider that does not serve");
+    assert!(world.transcript().await.contains("no release of the provider serves"));
+    world.fake().start();
+    world.clouds[0].releases.send_replace(2);
+    pass(2 * S).await;
+    assert!(world.state("web").await.contains("203.0.113.1"));
+    assert_eq!(world.node("n").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://n"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_what_is_in_flight_and_starts_nothing() {
     let mut world = World::new().start().await;
-    world.fake().on_call(|_| Box::pin(tokio::time::sleep(3 * S)));
+    world.fake().on_call(|_| Box::pin(pass(3 * S)));
     world.add_service("web", json!({})).await;
     world.add_service("later", json!({})).await;
     pass(S).await;
