@@ -23,6 +23,9 @@ const READY_POLL: Duration = Duration::from_millis(100);
 /// The token of the administrator; the server listens on loopback only.
 const TOKEN: &str = "skysail-tests";
 
+/// Runs a program until it ends or until our end of its standard input closes: also when the test process is killed.
+const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null & p=$!; (cat <&3 >/dev/null; kill -9 $p) 2>/dev/null & wait $p"#;
+
 /// A running API server; it dies when this is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
@@ -107,13 +110,15 @@ impl ApiServer {
         ]
     }
 
-    fn spawn(&mut self, mut command: Command, log: &str) -> anyhow::Result<()> {
+    fn spawn(&mut self, command: Command, log: &str) -> anyhow::Result<()> {
         let path = self.folder.path().join(log);
         let out = std::fs::File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         let err = out.try_clone().context("sharing the log")?;
-        command.stdin(Stdio::null()).stdout(out).stderr(err);
-        let program = command.get_program().to_owned();
-        let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+        let mut supervised = Command::new("sh");
+        supervised.args(["-c", SUPERVISOR, "sh"]).arg(command.get_program()).args(command.get_args());
+        supervised.stdin(Stdio::piped()).stdout(out).stderr(err);
+        let program = command.get_program().display();
+        let child = supervised.spawn().with_context(|| format!("starting {program}"))?;
         self.processes.push(child);
         Ok(())
     }
@@ -158,8 +163,8 @@ impl ApiServer {
 impl Drop for ApiServer {
     fn drop(&mut self) {
         for child in &mut self.processes {
+            drop(child.stdin.take());
             // A process that is already gone is what we want.
-            drop(child.kill());
             drop(child.wait());
         }
     }

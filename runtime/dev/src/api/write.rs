@@ -111,8 +111,9 @@ impl State {
                     format!("unable to create new content in namespace {} because it is being terminated", key.name);
                 let mut error = ApiError::forbidden(&call.kind, object::name(new), &cause);
                 let message = format!("namespace {} is being terminated", key.name);
-                error.details["causes"] =
-                    json!([{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]);
+                let cause =
+                    json!({"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"});
+                object::set(&mut error.details, "/causes", vec![cause]);
                 Err(error)
             }
             Some(_) => Ok(()),
@@ -257,7 +258,7 @@ fn check_versions(call: &Call, old: &Value, new: &Value, patched: bool) -> Resul
         let cause = Cause {
             field: "metadata.resourceVersion".into(),
             reason: "FieldValueInvalid",
-            message: format!("Invalid value: 0x0: {detail}"),
+            message: format!("Invalid value: {}: {detail}", if call.kind.custom.is_some() { "0x0" } else { "0" }),
         };
         return Err(ApiError::invalid(&call.kind, name, &[cause]));
     }

@@ -71,6 +71,14 @@ fn uses_health_check(service: &Value) -> bool {
 pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     set_default(new, "/spec/type", "ClusterIP");
     let (was, is) = (text(old, "/spec/type").to_owned(), text(new, "/spec/type").to_owned());
+    let (ip_before, ip_after) = (text(old, "/spec/clusterIP"), text(new, "/spec/clusterIP").to_owned());
+    if ip_before != ip_after && old.pointer("/spec/clusterIPs") == new.pointer("/spec/clusterIPs") {
+        // An old client writes only the singular field: the plural follows it.
+        remove(new, "/spec/clusterIPs");
+        if !ip_after.is_empty() {
+            set(new, "/spec/clusterIPs", json!([ip_after]));
+        }
+    }
     if is != "ExternalName" && was != "ExternalName" {
         for path in ["/spec/clusterIP", "/spec/clusterIPs"] {
             if !has(new, path) {

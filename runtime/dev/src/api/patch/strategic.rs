@@ -112,6 +112,7 @@ fn merge_list(
         return Ok(items.iter().filter(|i| i.get("$patch").is_none()).cloned().collect());
     }
     let definition = struct_of(field);
+    let server_order: Vec<Value> = before.iter().filter_map(|b| b.get(merge_key).cloned()).collect();
     let mut merged = before;
     for item in items {
         let Value::Object(item) = item else {
@@ -135,10 +136,9 @@ fn merge_list(
             None => merged.push(Value::Object(merge_struct(definition, Map::new(), item)?)),
         }
     }
-    if let Some(order) = order {
-        let wanted: Vec<&Value> = order.iter().filter_map(|o| o.get(merge_key)).collect();
-        merged = ordered(merged, &wanted, |item| item.get(merge_key).cloned().unwrap_or_default());
-    }
+    let key_of = |item: &Value| item.get(merge_key).cloned().unwrap_or_default();
+    let wanted: Vec<Value> = order.map_or(items, Vec::as_slice).iter().map(key_of).collect();
+    let merged = ordered(merged, &wanted, &server_order, key_of);
     Ok(merged)
 }
 
@@ -148,6 +148,7 @@ fn merge_primitives(
     removed: Option<&Vec<Value>>,
     order: Option<&Vec<Value>>,
 ) -> Vec<Value> {
+    let server_order = before.clone();
     let mut merged = before;
     merged.retain(|m| !removed.is_some_and(|r| r.contains(m)));
     for item in items {
@@ -155,25 +156,25 @@ fn merge_primitives(
             merged.push(item.clone());
         }
     }
-    match order {
-        Some(order) => ordered(merged, &order.iter().collect::<Vec<_>>(), Clone::clone),
-        None => merged,
-    }
+    ordered(merged, order.map_or(items, Vec::as_slice), &server_order, Clone::clone)
 }
 
-/// Puts the listed items into the listed order; the others keep their place relative to their neighbours.
-fn ordered(items: Vec<Value>, order: &[&Value], key: impl Fn(&Value) -> Value) -> Vec<Value> {
-    let position = |item: &Value| order.iter().position(|o| **o == key(item));
-    let mut listed: Vec<Value> = items.iter().filter(|i| position(i).is_some()).cloned().collect();
-    listed.sort_by_key(|i| position(i));
-    let mut listed = listed.into_iter();
-    let mut result = Vec::with_capacity(items.len());
-    for item in items {
-        match position(&item) {
-            Some(_) => result.extend(listed.next()),
-            None => result.push(item),
-        }
+/// Merges what the patch lists, in its order, with what only the server had: an item of the server comes first only
+/// where it already stood before the next item of the patch.
+fn ordered(items: Vec<Value>, order: &[Value], server: &[Value], key: impl Fn(&Value) -> Value) -> Vec<Value> {
+    let place = |list: &[Value], item: &Value| list.iter().position(|o| *o == key(item));
+    let (mut listed, others): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|i| place(order, i).is_some());
+    listed.sort_by_key(|i| place(order, i));
+    let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
+    let mut result = Vec::new();
+    while let Some(other) = others.peek() {
+        let server_first = match listed.peek() {
+            None => true,
+            Some(next) => matches!((place(server, other), place(server, next)), (Some(o), Some(n)) if o < n),
+        };
+        result.extend(if server_first { others.next() } else { listed.next() });
     }
+    result.extend(listed);
     result
 }
 

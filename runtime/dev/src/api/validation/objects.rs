@@ -22,7 +22,9 @@ pub(crate) fn config(storage: &str, new: &Value, old: Option<&Value>) -> Vec<Cau
         }
         size += value.as_str().map_or(0, str::len);
     }
-    if size > DATA_BYTES_MAX * 4 / 3 || storage == "configmaps" && size > DATA_BYTES_MAX * 4 / 3 {
+    // Binary data is counted as it is written, four bytes for three.
+    let limit = if storage == "secrets" { DATA_BYTES_MAX * 4 / 3 } else { DATA_BYTES_MAX };
+    if size > limit {
         let message = format!("Too long: may not be more than {DATA_BYTES_MAX} bytes");
         causes.push(Cause { field: "data".into(), reason: "FieldValueTooLong", message });
     }
@@ -45,6 +47,14 @@ pub(crate) fn config(storage: &str, new: &Value, old: Option<&Value>) -> Vec<Cau
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
     'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
+/// What an Event of the newer view must carry, in both spellings.
+const NEW_EVENT_FIELDS: [(&str, &str); 4] = [
+    ("/reportingComponent", "reportingController"),
+    ("/reportingInstance", "reportingInstance"),
+    ("/action", "action"),
+    ("/reason", "reason"),
+];
+
 /// Events are stored as core Events whichever view wrote them; the newer view has stricter rules on creation.
 pub(crate) fn event(group: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
@@ -60,14 +70,11 @@ pub(crate) fn event(group: &str, new: &Value, old: Option<&Value>) -> Vec<Cause>
     if text(new, "/eventTime").is_empty() {
         causes.push(Cause::required("eventTime", ""));
     }
-    for (path, field) in [
-        ("/reportingComponent", "reportingController"),
-        ("/reportingInstance", "reportingInstance"),
-        ("/action", "action"),
-        ("/reason", "reason"),
-    ] {
+    // Without a time it counts as an old Event, for which the other fields are optional.
+    let required = if causes.is_empty() { NEW_EVENT_FIELDS.as_slice() } else { &[] };
+    for (path, field) in required {
         if text(new, path).is_empty() {
-            causes.push(Cause::required(field, ""));
+            causes.push(Cause::required(*field, ""));
         }
     }
     if !matches!(text(new, "/type"), "Normal" | "Warning") {

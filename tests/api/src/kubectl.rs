@@ -1,0 +1,223 @@
+//! The real kubectl: a script of commands, its output made comparable, one snapshot for both servers.
+
+use std::process::Stdio;
+
+use expect_test::expect_file;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::env::Env;
+
+/// kubectl against one server; collects a transcript.
+struct Session<'a> {
+    env: &'a Env,
+    kubeconfig: tempfile::NamedTempFile,
+    transcript: String,
+}
+
+impl<'a> Session<'a> {
+    fn new(env: &'a Env) -> Self {
+        let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(kubeconfig.path(), &env.kubeconfig).unwrap();
+        Self { env, kubeconfig, transcript: String::new() }
+    }
+
+    /// Runs kubectl with `arguments` in the test's namespace and adds what it printed.
+    async fn run(&mut self, arguments: &str, input: &str) {
+        let mut child = tokio::process::Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig.path())
+            .args(["--namespace", &self.env.ns])
+            .args(arguments.split(' ').map(|a| a.replace("NODE", &self.env.ns)))
+            .env("HOME", std::env::temp_dir())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("these tests run the real kubectl: install kubectl (1.32 or newer) and put it on PATH");
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().await.unwrap();
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let code = output.status.code().unwrap();
+        self.transcript.push_str(&format!("$ kubectl {arguments}\n{}", normalised(&printed, &self.env.ns)));
+        if code != 0 {
+            self.transcript.push_str(&format!("(exit {code})\n"));
+        }
+    }
+}
+
+/// Replaces what differs between two clusters: addresses, ports, ages, times, uids, versions.
+fn normalised(text: &str, ns: &str) -> String {
+    let mut result = String::new();
+    for line in text.lines().filter(|l| !l.contains("version difference between client")) {
+        let indent = line.len() - line.trim_start().len();
+        let words: Vec<String> = line.replace(ns, "NODE").split_whitespace().map(word).collect();
+        result.push_str(&" ".repeat(indent));
+        result.push_str(&words.join(" "));
+        result.push('\n');
+    }
+    result
+}
+
+fn word(word: &str) -> String {
+    let split = |c: char| matches!(c, ',' | '/' | ':' | '"' | '\'' | '(' | ')' | '[' | ']');
+    if is_time(word.trim_matches('"')) {
+        return "TIME".to_owned();
+    }
+    let mut result = String::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        let end = rest.find(split).unwrap_or(rest.len());
+        let (part, after) = rest.split_at(end);
+        result.push_str(&piece(part));
+        let mut chars = after.chars();
+        result.extend(chars.next());
+        rest = chars.as_str();
+    }
+    result
+}
+
+fn is_time(text: &str) -> bool {
+    text.len() == 20 && text.ends_with('Z') && text.contains('T')
+}
+
+fn piece(part: &str) -> String {
+    let age =
+        part.strip_suffix(['s', 'm', 'h']).is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()));
+    let cluster_ip =
+        part.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| (96..=111).contains(&ip.octets()[1]) && ip.octets()[0] == 10);
+    let node_port = part.parse::<u16>().is_ok_and(|p| (30000..=32767).contains(&p));
+    let uid = part.len() == 36 && part.chars().filter(|c| *c == '-').count() == 4;
+    match () {
+        () if age => "AGE".into(),
+        () if cluster_ip => "CLUSTERIP".into(),
+        () if node_port => "NODEPORT".into(),
+        () if uid => "UID".into(),
+        () => part.into(),
+    }
+}
+
+const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web, labels: {app: web}}\n\
+    spec: {type: LoadBalancer, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}\n";
+
+pub(crate) async fn kubectl_creates_gets_and_deletes(env: &Env) {
+    let mut session = Session::new(env);
+    session.run("create configmap settings --from-literal=a=1 --from-literal=b=2", "").await;
+    session.run("create secret generic keys --from-literal=k=v", "").await;
+    session.run("create -f -", SERVICE).await;
+    session.run("create -f -", SERVICE).await;
+    session.run("get configmap,secret,service", "").await;
+    session.run("get service web -o wide", "").await;
+    session.run("get service web -o name", "").await;
+    session.run("get service web -o jsonpath={.spec.ports}", "").await;
+    session.run("get service --selector app=web --show-labels", "").await;
+    session.run("get service nope", "").await;
+    session.run("get nonsense", "").await;
+    session.run("get configmap settings -o jsonpath={.data}", "").await;
+    session
+        .run(
+            "create -f -",
+            "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {typo: 1, ports: [{port: 1}]}\n",
+        )
+        .await;
+    session
+        .run("create -f -", "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 0}]}\n")
+        .await;
+    session.run("delete service web --wait=true", "").await;
+    session.run("delete configmap --all", "").await;
+    session.run("get service,configmap", "").await;
+    expect_file!["../snapshots/creates.txt"].assert_eq(&session.transcript);
+}
+
+pub(crate) async fn kubectl_applies_both_ways(env: &Env) {
+    let mut session = Session::new(env);
+    session.run("apply -f -", SERVICE).await;
+    session.run("apply -f -", SERVICE).await;
+    session.run("apply -f -", &SERVICE.replace("8080", "9090").replace(", labels: {app: web}", "")).await;
+    session.run("get service web -o jsonpath={.spec.ports[0].targetPort},{.metadata.labels}", "").await;
+    session.run("diff -f -", &SERVICE.replace(", labels: {app: web}", "").replace("8080", "9090")).await;
+    session.run("apply --server-side -f -", &SERVICE.replace("name: web,", "name: other,")).await;
+    session.run("apply --server-side -f -", &SERVICE.replace("name: web,", "name: other,")).await;
+    let changed = SERVICE.replace("name: web,", "name: other,").replace("8080", "9090");
+    session.run("apply --server-side --field-manager=somebody -f -", &changed).await;
+    session.run("apply --server-side --field-manager=somebody --force-conflicts -f -", &changed).await;
+    session.run("get service other -o jsonpath={.spec.ports[0].targetPort}", "").await;
+    session.run("delete -f -", SERVICE).await;
+    expect_file!["../snapshots/applies.txt"].assert_eq(&session.transcript);
+}
+
+async fn node(env: &Env) {
+    let node = json!({"metadata": {"name": env.ns, "labels": {"kubernetes.io/hostname": "n", "node-role.kubernetes.io/worker": ""}},
+        "spec": {"providerID": "sim://1"}, "status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.10"}, {"type": "ExternalIP", "address": "198.51.100.10"}],
+            "capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"}, "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"},
+            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Test OS", "kernelVersion": "6.1", "containerRuntimeVersion": "x://1"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
+                "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    env.post("/api/v1/nodes", &node).await.ok();
+}
+
+pub(crate) async fn kubectl_edits_labels_taints_and_waits(env: &Env) {
+    let mut session = Session::new(env);
+    node(env).await;
+    session.run("get node NODE", "").await;
+    session.run("get node NODE -o wide", "").await;
+    session.run("label node NODE zone=a", "").await;
+    session.run("annotate node NODE example.test/x=y", "").await;
+    session.run("taint node NODE key=value:NoSchedule", "").await;
+    session.run("taint node NODE key:NoSchedule-", "").await;
+    session.run("cordon NODE", "").await;
+    session.run("get node NODE", "").await;
+    session.run("uncordon NODE", "").await;
+    session.run("patch node NODE -p {\"spec\":{\"taints\":[{\"key\":\"k\",\"effect\":\"NoExecute\"}]}}", "").await;
+    session.run("get node NODE -o jsonpath={.spec.taints},{.metadata.labels.zone}", "").await;
+    session.run("wait --for=condition=Ready node/NODE --timeout=10s", "").await;
+    session.run("create -f -", SERVICE).await;
+    session
+        .run(
+            "patch service web --type=json -p [{\"op\":\"replace\",\"path\":\"/spec/type\",\"value\":\"ClusterIP\"}]",
+            "",
+        )
+        .await;
+    session.run("get service web", "").await;
+    session.run("delete node NODE", "").await;
+    session.run("wait --for=delete node/NODE --timeout=10s", "").await;
+    expect_file!["../snapshots/edits.txt"].assert_eq(&session.transcript);
+}
+
+pub(crate) async fn kubectl_describes_services_and_nodes(env: &Env) {
+    let mut session = Session::new(env);
+    node(env).await;
+    session.run("create -f -", SERVICE).await;
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    env.patch("merge", &env.core("services/web/status"), &status).await.ok();
+    let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Service", "name": "web", "namespace": env.ns},
+        "reason": "EnsuredLoadBalancer", "message": "Ensured load balancer", "type": "Normal", "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "service-controller"}});
+    env.post(&env.core("events"), &event).await.ok();
+    session.run("get service web", "").await;
+    session.run("describe service web", "").await;
+    session.run("describe node NODE", "").await;
+    session.run("get events", "").await;
+    session.run("get events -o wide", "").await;
+    expect_file!["../snapshots/describes.txt"].assert_eq(&session.transcript);
+}
+
+pub(crate) async fn kubectl_watches(env: &Env) {
+    let mut session = Session::new(env);
+    env.post(&env.core("services"), &json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}))
+        .await
+        .ok();
+    let other = async {
+        // The watch lists first; the change then comes to it, whenever it connects.
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(2);
+        tokio::time::sleep_until(deadline).await;
+        env.delete(&env.core("services/web"), &Value::Null).await.ok();
+    };
+    tokio::join!(session.run("get service web --watch --request-timeout=6s --output-watch-events", ""), other);
+    session.transcript.retain(|c| c != '\r');
+    expect_file!["../snapshots/watches.txt"].assert_eq(&session.transcript);
+}
