@@ -8,7 +8,7 @@
 //! client can observe. One suite (`tests/api`) runs against this server and a real one.
 //!
 //! What it leaves out: authentication and authorization, admission webhooks, garbage collection by owner, protobuf
-//! (clients that prefer it take JSON), CEL and patterns of custom resources, TLS, conversion webhooks. What a cluster's
+//! in answers (clients that prefer it take JSON), CEL and patterns of custom resources, TLS, conversion webhooks. What a cluster's
 //! controllers do is not done either, but for one thing: a deleted Namespace is emptied, since nothing else here would.
 //!
 //! # Why not an existing one
@@ -33,6 +33,7 @@ mod object;
 mod openapi;
 mod ownership;
 mod patch;
+mod protobuf;
 mod random;
 mod read;
 mod request;

@@ -53,6 +53,10 @@ fn normalised(text: &str, ns: &str) -> String {
     let mut result = String::new();
     for line in text.lines().filter(|l| !l.contains("version difference between client")) {
         let indent = line.len() - line.trim_start().len();
+        if line.starts_with("CreationTimestamp:") {
+            result.push_str("CreationTimestamp: TIME\n");
+            continue;
+        }
         let words: Vec<String> = line.replace(ns, "NODE").split_whitespace().map(word).collect();
         result.push_str(&" ".repeat(indent));
         result.push_str(&words.join(" "));

@@ -63,7 +63,11 @@ pub(crate) async fn strategic_directives(env: &Env) {
     assert_eq!(shown["metadata"]["finalizers"], json!(["example.test/b"]));
     let patch = json!({"metadata": {"finalizers": ["example.test/c"]}});
     let shown = env.patch("strategic", &path, &patch).await.ok();
-    assert_eq!(shown["metadata"]["finalizers"], json!(["example.test/b", "example.test/c"]));
+    assert_eq!(
+        shown["metadata"]["finalizers"],
+        json!(["example.test/c", "example.test/b"]),
+        "what the patch lists comes first"
+    );
     let patch = json!({"spec": {"ports": [{"$patch": "replace"}, {"name": "z", "port": 9}]}});
     assert_eq!(numbers(&env.patch("strategic", &path, &patch).await.ok()), [9]);
     let patch = json!({"spec": {"selector": {"$patch": "replace", "new": "one"}}});

@@ -21,6 +21,7 @@ use super::errors::ApiError;
 use super::fault::{Fault, RequestInfo, WatchFault};
 use super::openapi;
 use super::patch::PatchType;
+use super::protobuf;
 use super::request::{Params, Target};
 use super::requests;
 use super::state::Call;
@@ -90,6 +91,11 @@ impl Incoming {
         if content_type.contains("yaml") {
             return serde_saphyr::from_slice(&self.body)
                 .map_err(|e| ApiError::bad_request(format!("error decoding YAML: {e}")));
+        }
+        if content_type.starts_with("application/vnd.kubernetes.protobuf")
+            && let Some(object) = protobuf::decode(&self.body)
+        {
+            return Ok(object);
         }
         if !content_type.is_empty() && !content_type.contains("json") {
             let message = "the body of the request was in an unknown format - accepted media types include: \
