@@ -274,3 +274,30 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     let late = world.transcript().await.matches("provider ensure").count();
     assert_eq!((early, late), (5, 5));
 }
+
+/// S7.1, where ours differs: a conflict is retried from the fresh object, and costs the provider no second call and the user no Event.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_met_a_conflict_is_written_again_without_a_second_ensure() {
+    let mut world = World::new().start().await;
+    world.add_node("a").await;
+    crate::world::pass(10 * S).await;
+    let (client, fake) = (world.client.clone(), world.fake().clone());
+    fake.on_call(move |line| {
+        let ensuring = line.starts_with("ensure ");
+        let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::namespaced(client.clone(), "default");
+        Box::pin(async move {
+            if ensuring {
+                let patch = json!({ "metadata": { "labels": { "somebody": "else" } } });
+                api.patch("web", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch)).await.unwrap();
+            }
+        })
+    });
+    drop(world.fake().take_calls());
+    world.add_service("web", json!({})).await;
+    crate::world::pass(5 * S).await;
+    assert_eq!(world.fake().take_calls(), ["ensure default/web ports=80/TCP nodes=a"]);
+    assert!(world.state("web").await.contains("203.0.113.1"));
+    assert!(!world.transcript().await.contains("Warning"));
+    let refused = |r: &&skysail_dev::api::Request| r.info.subresource == "status" && r.status.as_u16() == 409;
+    assert_eq!(world.server.requests().recent().iter().filter(refused).count(), 1);
+}
