@@ -121,3 +121,16 @@ async fn a_new_node_that_the_cloud_does_not_know_yet_has_five_minutes() {
     pass(20 * S).await;
     assert!(world.node("n").await.is_none());
 }
+
+/// L1.2: a look-up that fails as a whole says nothing about any one machine, whatever its code.
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_up_deletes_nobody_even_where_it_says_not_found() {
+    let world = with_nodes().await;
+    for code in Code::ALL {
+        world.fake().fail_always("describe", Some(Error::new(code, "the whole call")));
+        world.heartbeat("a", "False").await;
+        world.heartbeat("b", "Unknown").await;
+        pass(11 * S).await;
+        assert!(world.node("a").await.is_some() && world.node("b").await.is_some(), "{code:?}");
+    }
+}
