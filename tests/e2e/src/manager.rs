@@ -196,6 +196,8 @@ fn digest(fields: &Value) -> String {
 /// # Errors
 /// No answer, or a status that is not a success.
 pub async fn get(url: &str) -> Result<String> {
+    // reqwest wants one even for plain HTTP; somebody may have set it already.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let client =
         reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(3)).build()?;
     Ok(client.get(url).send().await?.error_for_status()?.text().await?)
