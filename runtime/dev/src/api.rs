@@ -76,7 +76,7 @@ pub struct ApiOptions {
     pub service_cidrs: Vec<IpNet>,
     /// Node ports. Default: 30000 to 32767.
     pub node_ports: RangeInclusive<u16>,
-    /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin TaintNodesByCondition
+    /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin `TaintNodesByCondition`
     /// does. Default: false, because nothing here would take it away.
     pub taint_new_nodes: bool,
 }

@@ -113,7 +113,7 @@ const NODE_INFO: [&str; 10] = [
     "systemUUID",
 ];
 
-/// The admission plugin TaintNodesByCondition: a new node is not ready until the node controller says otherwise.
+/// The admission plugin `TaintNodesByCondition`: a new node is not ready until the node controller says otherwise.
 fn taint_not_ready(new: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let mut taints = object::list(new, "/spec/taints").to_vec();

@@ -132,11 +132,11 @@ impl ApiServer {
         let response = match &fault {
             Fault::Refuse(error) => refusal(error),
             Fault::LoseAnswer(error) => {
-                drop(self.route(incoming, target, params, verb, &fault));
+                drop(self.route(incoming, target, params, &fault));
                 refusal(error)
             }
             Fault::None | Fault::Latency(_) | Fault::DropWatchAfter(_) => {
-                self.route(incoming, target, params, verb, &fault).unwrap_or_else(|error| refusal(&error))
+                self.route(incoming, target, params, &fault).unwrap_or_else(|error| refusal(&error))
             }
         };
         let user_agent = incoming.header(USER_AGENT).to_owned();
@@ -149,9 +149,9 @@ impl ApiServer {
         incoming: &Incoming,
         target: Target,
         params: Params,
-        verb: &'static str,
         fault: &Fault,
     ) -> Result<Response<Body>, ApiError> {
+        let verb = target.verb(&incoming.method, &params).ok_or_else(ApiError::method_not_allowed)?;
         let accept = Accept::of(incoming.header(ACCEPT))?;
         let mut state = self.state();
         let kind = match state.kind_of(&target) {

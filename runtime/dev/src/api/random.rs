@@ -1,6 +1,6 @@
 //! Deterministic stand-ins for what an API server draws at random: uids and generated name suffixes.
 
-/// A small generator (SplitMix64); good spread, no secrecy.
+/// A small generator (`SplitMix64`); good spread, no secrecy.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

@@ -35,7 +35,6 @@ pub(crate) struct Params {
     pub(crate) field_manager: String,
     pub(crate) field_validation: String,
     pub(crate) force: bool,
-    pub(crate) include_object: String,
 }
 
 impl Target {
@@ -109,7 +108,6 @@ impl Params {
                 "continue" => params.continue_token = text,
                 "fieldManager" => params.field_manager = text,
                 "fieldValidation" => params.field_validation = text,
-                "includeObject" => params.include_object = text,
                 "limit" => params.limit = number(&text, "limit")?,
                 "timeoutSeconds" => {
                     let seconds: u64 = number(&text, "timeoutSeconds")?;

@@ -216,10 +216,10 @@ fn requirement(term: &str) -> Option<Requirement> {
         let inner = rest.trim().strip_prefix('(')?.strip_suffix(')')?;
         Some((label_key(key)?, inner.split(',').map(|v| v.trim().to_owned()).collect()))
     };
-    if let Some((key, rest)) = term.split_once(" notin ").or_else(|| term.split_once(" notin(").map(reopen)) {
+    if let Some((key, rest)) = term.split_once(" notin ").or_else(|| term.split_once(" notin(")) {
         return set(key, &parenthesised(rest)).map(|(key, v)| Requirement { key, test: Test::NotIn(v) });
     }
-    if let Some((key, rest)) = term.split_once(" in ").or_else(|| term.split_once(" in(").map(reopen)) {
+    if let Some((key, rest)) = term.split_once(" in ").or_else(|| term.split_once(" in(")) {
         return set(key, &parenthesised(rest)).map(|(key, v)| Requirement { key, test: Test::In(v) });
     }
     if let Some((key, value)) = term.split_once("!=") {
@@ -238,10 +238,6 @@ fn requirement(term: &str) -> Option<Requirement> {
         Some(key) => Some(Requirement { key: label_key(key)?, test: Test::Absent }),
         None => Some(Requirement { key: label_key(term)?, test: Test::Exists }),
     }
-}
-
-fn reopen<'a>((key, rest): (&'a str, &'a str)) -> (&'a str, &'a str) {
-    (key, rest)
 }
 
 /// `in(a,b)` was split at its parenthesis; `in (a,b)` still has it.

@@ -103,7 +103,7 @@ fn custom_cells(version: &Value, object: &Value, clock: &Clock) -> Vec<Value> {
     cells
 }
 
-/// The part of JSONPath that printer columns use: fields, indices, and `[?(@.key=="value")]`.
+/// The part of `JSONPath` that printer columns use: fields, indices, and `[?(@.key=="value")]`.
 fn json_path(object: &Value, path: &str) -> Option<Value> {
     let mut at = object;
     let mut rest = path.trim_start_matches(['$', '{']).trim_end_matches('}');

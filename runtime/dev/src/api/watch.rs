@@ -106,9 +106,6 @@ fn check_initial_events(call: &Call) -> Result<(), ApiError> {
             "Forbidden: resourceVersionMatch is forbidden for watch unless \
             sendInitialEvents is provided",
         ),
-        (Some(_), "NotOlderThan") if params.allow_watch_bookmarks || params.send_initial_events == Some(false) => {
-            return Ok(());
-        }
         (Some(_), "NotOlderThan") => return Ok(()),
         (Some(_), _) => (
             "resourceVersionMatch",

@@ -1,4 +1,4 @@
-//! Rules of the smaller kinds: ConfigMaps and Secrets, Events, Leases, definitions of custom resources.
+//! Rules of the smaller kinds: `ConfigMap`s and Secrets, Events, Leases, definitions of custom resources.
 
 use serde_json::Value;
 

@@ -158,11 +158,10 @@ fn load_balancer(new: &Value, old: Option<&Value>, service_type: &str, causes: &
     if !class.is_empty() && !super::is_qualified_name(class) {
         causes.push(Cause::invalid("spec.loadBalancerClass", &Value::from(class), super::NAME_PART));
     }
-    let was = old.filter(|o| text(o, "/spec/type") == "LoadBalancer");
-    if let Some(old) = was.filter(|o| is_load_balancer && text(o, "/spec/loadBalancerClass") != class) {
-        // Also from "" to a class: controllers decide ownership once, when the Service becomes a load balancer.
+    let was = old.filter(|o| is_load_balancer && text(o, "/spec/type") == "LoadBalancer");
+    if was.is_some_and(|o| text(o, "/spec/loadBalancerClass") != class) {
+        // Also from none to one: controllers decide ownership once, when the Service becomes a load balancer.
         let shown = if class.is_empty() { Value::Null } else { Value::from(class) };
-        debug_assert!(text(old, "/spec/loadBalancerClass") != class, "the filter compared them");
         causes.push(Cause::invalid("spec.loadBalancerClass", &shown, "may not change once set"));
     }
     for (index, range) in list(new, "/spec/loadBalancerSourceRanges").iter().enumerate() {
