@@ -4,6 +4,8 @@
 //! `cargo bench -p skysail-test-bench --bench swap`; `SKYSAIL_COMPONENTS` names the folder of components, `SKYSAIL_BENCH_COMPONENT` the
 //! component (default `simcloud`).
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot be set up has nothing else to do")]
+
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use criterion::Criterion;

@@ -1,2 +1,5 @@
-//! Under construction.
-fn main() {}
+//! Tests of real components in the real host, in one binary. `make guests` builds the components; a missing one is a failure.
+
+mod components;
+mod jail;
+mod swap;

@@ -163,7 +163,7 @@ fn a_precompiled_component_is_refused() {
 
 #[test]
 fn a_file_above_the_limit_is_not_read_further() {
-    let inspection = inspect(&vec![0; 100], "file x", 99);
+    let inspection = inspect(&[0; 100], "file x", 99);
     assert_eq!(inspection.refusals[0].code, RefusalCode::TooLarge);
     expect![[r#"file x: it has 100 bytes, and the limit componentBytes is 99: build the component smaller (release profile, opt-level "s", stripped), or raise the limit"#]].assert_eq(&inspection.refusals[0].sentence);
 }
@@ -187,7 +187,13 @@ fn every_prefix_of_a_component_is_refused_until_only_what_nobody_needs_is_missin
         "{truncated} truncated, {others} others of {}",
         whole.len()
     );
-    check(&whole[..whole.len() / 2], expect![]);
+    let half_a_section = b"\0asm\x0d\0\x01\0\x00\x64abc";
+    check(
+        half_a_section,
+        expect![[r#"
+        Truncated: file /etc/skysail/provider.wasm: the file ends too early: after 13 bytes, in the section that starts at byte 8, at least 97 bytes are missing; copy it again, preferably under another name and then renamed
+    "#]],
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    process::{Resource, Rlimit, setrlimit},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::set_no_new_privs,
     time::{ClockId, clock_gettime},
 };
@@ -69,7 +69,11 @@ fn run() -> io::Result<()> {
 /// Takes away everything that compiling does not need.
 fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
     let seconds = limits.time.as_secs().saturating_add(2);
-    let limit = |resource, max: u64| setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) });
+    let limit = |resource, max: u64| {
+        // What is lower already cannot be raised, and need not be.
+        let max = getrlimit(resource).maximum.map_or(max, |hard| hard.min(max));
+        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })
+    };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
     limit(Resource::As, base.saturating_add(limits.memory_bytes))?;

@@ -1,0 +1,131 @@
+//! From a file on disk to a release that serves: source, jail, admission, slot.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use skysail_host::{
+    CallRecorder, Engine, Limits, SandboxOptions,
+    jail::Compiler,
+    slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
+};
+use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time};
+
+use crate::{components::built, jail::command};
+
+/// Nothing on a working machine takes this long: a test that waits for it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A slot that is fed by a watched file, and what is needed to change that file.
+struct Fed {
+    slot: Arc<Slot>,
+    dir: TempDir,
+    _feeder: JoinSet<()>,
+}
+
+impl Fed {
+    fn new(location: impl Fn(&Path) -> FileLocation) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sandbox = SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new() };
+        let services = SlotServices {
+            engine: Engine::on_demand().unwrap(),
+            recorder: CallRecorder::default(),
+            compiler: Compiler::jailed(command()),
+            metrics: SlotMetrics::default(),
+        };
+        let options = SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false };
+        let slot = Arc::new(Slot::new(services, options).unwrap());
+        // What is found is found by notification: no test lives to see this poll.
+        let settings = FileSourceSettings { poll: Duration::from_secs(3600), ..FileSourceSettings::default() };
+        let mut offers = FileSource::new(location(dir.path()), settings).watch();
+        let mut feeder = JoinSet::new();
+        feeder.spawn({
+            let slot = Arc::clone(&slot);
+            async move {
+                while let Some(report) = offers.next().await {
+                    if let Ok(offer) = report {
+                        // What becomes of it is read from the status.
+                        drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await);
+                    }
+                }
+            }
+        });
+        Self { slot, dir, _feeder: feeder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("provider.wasm")
+    }
+
+    async fn until(&self, condition: impl FnMut(&SlotStatus) -> bool) -> SlotStatus {
+        let mut status = self.slot.status();
+        let found = time::timeout(PATIENCE, status.wait_for(condition)).await;
+        found.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {:?}", self.slot.status().borrow())).unwrap().clone()
+    }
+
+    async fn serves(&self, component: &[u8]) {
+        let digest = Digest::of(component).to_string();
+        let status = self.until(|status| status.active.as_ref().is_some_and(|active| active.digest == digest)).await;
+        assert_eq!(status.refused, None);
+    }
+}
+
+/// The example provider, as another file: a custom section at its end.
+fn dummy(mark: u8) -> Bytes {
+    let mut component = built("dummy");
+    component.extend([0, 3, 1, b'm', mark]);
+    component.into()
+}
+
+fn file(dir: &Path) -> FileLocation {
+    FileLocation::File(dir.join("provider.wasm"))
+}
+
+#[tokio::test]
+async fn a_rename_over_the_file_becomes_the_release_that_serves() {
+    let fed = Fed::new(file);
+    for mark in 0..3 {
+        let partial = fed.dir.path().join("partial");
+        fs::write(&partial, dummy(mark)).unwrap();
+        fs::rename(&partial, fed.path()).unwrap();
+        fed.serves(&dummy(mark)).await;
+    }
+    assert_eq!(fed.slot.status().borrow().swaps, 3);
+}
+
+#[tokio::test]
+async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_stalls_half_way() {
+    let fed = Fed::new(file);
+    fs::write(fed.path(), dummy(0)).unwrap();
+    fed.serves(&dummy(0)).await;
+    let whole = dummy(1);
+    fs::write(fed.path(), &whole[..whole.len() / 2]).unwrap();
+    let status = fed.until(|status| status.refused.is_some()).await;
+    assert_eq!(status.refused.unwrap().code, "Truncated");
+    assert_eq!(status.active.unwrap().digest, Digest::of(&dummy(0)).to_string(), "what served serves on");
+    fs::write(fed.path(), &whole).unwrap();
+    fed.serves(&whole).await;
+}
+
+#[tokio::test]
+async fn a_swap_of_a_config_maps_data_link_becomes_the_release_that_serves() {
+    let key = "provider.wasm".to_owned();
+    let fed = Fed::new(|dir| FileLocation::Folder { folder: dir.to_owned(), key: key.clone() });
+    let mount = fed.dir.path();
+    symlink("..data/provider.wasm", fed.path()).unwrap();
+    for mark in 0..3 {
+        let generation = format!("..2026_{mark}");
+        fs::create_dir(mount.join(&generation)).unwrap();
+        fs::write(mount.join(&generation).join("provider.wasm"), dummy(mark)).unwrap();
+        symlink(&generation, mount.join("..data_tmp")).unwrap();
+        fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+        fed.serves(&dummy(mark)).await;
+    }
+}
