@@ -32,7 +32,7 @@ use self::{backend::Program, model::VirtualServer, state::State};
 pub use self::{
     error::CloudError,
     knobs::{Failures, Knobs},
-    model::{Cluster, Instance, NewInstance, Snapshot, Zone},
+    model::{Cluster, Instance, NewInstance, Power, Snapshot, Zone},
     requests::{REQUESTS_MAX, RequestRecord},
     server::SimServer,
 };

@@ -198,7 +198,9 @@ impl Inspection {
     }
 }
 
-pub(crate) fn digest_of(bytes: &[u8]) -> [u8; 32] {
+/// SHA-256 of a component: what a release is known by.
+#[must_use]
+pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 

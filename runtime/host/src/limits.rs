@@ -3,10 +3,12 @@
 //! The provider file carries a [`Limits`] per provider; what it leaves out has the default. [`Limits::validate`] is called once, where
 //! the file is read. Nothing here enforces anything: `call`, `store`, `imports` and the compile jail do.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use skysail_provider::Limit;
+
+use crate::http_client::HttpLimits;
 
 mod bounds;
 
@@ -150,6 +152,22 @@ impl Limits {
             ));
         }
         if problems.is_empty() { Ok(()) } else { Err(LimitsError { problems }) }
+    }
+
+    /// The part that is about HTTP, for [`crate::http_client::HttpClient`] and each call's budget.
+    #[must_use]
+    pub fn http(&self) -> HttpLimits {
+        let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        HttpLimits {
+            requests_per_call: number(self.http_requests),
+            concurrency_per_call: number(self.http_concurrency),
+            requests_per_second: number(self.http_requests_per_second),
+            request_bytes_max: self.http_request_bytes,
+            response_bytes_max: self.http_response_bytes,
+            headers_max: number(self.http_headers),
+            header_bytes_max: HttpLimits::default().header_bytes_max,
+            exchange_time_max: Duration::from_millis(self.http_time_ms),
+        }
     }
 
     /// The value of one limit.

@@ -54,6 +54,8 @@ pub struct HttpUse {
     pub bytes_received: u64,
     /// Time spent waiting for HTTP; requests in parallel count once.
     pub time: Duration,
+    /// Most requests in flight at once.
+    pub in_flight_max: u32,
 }
 
 /// One call of a provider: what it was and what it cost.

@@ -15,6 +15,7 @@ use crate::{
     CallRecorder, Engine, Limits, LimitsError,
     cache::Cache,
     engine::{Allocation, EngineError, Placement},
+    http_client::HttpClient,
     limits::{CALLS_WAITING_MAX, as_usize},
 };
 
@@ -27,6 +28,8 @@ pub struct SandboxOptions {
     pub limits: Limits,
     /// The cloud-config; empty where the operator gave none.
     pub config: String,
+    /// The provider's HTTP client, made with [`Limits::http`]; none where the operator allows no request.
+    pub http: Option<Arc<HttpClient>>,
 }
 
 /// The sandbox could not be made.
@@ -58,6 +61,7 @@ pub struct Sandbox {
     limits: Limits,
     config: ArcSwap<String>,
     cache: Cache,
+    http: Option<Arc<HttpClient>>,
     placement: Placement,
     places: Semaphore,
     waiting: AtomicU32,
@@ -70,7 +74,7 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`] for a limit out of its range.
     pub fn new(engine: &Engine, recorder: CallRecorder, options: SandboxOptions) -> Result<Arc<Self>, SandboxError> {
-        let SandboxOptions { name, limits, config } = options;
+        let SandboxOptions { name, limits, config, http } = options;
         if let Err(source) = limits.validate() {
             return Err(SandboxError::Limits { provider: name, source });
         }
@@ -83,6 +87,7 @@ impl Sandbox {
             name: name.into(),
             config: ArcSwap::from_pointee(config),
             cache: Cache::new(&limits),
+            http,
             placement,
             places: Semaphore::new(calls),
             waiting: AtomicU32::new(0),
@@ -145,6 +150,10 @@ impl Sandbox {
 
     pub(crate) const fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    pub(crate) const fn http(&self) -> Option<&Arc<HttpClient>> {
+        self.http.as_ref()
     }
 
     pub(crate) const fn places(&self) -> &Semaphore {

@@ -49,7 +49,8 @@ fn slot() -> Slot {
         compiler: Compiler::jailed(JailCommand { program, args: vec![JAIL.into()] }),
         metrics: SlotMetrics::default(),
     };
-    let sandbox = SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: String::new() };
+    let sandbox =
+        SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: String::new(), http: None };
     Slot::new(services, SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }).unwrap()
 }
 

@@ -1,21 +1,62 @@
-//! Where the tests' components come from: the folder that `make guests` fills.
+//! Where the tests' components come from: the folder that `make guests` fills, and the hand-written ones in `guests/wat`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use wit_component::{ComponentEncoder, StringEncoding};
+use wit_parser::Resolve;
+
 /// The top of the repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A component that `make guests` has built: `SKYSAIL_COMPONENTS` names another folder than `target/components`.
+/// A component that `make guests` has built: from `components` in the target folder that this test itself was built into.
 #[track_caller]
 pub(crate) fn built(name: &str) -> Vec<u8> {
-    #[expect(clippy::disallowed_methods, reason = "tests have no arguments of their own")]
-    let folder =
-        std::env::var("SKYSAIL_COMPONENTS").map_or_else(|_| repository().join("target/components"), PathBuf::from);
+    // TARGET/PROFILE/deps/it-…
+    let folder = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("components");
     let file = folder.join(format!("{name}.wasm"));
     fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()))
+}
+
+/// A component of `guests/wat/<name>.wat` and what is common to these.
+#[track_caller]
+pub(crate) fn hand_written(name: &str) -> Vec<u8> {
+    let folder = repository().join("guests/wat");
+    let part = |name: &str| fs::read_to_string(folder.join(format!("{name}.wat"))).unwrap();
+    let mut module = wat::parse_str(format!("(module {} {})", part(name), part("common"))).unwrap();
+    let mut resolve = Resolve::default();
+    resolve.push_dir(repository().join("wit/v0.1.0")).unwrap();
+    let world = "package skysail:probe; world probe {
+        export skysail:provider/identity@0.1.0;
+        export skysail:provider/clusters@0.1.0;
+    }";
+    let package = resolve.push_str("probe.wit", world).unwrap();
+    let world = resolve.select_world(&[package], Some("probe")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
+}
+
+/// A component around another one, with so many further core instances that do nothing.
+pub(crate) fn with_instances(inner: &[u8], further: usize) -> Vec<u8> {
+    let bytes: String = inner.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let instances = "(core instance (instantiate $empty))".repeat(further);
+    let exports: String = ["identity", "clusters"]
+        .map(|name| {
+            format!(r#"(export "skysail:provider/{name}@0.1.0" (instance $good "skysail:provider/{name}@0.1.0"))"#)
+        })
+        .concat();
+    let text = format!(
+        r#"(component
+            (component $inner binary "{bytes}")
+            (core module $empty)
+            {instances}
+            (instance $good (instantiate $inner))
+            {exports}
+        )"#
+    );
+    wat::parse_str(text).unwrap()
 }

@@ -2,4 +2,6 @@
 
 mod components;
 mod jail;
+mod probes;
+mod provider;
 mod swap;

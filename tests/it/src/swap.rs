@@ -33,7 +33,8 @@ struct Fed {
 impl Fed {
     fn new(location: impl Fn(&Path) -> FileLocation) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let sandbox = SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new() };
+        let sandbox =
+            SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new(), http: None };
         let services = SlotServices {
             engine: Engine::on_demand().unwrap(),
             recorder: CallRecorder::default(),

@@ -85,7 +85,8 @@ fn component(guest: &Guest) -> Bytes {
 }
 
 fn options(config: &str) -> SlotOptions {
-    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned() };
+    let sandbox =
+        SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
     SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }
 }
 

@@ -1,0 +1,15 @@
+//! A probe that computes for ever.
+
+use std::hint::black_box;
+
+use skysail_guest_sdk::Result;
+
+skysail_probe::probe!("fuel", attack);
+
+fn attack() -> Result<String> {
+    let mut n = 0_u64;
+    while black_box(true) {
+        n = n.wrapping_add(1);
+    }
+    Ok(n.to_string())
+}

@@ -1,0 +1,15 @@
+//! A probe that hands the host more than it takes.
+
+use skysail_guest_sdk::{
+    Result,
+    log::{Level, write},
+};
+
+skysail_probe::probe!("host-call-bytes", attack);
+
+fn attack() -> Result<String> {
+    let field = ("k".to_owned(), "v".repeat(1 << 20));
+    let fields: Vec<_> = (0..16).map(|_| field.clone()).collect();
+    write(Level::Info, "large", &fields);
+    Ok("written".to_owned())
+}

@@ -1,0 +1,12 @@
+//! A probe that panics.
+
+use skysail_guest_sdk::Result;
+
+skysail_probe::probe!("trap", attack);
+
+fn attack() -> Result<String> {
+    #[expect(clippy::panic, reason = "this is the probe")]
+    {
+        panic!("a probe panics")
+    }
+}

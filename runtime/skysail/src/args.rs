@@ -1,0 +1,233 @@
+//! The command line: clap types and nothing else. What they mean is in `commands`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
+
+use crate::exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  skysail dev                                   a cluster, a cloud and the manager in this terminal
+  skysail dev --demo                            the same as a story that checks itself
+  skysail run --provider-file providers.yaml    the manager, against the cluster of $KUBECONFIG or in a pod
+  skysail inspect provider.wasm                 what a component imports, exports and weighs
+  skysail call provider.wasm identity.describe  one function by hand
+  source <(skysail completions bash)            tab completion";
+
+/// One Kubernetes cloud-controller-manager for every cloud.
+///
+/// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the cluster runs, and reaches nothing but
+/// the HTTP origins that you allow.
+#[derive(Debug, Parser)]
+#[command(name = "skysail", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the manager against a cluster.
+    Run(Box<RunArgs>),
+    /// Run a cluster, a cloud and the manager in this terminal, without any of them.
+    Dev(DevArgs),
+    /// Tell what a component imports, exports, needs and weighs; nothing of it is run.
+    Inspect(InspectArgs),
+    /// Call one function of a component, in the sandbox, and print its answer and what it cost.
+    Call(CallArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Compile one component from standard input to standard output, under limits. The manager starts it; people need not.
+    #[command(name = "__compile", hide = true)]
+    Compile,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// Logging; lines go to standard error.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LogArgs {
+    /// Level, or directives by module: `info`, `warn,skysail_host=debug`.
+    #[arg(long, default_value = "info", value_name = "FILTER", env = "SKYSAIL_LOG")]
+    pub(crate) log: String,
+    /// How log lines look.
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    /// Providers: YAML documents of kind Provider. Watched; a wrong file is refused whole and the last good one stays in force.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) provider_file: PathBuf,
+    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Name of the cluster, handed to the provider: load balancers of two clusters in one account are kept apart by it.
+    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
+    pub(crate) cluster_name: String,
+    /// Services of one provider that are reconciled at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) concurrent_service_syncs: u16,
+    /// Period of the node lifecycle controller: how often nodes that are not Ready are looked up in the cloud.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) node_monitor_period: Duration,
+    /// Period in which the addresses of all nodes are brought up to date.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub(crate) node_status_update_frequency: Duration,
+    /// Where /metrics, /livez and /readyz are served, as plain HTTP.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10268")]
+    pub(crate) metrics_bind_address: SocketAddr,
+    /// Only `false` is possible in this version: run one replica.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) leader_elect: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// `skysail dev`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DevArgs {
+    /// The component to serve; reloaded whenever it is saved. Without it: the bundled provider of the simulated cloud.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) provider: Option<PathBuf>,
+    /// Tell a story in which each step is real and checked; exit 1 if one does not hold.
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// Machines in the simulated cloud, each a node of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub(crate) nodes: u16,
+    /// Where the Kubernetes API is served, as plain HTTP. Loopback addresses only; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) api_address: SocketAddr,
+    /// Latency of the simulated cloud.
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_duration)]
+    pub(crate) cloud_latency: Duration,
+    /// Folder with the components that `make guests` built. Without it: `components` beside the program or one folder up.
+    #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
+    pub(crate) components: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: DevLogArgs,
+}
+
+/// Logging of `skysail dev`: quiet, because the display tells what happens.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DevLogArgs {
+    /// Level, or directives by module, of log lines beside the display: `info`, `warn,skysail_host=debug`.
+    #[arg(long, default_value = "error", value_name = "FILTER", env = "SKYSAIL_LOG")]
+    pub(crate) log: String,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// For people.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// `skysail inspect`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InspectArgs {
+    /// The component.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Also compile it, under the manager's default limits, and tell what that cost.
+    #[arg(long)]
+    pub(crate) compile: bool,
+    /// How the result is printed.
+    #[arg(long, short, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: OutputFormat,
+}
+
+/// `skysail call`.
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = crate::commands::CALL_HELP)]
+pub(crate) struct CallArgs {
+    /// The component.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// `<interface>.<function>`, for example `load-balancers.ensure`.
+    #[arg(value_name = "FUNCTION")]
+    pub(crate) function: String,
+    /// The arguments as a JSON object; `-` reads it from standard input.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) json: String,
+    /// Provider file whose limits, egress, credentials and cloud-config the call gets. Without it: defaults, and no way out.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) provider_file: Option<PathBuf>,
+    /// Which provider of the provider file. Needed where it has several.
+    #[arg(long, value_name = "NAME", requires = "provider_file")]
+    pub(crate) provider: Option<String>,
+    /// Cloud-config of the call, in place of the provider file's.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cloud_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// `skysail completions`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads Go's notation, because that is what the flags of Kubernetes take: `5s`, `1m30s`, `250ms`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let advice = || format!("{text:?} is not a duration; write 5s, 1m30s or 250ms");
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(advice)?;
+        let (number, after) = rest.split_at(digits);
+        let unit_len = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_len);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(advice()),
+        };
+        let number: f64 = number.parse().map_err(|_| advice())?;
+        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| advice())?;
+        rest = after;
+    }
+    if total.is_zero() { Err(format!("{text:?} has to be longer than nothing")) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory as _;
+
+    use super::{Args, parse_duration};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("1.5h"), Ok(Duration::from_secs(5400)));
+        for wrong in ["", "5", "s", "5 s", "-5s", "0s", "5d", "1e9h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

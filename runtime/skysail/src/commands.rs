@@ -1,0 +1,28 @@
+//! The commands: one file each. This file only chooses.
+
+mod call;
+mod completions;
+mod dev;
+mod inspect;
+mod run;
+
+use crate::args::Command;
+
+pub(crate) use call::HELP as CALL_HELP;
+
+/// Runs the chosen command to its end.
+///
+/// # Errors
+/// Why it did not succeed; `exit` turns it into an exit code.
+pub(crate) fn run(command: Command) -> anyhow::Result<()> {
+    // Of two installations only the first counts, and this is the only one of the process.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    match command {
+        Command::Run(args) => run::run(*args),
+        Command::Dev(args) => dev::run(args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Call(args) => call::run(args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Compile => anyhow::bail!("the compile jail is entered by `main` alone"),
+    }
+}

@@ -1,0 +1,442 @@
+//! Every function of the contract: its arguments from JSON, its answer to JSON.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1 as core;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use skysail_controllers::{provider_node, provider_service};
+use skysail_host::{Problem, Severity, slot::Slot};
+use skysail_provider::{
+    Call, Clusters, Code, Detail, Error, Instances as _, LoadBalancerInventory, LoadBalancers, NodeLegacy as _,
+    NodeSet, Provider as _, Result, Route, Routes, Service, Zones as _,
+};
+
+/// One call, ready to be made.
+#[derive(Debug)]
+pub(super) enum Function {
+    Describe,
+    CheckConfig { text: String },
+    LoadBalancer { verb: LoadBalancerVerb, cluster: String, service: Box<Service> },
+    Backends { verb: BackendsVerb, cluster: String, service: Box<Service>, nodes: NodeSet },
+    InventoryList { cluster: String },
+    InventoryDelete { cluster: String, name: String },
+    Instances { nodes: NodeSet, detail: Detail },
+    RoutesList { cluster: String },
+    RoutesCreate { cluster: String, routes: Vec<(String, Route)> },
+    RoutesDelete { cluster: String, routes: Vec<Route> },
+    ZonesCurrent,
+    ZonesByProviderId { provider_id: String },
+    ZonesByNodeName { node: String },
+    ClustersList,
+    ClustersMaster { cluster: String },
+    AddSshKey { user: String, key: String },
+    CurrentNodeName { hostname: String },
+    ScrubDns { nameservers: Vec<String>, searches: Vec<String> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LoadBalancerVerb {
+    Name,
+    Get,
+    EnsureDeleted,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BackendsVerb {
+    Ensure,
+    Update,
+}
+
+fn kubernetes() -> String {
+    "kubernetes".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TextArgument {
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ServiceArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    service: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct BackendsArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    service: Value,
+    nodes: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClusterArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NamedArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct InstancesArgument {
+    nodes: Vec<Value>,
+    #[serde(default)]
+    detail: DetailArgument,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum DetailArgument {
+    State,
+    #[default]
+    Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CreateRoutesArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    routes: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeleteRoutesArgument {
+    #[serde(default = "kubernetes")]
+    cluster: String,
+    routes: Vec<Route>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ProviderIdArgument {
+    provider_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NodeArgument {
+    node: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SshKeyArgument {
+    user: String,
+    key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HostnameArgument {
+    hostname: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DnsArgument {
+    nameservers: Vec<String>,
+    searches: Vec<String>,
+}
+
+/// Puts the call together; nothing is called yet.
+///
+/// # Errors
+/// An unknown function, or arguments that are not its own.
+pub(super) fn parse(function: &str, arguments: Value, config: &str) -> anyhow::Result<Function> {
+    let Some((interface, name)) = function.split_once('.') else {
+        bail!("{function:?} is not <interface>.<function>; 'skysail call --help' lists them");
+    };
+    let what = || format!("the arguments of {function}; 'skysail call --help' lists them");
+    let parsed = match interface {
+        "identity" => identity(name, arguments, config),
+        "load-balancers" => load_balancers(name, arguments),
+        "load-balancer-inventory" => inventory(name, arguments),
+        "instances" => instances(name, arguments),
+        "routes" => routes(name, arguments),
+        "zones" => zones(name, arguments),
+        "clusters" => clusters(name, arguments),
+        "node-legacy" => node_legacy(name, arguments),
+        _ => Ok(None),
+    };
+    match parsed.with_context(what)? {
+        Some(function) => Ok(function),
+        None => bail!("the contract has no function {function}; 'skysail call --help' lists them"),
+    }
+}
+
+type Parsed = anyhow::Result<Option<Function>>;
+
+fn read<T: DeserializeOwned>(arguments: Value) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(arguments)?)
+}
+
+fn identity(name: &str, arguments: Value, config: &str) -> Parsed {
+    Ok(Some(match name {
+        "describe" => {
+            let Nothing {} = read(arguments)?;
+            Function::Describe
+        }
+        "check-config" => {
+            let TextArgument { text } = read(arguments)?;
+            Function::CheckConfig { text: text.unwrap_or_else(|| config.to_owned()) }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn load_balancers(name: &str, arguments: Value) -> Parsed {
+    let verb = match name {
+        "name" => LoadBalancerVerb::Name,
+        "get" => LoadBalancerVerb::Get,
+        "ensure-deleted" => LoadBalancerVerb::EnsureDeleted,
+        "ensure" => return backends(BackendsVerb::Ensure, arguments),
+        "update" => return backends(BackendsVerb::Update, arguments),
+        _ => return Ok(None),
+    };
+    let ServiceArgument { cluster, service: object } = read(arguments)?;
+    Ok(Some(Function::LoadBalancer { verb, cluster, service: service(object)? }))
+}
+
+fn backends(verb: BackendsVerb, arguments: Value) -> Parsed {
+    let BackendsArgument { cluster, service: object, nodes: objects } = read(arguments)?;
+    Ok(Some(Function::Backends { verb, cluster, service: service(object)?, nodes: nodes(objects)? }))
+}
+
+fn inventory(name: &str, arguments: Value) -> Parsed {
+    Ok(Some(match name {
+        "list" => {
+            let ClusterArgument { cluster } = read(arguments)?;
+            Function::InventoryList { cluster }
+        }
+        "delete" => {
+            let NamedArgument { cluster, name } = read(arguments)?;
+            Function::InventoryDelete { cluster, name }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn instances(name: &str, arguments: Value) -> Parsed {
+    if name != "describe" {
+        return Ok(None);
+    }
+    let InstancesArgument { nodes: objects, detail } = read(arguments)?;
+    let detail = match detail {
+        DetailArgument::State => Detail::State,
+        DetailArgument::Metadata => Detail::Metadata,
+    };
+    Ok(Some(Function::Instances { nodes: nodes(objects)?, detail }))
+}
+
+fn routes(name: &str, arguments: Value) -> Parsed {
+    Ok(Some(match name {
+        "list" => {
+            let ClusterArgument { cluster } = read(arguments)?;
+            Function::RoutesList { cluster }
+        }
+        "create" => {
+            let CreateRoutesArgument { cluster, routes } = read(arguments)?;
+            Function::RoutesCreate { cluster, routes: routes.into_iter().map(hinted).collect::<anyhow::Result<_>>()? }
+        }
+        "delete" => {
+            let DeleteRoutesArgument { cluster, routes } = read(arguments)?;
+            Function::RoutesDelete { cluster, routes }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// A route with its name hint beside it.
+fn hinted(mut route: Value) -> anyhow::Result<(String, Route)> {
+    let hint = route.as_object_mut().and_then(|route| route.remove("nameHint"));
+    let hint = hint.context("a route to be created needs a nameHint")?;
+    Ok((serde_json::from_value(hint).context("nameHint is a string")?, read(route)?))
+}
+
+fn zones(name: &str, arguments: Value) -> Parsed {
+    Ok(Some(match name {
+        "current" => {
+            let Nothing {} = read(arguments)?;
+            Function::ZonesCurrent
+        }
+        "by-provider-id" => {
+            let ProviderIdArgument { provider_id } = read(arguments)?;
+            Function::ZonesByProviderId { provider_id }
+        }
+        "by-node-name" => {
+            let NodeArgument { node } = read(arguments)?;
+            Function::ZonesByNodeName { node }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn clusters(name: &str, arguments: Value) -> Parsed {
+    Ok(Some(match name {
+        "list" => {
+            let Nothing {} = read(arguments)?;
+            Function::ClustersList
+        }
+        "master" => {
+            let ClusterArgument { cluster } = read(arguments)?;
+            Function::ClustersMaster { cluster }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn node_legacy(name: &str, arguments: Value) -> Parsed {
+    Ok(Some(match name {
+        "add-ssh-key-to-all-instances" => {
+            let SshKeyArgument { user, key } = read(arguments)?;
+            Function::AddSshKey { user, key }
+        }
+        "current-node-name" => {
+            let HostnameArgument { hostname } = read(arguments)?;
+            Function::CurrentNodeName { hostname }
+        }
+        "scrub-dns" => {
+            let DnsArgument { nameservers, searches } = read(arguments)?;
+            Function::ScrubDns { nameservers, searches }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn service(object: Value) -> anyhow::Result<Box<Service>> {
+    let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
+    match provider_service(&object) {
+        Ok(service) => Ok(Box::new(service)),
+        Err(problems) => bail!("service: {}", problems.join("; ")),
+    }
+}
+
+fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
+    let node = |(index, object)| {
+        let object: core::Node =
+            serde_json::from_value(object).with_context(|| format!("nodes[{index}] is not a Kubernetes Node"))?;
+        Ok(Arc::new(provider_node(&object)))
+    };
+    Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
+}
+
+impl Function {
+    /// Makes the call and turns its answer into JSON.
+    pub(super) async fn call(self, slot: &Slot, call: &Call) -> Result<Value> {
+        match self {
+            Self::Describe => value(slot.info().map(Arc::unwrap_or_clone)),
+            Self::CheckConfig { text } => check_config(slot, &text).await,
+            Self::LoadBalancer { verb: LoadBalancerVerb::Name, cluster, service } => {
+                value(LoadBalancers::name(slot, call, &cluster, &service).await?)
+            }
+            Self::LoadBalancer { verb: LoadBalancerVerb::Get, cluster, service } => {
+                value(slot.get(call, &cluster, &service).await?)
+            }
+            Self::LoadBalancer { verb: LoadBalancerVerb::EnsureDeleted, cluster, service } => {
+                value(slot.ensure_deleted(call, &cluster, &service).await?)
+            }
+            Self::Backends { verb: BackendsVerb::Ensure, cluster, service, nodes } => {
+                value(slot.ensure(call, &cluster, &service, &nodes).await?)
+            }
+            Self::Backends { verb: BackendsVerb::Update, cluster, service, nodes } => {
+                value(slot.update(call, &cluster, &service, &nodes).await?)
+            }
+            Self::InventoryList { cluster } => value(LoadBalancerInventory::list(slot, call, &cluster).await?),
+            Self::InventoryDelete { cluster, name } => {
+                value(LoadBalancerInventory::delete(slot, call, &cluster, &name).await?)
+            }
+            Self::Instances { nodes, detail } => value(each(slot.describe(call, &nodes, detail).await?)),
+            Self::RoutesList { cluster } => value(Routes::list(slot, call, &cluster).await?),
+            Self::RoutesCreate { cluster, routes } => value(each(slot.create(call, &cluster, &routes).await?)),
+            Self::RoutesDelete { cluster, routes } => value(each(Routes::delete(slot, call, &cluster, &routes).await?)),
+            Self::ZonesCurrent => value(slot.current(call).await?),
+            Self::ZonesByProviderId { provider_id } => value(slot.by_provider_id(call, &provider_id).await?),
+            Self::ZonesByNodeName { node } => value(slot.by_node_name(call, &node).await?),
+            Self::ClustersList => value(Clusters::list(slot, call).await?),
+            Self::ClustersMaster { cluster } => value(slot.master(call, &cluster).await?),
+            Self::AddSshKey { user, key } => {
+                value(slot.add_ssh_key_to_all_instances(call, &user, key.as_bytes()).await?)
+            }
+            Self::CurrentNodeName { hostname } => value(slot.current_node_name(call, &hostname).await?),
+            Self::ScrubDns { nameservers, searches } => {
+                let (nameservers, searches) = slot.scrub_dns(call, &nameservers, &searches).await?;
+                Ok(json!({"nameservers": nameservers, "searches": searches}))
+            }
+        }
+    }
+}
+
+async fn check_config(slot: &Slot, text: &str) -> Result<Value> {
+    let serving = slot.serving().ok_or_else(|| Error::new(Code::NotServing, "no release serves"))?;
+    let problems = skysail_host::check_config(serving.sandbox(), serving.release(), text).await?;
+    let problem = |Problem { severity, line, key, message }| {
+        let severity = match severity {
+            Severity::Warning => "warning",
+            Severity::Fatal => "fatal",
+        };
+        json!({"severity": severity, "line": line, "key": key, "message": message})
+    };
+    Ok(problems.into_iter().map(problem).collect())
+}
+
+fn value(answer: impl Serialize) -> Result<Value> {
+    serde_json::to_value(answer)
+        .map_err(|error| Error::new(Code::Internal, format!("the answer cannot be shown: {error}")))
+}
+
+/// One entry for each result, with the error's code where it is one.
+fn each<T: Serialize>(results: Vec<Result<T>>) -> Vec<Value> {
+    let entry = |result: Result<T>| match result {
+        Ok(answer) => json!({"ok": answer}),
+        Err(error) => json!({"error": {"code": error.code.category(), "message": error.message}}),
+    };
+    results.into_iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::parse;
+
+    #[test]
+    fn every_function_of_the_help_text_can_be_called() {
+        let names = super::super::HELP.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+        let mut count = 0;
+        for (function, _) in names.filter(|(name, _)| name.contains('.')) {
+            let error = parse(function, json!({"no-such-argument": 1}), "").expect_err("the argument is unknown");
+            assert!(format!("{error:#}").contains("no-such-argument"), "{function}: {error:#}");
+            count += 1;
+        }
+        assert_eq!(count, 21);
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_refused_with_the_way_to_the_list() {
+        for function in ["describe", "identity.nothing", "volumes.create"] {
+            let error = parse(function, json!({}), "").expect_err("there is no such function");
+            assert!(error.to_string().contains("skysail call --help"), "{error}");
+        }
+    }
+}

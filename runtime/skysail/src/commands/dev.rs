@@ -1,0 +1,227 @@
+//! `skysail dev`: a cluster, a cloud and the manager in one process.
+//!
+//! Everything but the cluster and the cloud is as in `skysail run`: the same provider file, the same slots, the same controllers.
+
+mod demo;
+mod display;
+mod story;
+mod world;
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use prometheus_client::registry::Registry;
+use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager};
+use skysail_host::slot::Slot;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    display::{Feeds, Screen},
+    world::World,
+};
+use super::run::entries;
+use crate::{
+    args::{DevArgs, LogFormat},
+    component_file,
+    exit::{MarkExt as _, Reason},
+    provider_file,
+    providers::{self, Fleet},
+    telemetry,
+};
+
+/// Runs until Ctrl-C, or to the end of the story.
+///
+/// # Errors
+/// A wrong argument, an address in use, or a step of the story that does not hold.
+pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
+    telemetry::init(&args.log.log, LogFormat::Text).or_exit(Reason::Usage)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
+    let outcome = runtime.block_on(async { if args.demo { demo::run(&args).await } else { serve(&args).await } });
+    // Whatever still runs is a simulated listener: nothing of it has to be waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Everything that `skysail dev` runs; dropped, everything ends.
+pub(crate) struct Dev {
+    pub(crate) world: World,
+    pub(crate) fleet: Fleet,
+    pub(crate) feeds: Option<Feeds>,
+    /// With the kubeconfig, the provider file and the token; removed in the end.
+    pub(crate) folder: TempDir,
+    pub(crate) components: PathBuf,
+}
+
+/// What runs beside; each of them ends only with the program.
+pub(crate) struct Tasks {
+    stop: CancellationToken,
+    manager: JoinSet<anyhow::Result<()>>,
+    ties: JoinSet<anyhow::Result<()>>,
+}
+
+impl Dev {
+    /// Starts world and manager; the provider may still be compiling when this returns.
+    pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
+        if !args.api_address.ip().is_loopback() {
+            return Err(anyhow!(
+                "--api-address {}: this API asks nobody who they are, so only a loopback address is possible",
+                args.api_address
+            ))
+            .or_exit(Reason::Usage);
+        }
+        let components = component_file::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
+        let component = match &args.provider {
+            Some(path) => fs::canonicalize(path)
+                .with_context(|| format!("--provider {}", path.display()))
+                .or_exit(Reason::Usage)?,
+            None => component_file::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
+        };
+        let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
+        let folder = TempDir::with_prefix("skysail-dev-").context("cannot make a folder for the kubeconfig")?;
+        let component = if args.demo { copy_into(&component, folder.path())? } else { component };
+        write_files(folder.path(), &world, &component)?;
+        let file = provider_file::load(&folder.path().join("providers.yaml")).or_exit(Reason::Usage)?;
+        let mut registry = Registry::default();
+        let mut fleet = Fleet::new(providers::services(&mut registry)?);
+        fleet.apply(file.providers).await?;
+        let settings = ControllerSettings {
+            concurrent_service_syncs: 8,
+            // A person waits and watches: what upstream does in seconds and minutes happens at once here.
+            node_monitor_period: Duration::from_secs(1),
+            node_set_quiet: Duration::from_millis(200),
+            swap_spread_max: Duration::from_secs(1),
+            ..ControllerSettings::default()
+        };
+        let manager =
+            Manager::new(world.client.clone(), entries(&fleet)?, settings, ControllerMetrics::register(&mut registry));
+        let slot =
+            fleet.served.values().next().map(|served| served.slot.status()).context("the provider file is empty")?;
+        let feeds = Feeds {
+            calls: fleet.services.recorder.subscribe(),
+            activity: manager.activity(),
+            changes: world.cloud.changes(),
+            slot,
+        };
+        let stop = CancellationToken::new();
+        let mut running = JoinSet::new();
+        let stopped = stop.clone();
+        running.spawn(async move { manager.run(stopped).await.context("the controllers ended") });
+        let dev = Self { world, fleet, feeds: Some(feeds), folder, components };
+        Ok((dev, Tasks { stop, manager: running, ties }))
+    }
+
+    /// The slot of the provider that is developed.
+    pub(crate) fn slot(&self) -> anyhow::Result<Arc<Slot>> {
+        let served = self.fleet.served.values().next().context("the provider file is empty")?;
+        Ok(Arc::clone(&served.slot))
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// The file that the provider is read from.
+    pub(crate) fn component(&self) -> PathBuf {
+        self.fleet.served.values().next().map(|served| served.spec.component.clone()).unwrap_or_default()
+    }
+}
+
+impl Tasks {
+    /// Waits for something to end that should not.
+    pub(crate) async fn broken(&mut self) -> anyhow::Error {
+        tokio::select! {
+            Some(ended) = self.ties.join_next() => why("the simulated cluster", ended),
+            Some(ended) = self.manager.join_next() => why("the manager", ended),
+        }
+    }
+
+    /// Ends the manager as SIGTERM would.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(ended) = self.manager.join_next().await {
+            ended.context("the manager panicked")??;
+        }
+        Ok(())
+    }
+}
+
+/// A copy of the component that may be overwritten.
+fn copy_into(component: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let copy = folder.join("provider.wasm");
+    fs::copy(component, &copy).with_context(|| format!("cannot copy {}", component.display()))?;
+    Ok(copy)
+}
+
+fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Ok(())) => anyhow!("{what} ended by itself"),
+        Ok(Err(error)) => error.context(format!("{what} broke")),
+        Err(error) => anyhow!(error).context(format!("{what} panicked")),
+    }
+}
+
+/// Kubeconfig, token and provider file, as a person would write them.
+fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result<()> {
+    let url = &world.cloud_server.url;
+    let cloud: SocketAddr = url.trim_start_matches("http://").parse().context("the simulated cloud has no address")?;
+    let provider = serde_json::json!({
+        "apiVersion": "skysail.dev/v1alpha1",
+        "kind": "Provider",
+        "metadata": {"name": "dev"},
+        "spec": {
+            "default": true,
+            "source": {"file": component},
+            "config": format!("[Global]\nendpoint = {url}\n"),
+            "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
+            "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
+            // The demo's load asks two hundred times a second; a cloud across a network would not want that.
+            "limits": {"httpRequestsPerSecond": 2000},
+        },
+    });
+    let yaml = serde_saphyr::to_string(&provider).context("cannot write the provider file")?;
+    let kubeconfig = skysail_dev::api::ApiServer::kubeconfig_yaml(&world.serving.url());
+    for (name, text) in [("kubeconfig", &kubeconfig), ("token", &world.cloud_server.token), ("providers.yaml", &yaml)] {
+        fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(())
+}
+
+async fn serve(args: &DevArgs) -> anyhow::Result<()> {
+    let screen = Screen::new();
+    let (mut dev, mut tasks) = Dev::start(args).await?;
+    screen.say(&introduction(&dev, args));
+    let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
+    let outcome = tokio::select! {
+        () = display::show(screen, feeds) => Err(anyhow!("the display ended by itself")),
+        error = tasks.broken() => Err(error),
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for Ctrl-C"),
+    };
+    screen.say("ending");
+    tasks.stop().await?;
+    outcome
+}
+
+fn introduction(dev: &Dev, args: &DevArgs) -> String {
+    let provider =
+        args.provider.as_deref().map_or_else(|| "bundled simcloud".to_owned(), |path| path.display().to_string());
+    format!(
+        "A Kubernetes API, a cloud and the manager run in this process; Ctrl-C ends them.\n\n  \
+         cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (saved again, it is reloaded)\n  \
+         files      {}\n\nIn another terminal:\n\n  \
+         export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=80\n  \
+         kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}')/\n",
+        dev.world.serving.url(),
+        dev.world.cloud_server.url,
+        args.nodes,
+        dev.folder.path().join("providers.yaml").display(),
+        dev.kubeconfig().display(),
+    )
+}

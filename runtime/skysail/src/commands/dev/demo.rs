@@ -1,0 +1,257 @@
+//! `skysail dev --demo`: a story in which each step is real and checked.
+//!
+//! Nothing is asserted about the manager's inside: each step does what a person would do with kubectl, curl and an editor, and looks
+//! where that person would look.
+
+mod hostile;
+mod load;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use self::load::Load;
+use super::{
+    Dev,
+    display::Screen,
+    story::{Shown, Story, until},
+};
+use crate::{
+    args::DevArgs,
+    exit::{MarkExt as _, Reason},
+};
+
+/// The Service of the story.
+const SERVICE: &str = "web";
+/// Its port: above 1023, so that nobody has to be root.
+const PORT: u16 = 8080;
+/// Machines of the story.
+const MACHINES: u16 = 3;
+/// How long the provider is under load around the swap.
+const LOAD_TIME: Duration = Duration::from_secs(2);
+
+/// Tells the story.
+///
+/// # Errors
+/// The first step that does not hold.
+pub(crate) async fn run(args: &DevArgs) -> anyhow::Result<()> {
+    let screen = Screen::new();
+    let wrong = |what: &str| Err(anyhow!("{what}")).or_exit(Reason::Usage);
+    if args.nodes != MACHINES {
+        return wrong("--demo tells of three machines: leave --nodes out");
+    }
+    if args.provider.is_some() {
+        return wrong("--demo swaps the bundled provider: leave --provider out");
+    }
+    let (dev, mut tasks) = Dev::start(args).await?;
+    screen.say(&format!(
+        "A cluster ({}), a cloud ({}) and the manager run in this process.\n",
+        dev.world.serving.url(),
+        dev.world.cloud_server.url
+    ));
+    let mut story = Story::new(screen);
+    tokio::select! {
+        told = tell(&dev, &mut story) => told?,
+        error = tasks.broken() => return Err(error),
+    }
+    tasks.stop().await?;
+    screen.say(&screen.bold("What was shown"));
+    screen.say(&story.table());
+    screen.say(
+        "What to type next\n\n  \
+         skysail dev                                  the same cluster and cloud, for kubectl and curl\n  \
+         skysail inspect target/components/simcloud.wasm   what the provider needs and offers\n  \
+         skysail run --provider-file providers.yaml   the manager on a real cluster (deploy/manifests)\n",
+    );
+    Ok(())
+}
+
+async fn tell(dev: &Dev, story: &mut Story) -> anyhow::Result<()> {
+    story.step("Three uninitialised nodes become ready for pods", nodes_become_ready(dev)).await?;
+    story.step("A Service of type LoadBalancer gets an address", service_gets_an_address(dev)).await?;
+    story.step("A machine is deleted in the cloud: its node and its backend go", a_machine_goes(dev)).await?;
+    story.step("The provider is replaced while it is called", provider_is_swapped(dev)).await?;
+    for hostile in hostile::ALL {
+        story.step(hostile.title, hostile::attack(dev, hostile)).await?;
+    }
+    story.step("The Service is deleted: nothing is left in the cloud", service_goes(dev)).await
+}
+
+/// Calls of the provider so far, by function.
+fn calls(dev: &Dev) -> usize {
+    dev.world.cloud.requests().len()
+}
+
+async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
+    let nodes: Api<Node> = Api::all(dev.world.client.clone());
+    let start = Instant::now();
+    let ready = until(async || {
+        let list = nodes.list(&ListParams::default()).await.context("cannot list nodes")?.items;
+        let initialized = list.iter().filter(|node| is_initialized(node)).count();
+        Ok((list.len() == usize::from(MACHINES) && initialized == list.len()).then_some(list))
+    })
+    .await?;
+    let zones: BTreeSet<_> = ready.iter().filter_map(|node| label(node, "topology.kubernetes.io/zone")).collect();
+    ensure!(zones.len() == usize::from(MACHINES), "the nodes' zones are {zones:?}, and every machine has its own");
+    Ok(Shown {
+        what: format!("{MACHINES} nodes have a provider ID, addresses and a zone, and lost their taint"),
+        figures: format!("{} ms, {} cloud requests", start.elapsed().as_millis(), calls(dev)),
+    })
+}
+
+fn is_initialized(node: &Node) -> bool {
+    let Some(spec) = &node.spec else { return false };
+    let tainted =
+        spec.taints.iter().flatten().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized");
+    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    !tainted && spec.provider_id.is_some() && addresses.filter(|address| address.type_ == "InternalIP").count() > 0
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+async fn service_gets_an_address(dev: &Dev) -> anyhow::Result<Shown> {
+    let services: Api<Service> = Api::default_namespaced(dev.world.client.clone());
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": SERVICE},
+        "spec": {"type": "LoadBalancer", "selector": {"app": SERVICE}, "ports": [{"port": PORT, "targetPort": 80}]},
+    }))?;
+    let start = Instant::now();
+    services.create(&PostParams::default(), &service).await.context("cannot create the Service")?;
+    let address = until(async || Ok(address_of(&services.get(SERVICE).await?))).await?;
+    let took = start.elapsed();
+    let answered = until(async || {
+        let answered = ask(address, 12).await;
+        Ok((answered.len() == usize::from(MACHINES)).then_some(answered))
+    })
+    .await?;
+    let names: Vec<_> = answered.keys().map(String::as_str).collect();
+    Ok(Shown {
+        what: format!("http://{address}:{PORT}/ answers, through the load balancer, from {}", names.join(", ")),
+        figures: format!("address after {} ms; 12 requests, all answered", took.as_millis()),
+    })
+}
+
+fn address_of(service: &Service) -> Option<IpAddr> {
+    let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?;
+    ingress.first()?.ip.as_ref()?.parse().ok()
+}
+
+/// Sends so many requests, each on a connection of its own, and counts who answered; a failed one counts for nobody.
+async fn ask(address: IpAddr, requests: usize) -> BTreeMap<String, usize> {
+    let mut answered = BTreeMap::new();
+    for _ in 0..requests {
+        if let Ok(name) = ask_once(address).await {
+            *answered.entry(name).or_default() += 1;
+        }
+    }
+    answered
+}
+
+async fn ask_once(address: IpAddr) -> anyhow::Result<String> {
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build()?;
+    let response = client.get(format!("http://{address}:{PORT}/")).send().await?.error_for_status()?;
+    Ok(response.text().await?.trim().to_owned())
+}
+
+async fn a_machine_goes(dev: &Dev) -> anyhow::Result<Shown> {
+    let nodes: Api<Node> = Api::all(dev.world.client.clone());
+    let gone = dev.world.cloud.snapshot().instances.into_iter().next_back().context("the cloud has no machine")?;
+    let start = Instant::now();
+    dev.world.cloud.delete_instance(&gone.id).await.context("cannot delete the machine")?;
+    until(async || Ok(nodes.get_opt(&gone.name).await?.is_none().then_some(()))).await?;
+    let node_took = start.elapsed();
+    let backends = until(async || {
+        let backends: Vec<_> =
+            dev.world.cloud.snapshot().virtual_servers.iter().flat_map(|server| server.real_servers.clone()).collect();
+        let left = backends.iter().all(|backend| backend.address != gone.private_address);
+        Ok((left && !backends.is_empty()).then_some(backends.len()))
+    })
+    .await?;
+    let took = start.elapsed();
+    let services: Api<Service> = Api::default_namespaced(dev.world.client.clone());
+    let address = address_of(&services.get(SERVICE).await?).context("the Service lost its address")?;
+    let answered = ask(address, 12).await;
+    ensure!(answered.values().sum::<usize>() == 12, "only {answered:?} of 12 requests were answered");
+    ensure!(!answered.contains_key(&gone.name), "{} still answers", gone.name);
+    Ok(Shown {
+        what: format!("{} is no node any more, and {backends} backends carry the traffic", gone.name),
+        figures: format!(
+            "node gone after {} ms, backend after {} ms; 12 requests, all answered",
+            node_took.as_millis(),
+            took.as_millis()
+        ),
+    })
+}
+
+async fn provider_is_swapped(dev: &Dev) -> anyhow::Result<Shown> {
+    let slot = dev.slot()?;
+    let before = slot.status().borrow().active.clone().context("no release serves")?;
+    let load = Load::start(dev).await?;
+    tokio::time::sleep(LOAD_TIME / 2).await;
+    let start = Instant::now();
+    let file = dev.component();
+    append_custom_section(&file)?;
+    let after = until(async || {
+        let active = slot.status().borrow().active.clone();
+        Ok(active.filter(|active| active.digest != before.digest))
+    })
+    .await?;
+    let took = start.elapsed();
+    tokio::time::sleep(LOAD_TIME / 2).await;
+    let counts = load.stop().await?;
+    ensure!(counts.failed == 0, "{} of {} calls failed: {}", counts.failed, counts.all(), counts.first_failure);
+    let old = counts.by_digest.get(&before.digest).copied().unwrap_or(0);
+    let new = counts.by_digest.get(&after.digest).copied().unwrap_or(0);
+    ensure!(old > 0 && new > 0, "the load met only one release: {old} calls before, {new} after");
+    Ok(Shown {
+        what: format!("the saved file serves; 0 of {} calls failed", counts.all()),
+        figures: format!(
+            "from save to serving {} ms; {old} calls on the old release, {new} on the new one",
+            took.as_millis()
+        ),
+    })
+}
+
+/// What an author's next build looks like to the host: the same functions in a file with another digest. Written as an editor does, beside
+/// the file and then in its place.
+fn append_custom_section(file: &Path) -> anyhow::Result<()> {
+    let mut bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    // Section 0 (custom), 5 bytes: a name of 4 bytes.
+    bytes.extend_from_slice(b"\x00\x05\x04demo");
+    let beside = file.with_extension("new");
+    fs::write(&beside, bytes)
+        .and_then(|()| fs::rename(&beside, file))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+async fn service_goes(dev: &Dev) -> anyhow::Result<Shown> {
+    let services: Api<Service> = Api::default_namespaced(dev.world.client.clone());
+    let start = Instant::now();
+    services.delete(SERVICE, &DeleteParams::default()).await.context("cannot delete the Service")?;
+    until(async || Ok(services.get_opt(SERVICE).await?.is_none().then_some(()))).await?;
+    let took = start.elapsed();
+    let snapshot = dev.world.cloud.snapshot();
+    let left = snapshot.elastic_ips.len() + snapshot.virtual_servers.len();
+    if left > 0 {
+        bail!("the Service is gone, and {left} things are left in the cloud");
+    }
+    Ok(Shown {
+        what: "the finalizer held the Service until the cloud was clean".to_owned(),
+        figures: format!("{} ms; 0 elastic IPs, 0 virtual servers left", took.as_millis()),
+    })
+}

@@ -1,0 +1,174 @@
+//! What `skysail dev` shows as it happens: provider calls, what the controllers did, what changed in the cloud, releases.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    sync::Arc,
+};
+
+use skysail_controllers::Activity;
+use skysail_dev::cloud::Change;
+use skysail_host::{CallRecord, Outcome, slot::SlotStatus};
+use tokio::{
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
+    time::Instant,
+};
+
+/// Standard output, a line at a time. Cloning is cheap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    start: Instant,
+    colour: bool,
+}
+
+/// Who a line is from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Cluster,
+    Provider,
+    Release,
+    Cloud,
+}
+
+impl Source {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Provider => "provider",
+            Self::Release => "release",
+            Self::Cloud => "cloud",
+        }
+    }
+
+    /// An ANSI colour.
+    const fn colour(self) -> &'static str {
+        match self {
+            Self::Cluster => "36",
+            Self::Provider => "35",
+            Self::Release => "33",
+            Self::Cloud => "34",
+        }
+    }
+}
+
+impl Screen {
+    /// Colours only on a terminal.
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), colour: std::io::stdout().is_terminal() }
+    }
+
+    /// Prints text as it is.
+    pub(crate) fn say(self, text: &str) {
+        // Whoever closed standard output does not want to read on.
+        drop(writeln!(std::io::stdout().lock(), "{text}"));
+    }
+
+    /// The text in bold, where the screen can.
+    pub(crate) fn bold(self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn line(self, source: Source, failed: bool, text: &str) {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let name = source.name();
+        let mark = if failed { "!" } else { " " };
+        if self.colour {
+            let text_colour = if failed { "31" } else { "0" };
+            self.say(&format!(
+                "{seconds:8.3}s \x1b[{}m{name:<8}\x1b[0m {mark} \x1b[{text_colour}m{text}\x1b[0m",
+                source.colour()
+            ));
+        } else {
+            self.say(&format!("{seconds:8.3}s {name:<8} {mark} {text}"));
+        }
+    }
+}
+
+/// What there is to show.
+pub(crate) struct Feeds {
+    pub(crate) calls: broadcast::Receiver<Arc<CallRecord>>,
+    pub(crate) activity: broadcast::Receiver<Activity>,
+    pub(crate) changes: broadcast::Receiver<Change>,
+    pub(crate) slot: watch::Receiver<SlotStatus>,
+}
+
+/// Shows everything until a feed ends.
+pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
+    let mut known: Option<SlotStatus> = None;
+    loop {
+        tokio::select! {
+            call = feeds.calls.recv() => match call {
+                Ok(record) => screen.line(Source::Provider, record.outcome != Outcome::Ok, &call_text(&record)),
+                Err(error) => if ended(screen, &error) { return },
+            },
+            activity = feeds.activity.recv() => match activity {
+                Ok(activity) => {
+                    let Activity { controller: _, provider: _, kind, object, text, failed } = activity;
+                    screen.line(Source::Cluster, failed, &format!("{kind} {object}: {text}"));
+                }
+                Err(error) => if ended(screen, &error) { return },
+            },
+            change = feeds.changes.recv() => match change {
+                Ok(Change { verb, kind, id: _, name }) => screen.line(Source::Cloud, false, &format!("{kind} {name} {verb}")),
+                Err(error) => if ended(screen, &error) { return },
+            },
+            changed = feeds.slot.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let status = feeds.slot.borrow_and_update().clone();
+                show_release(screen, known.as_ref(), &status);
+                known = Some(status);
+            }
+        }
+    }
+}
+
+/// Whether the feed is over; a slow terminal only misses lines.
+fn ended(screen: Screen, error: &RecvError) -> bool {
+    match error {
+        RecvError::Closed => true,
+        RecvError::Lagged(missed) => {
+            screen.say(&format!("          ({missed} lines not shown)"));
+            false
+        }
+    }
+}
+
+fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus) {
+    let swap = |status: &SlotStatus| status.active.as_ref().map(|active| active.swap);
+    if known.and_then(swap) != swap(status)
+        && let Some(active) = &status.active
+    {
+        let digest = active.digest.get(..19).unwrap_or(&active.digest);
+        let text = format!("{} {} serves ({digest}…): {}", active.name, active.version, active.interfaces.join(", "));
+        screen.line(Source::Release, false, &text);
+    }
+    if known.and_then(|known| known.refused.as_ref()) != status.refused.as_ref()
+        && let Some(refusal) = &status.refused
+    {
+        screen.line(Source::Release, true, &format!("refused while {}: {}", refusal.stage.name(), refusal.reason));
+    }
+}
+
+/// One call in one line.
+fn call_text(record: &CallRecord) -> String {
+    let object = record.object.as_ref().map_or_else(String::new, |object| match object.namespace.as_str() {
+        "" => format!(" {}", object.name),
+        namespace => format!(" {namespace}/{}", object.name),
+    });
+    let outcome = match &record.outcome {
+        Outcome::Ok => "ok".to_owned(),
+        Outcome::Failed { code, message } => format!("{}: {message}", code.category()),
+        Outcome::Cancelled => "cancelled".to_owned(),
+    };
+    format!(
+        "{}{object}  {outcome}  [{:.1} ms, {} k fuel, {} requests]",
+        record.function,
+        record.wall.as_secs_f64() * 1e3,
+        record.fuel / 1000,
+        record.http.requests,
+    )
+}

@@ -1,0 +1,103 @@
+//! `skysail inspect`: what a component is, needs and offers, read from its bytes. Nothing of it is run.
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use skysail_host::{
+    CallMetrics, CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
+    admission::{Inspection, Interface, digest_of, inspect},
+    jail::{CompileCost, CompileLimits},
+};
+
+use crate::{
+    args::{InspectArgs, OutputFormat},
+    component_file,
+    exit::{MarkExt as _, Reason},
+    providers,
+};
+
+/// Prints the inspection.
+///
+/// # Errors
+/// The file cannot be read, or the component is refused; it is printed all the same.
+pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
+    let limits = Limits::default();
+    let bytes = component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)?;
+    let inspection = inspect(&bytes, &args.file.display().to_string(), limits.component_bytes);
+    let cost = match args.compile && inspection.is_admitted() {
+        true => Some(compile(&bytes, &limits).or_exit(Reason::Refused)?),
+        false => None,
+    };
+    let text = match args.output {
+        OutputFormat::Text => text(&inspection, cost),
+        OutputFormat::Json => json_text(&inspection, cost)?,
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write the result")?;
+    match inspection.refusals.len() {
+        0 => Ok(()),
+        1 => refused("for the reason above"),
+        n => refused(&format!("for the {n} reasons above")),
+    }
+}
+
+fn refused(why: &str) -> anyhow::Result<()> {
+    (|| bail!("the component may not serve, {why}"))().or_exit(Reason::Refused)
+}
+
+fn compile(bytes: &Bytes, limits: &Limits) -> anyhow::Result<CompileCost> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+    runtime.block_on(async {
+        let engine = Engine::new().context("cannot make an engine")?;
+        let recorder = CallRecorder::new(CallMetrics::register(&mut Registry::default()));
+        let options =
+            SandboxOptions { name: "inspect".to_owned(), limits: limits.clone(), config: String::new(), http: None };
+        let sandbox = Sandbox::new(&engine, recorder, options).context("cannot make a sandbox")?;
+        let compiled = providers::compiler()?
+            .compile(sandbox.wasmtime(), digest_of(bytes), bytes.clone(), CompileLimits::from(limits))
+            .await?;
+        Ok(compiled.cost.unwrap_or_default())
+    })
+}
+
+fn json_text(inspection: &Inspection, cost: Option<CompileCost>) -> anyhow::Result<String> {
+    let mut value = serde_json::to_value(inspection).context("cannot encode the result")?;
+    if let (Some(object), Some(CompileCost { cpu, memory_bytes })) = (value.as_object_mut(), cost) {
+        object.insert("compile".to_owned(), json!({"cpuMs": cpu.as_millis(), "memoryBytes": memory_bytes}));
+    }
+    Ok(serde_json::to_string_pretty(&value).context("cannot encode the result")? + "\n")
+}
+
+fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {
+    let Inspection { origin, digest, size, contract_version, imports, exports, wasi: _, producers, refusals } =
+        inspection;
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<10} {value}\n"));
+    line("file", origin);
+    line("digest", digest);
+    line("size", &format!("{size} bytes ({} KiB)", size.div_ceil(1024)));
+    line("contract", contract_version.as_deref().unwrap_or("none"));
+    if let Some(CompileCost { cpu, memory_bytes }) = cost {
+        line("compile", &format!("{} ms of CPU, {} MiB", cpu.as_millis(), memory_bytes >> 20));
+    }
+    for producer in producers {
+        line("made with", producer);
+    }
+    for (name, interfaces) in [("exports", exports), ("imports", imports)] {
+        if interfaces.is_empty() {
+            line(name, "nothing");
+        }
+        for Interface { name: interface, functions } in interfaces {
+            line(name, &format!("{interface}  {}", functions.join(", ")));
+        }
+    }
+    if refusals.is_empty() {
+        line("verdict", "may serve");
+    }
+    for refusal in refusals {
+        line("refused", &format!("[{}] {}", refusal.code.category(), refusal.sentence));
+    }
+    out
+}

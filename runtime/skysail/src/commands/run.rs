@@ -1,0 +1,234 @@
+//! `skysail run`: the manager against a cluster, until SIGTERM or Ctrl-C.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use prometheus_client::registry::Registry;
+use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
+use skysail_host::slot::Slot;
+use skysail_provider::Provider;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin,
+    args::RunArgs,
+    exit::{MarkExt as _, Reason},
+    provider_file::{self, ProviderFile},
+    providers::{self, Applied, Fleet},
+    telemetry,
+};
+
+/// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
+/// object, so that seconds do not matter; the component itself is watched by inotify.
+const FILES_PERIOD: Duration = Duration::from_secs(5);
+
+/// Runs the manager to its end.
+///
+/// # Errors
+/// A wrong file or flag, no cluster, or a task that broke.
+pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
+    telemetry::init(&args.log.log, args.log.log_format).or_exit(Reason::Usage)?;
+    if args.leader_elect {
+        return Err(anyhow!(
+            "--leader-elect=true: leader election is not in this version; run one replica, and say --leader-elect=false"
+        ))
+        .or_exit(Reason::Usage);
+    }
+    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(serve(args))
+}
+
+async fn serve(args: RunArgs) -> anyhow::Result<()> {
+    let file = provider_file::load(&args.provider_file).or_exit(Reason::Usage)?;
+    let client = client(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
+    let version = client.apiserver_version().await;
+    let version = version
+        .context("the cluster does not answer: check the kubeconfig's server and credentials")
+        .or_exit(Reason::Unreachable)?;
+    tracing::info!(kubernetes.version = version.git_version, "cluster reached");
+
+    let mut registry = Registry::default();
+    let mut fleet = Fleet::new(providers::services(&mut registry)?);
+    let metrics = ControllerMetrics::register(&mut registry);
+    let files = Files::of(&file);
+    fleet.apply(file.providers).await.or_exit(Reason::Usage)?;
+
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let (serving, readiness) = watch::channel(Vec::new());
+    let listener = admin::bind(args.metrics_bind_address).await.or_exit(Reason::Usage)?;
+    tracing::info!(address = %args.metrics_bind_address, "serving /metrics, /livez and /readyz");
+    tasks.spawn(admin::serve(listener, Arc::new(registry), ready(readiness), stop.clone()));
+    tasks.spawn(stop_on_signal(stop.clone()));
+    let manage = Manage { args, client, metrics, stop: stop.clone() };
+    let outcome = tokio::select! {
+        outcome = manage.run(fleet, files, serving) => outcome,
+        Some(ended) = tasks.join_next() => ended.context("a task panicked")?,
+    };
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a task panicked")??;
+    }
+    outcome
+}
+
+/// A client of the cluster: a kubeconfig that is named, else the usual places, else the pod's own account.
+async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let what = || format!("--kubeconfig {}", path.display());
+            let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)?
+        }
+        None => kube::Config::infer()
+            .await
+            .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account")?,
+    };
+    kube::Client::try_from(config).context("cannot make a client of the cluster")
+}
+
+async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: ending what is in flight"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: ending what is in flight"),
+        () = stop.cancelled() => {}
+    }
+    stop.cancel();
+    Ok(())
+}
+
+/// Ready when every provider has a release that serves.
+fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Readiness {
+    Arc::new(move || {
+        let slots = slots.borrow();
+        let idle = slots.iter().filter(|slot| slot.info().is_none());
+        let missing: Vec<_> = idle.map(|slot| format!("provider {:?}: no release serves", slot.name())).collect();
+        if slots.is_empty() {
+            Err(vec!["the manager is starting".to_owned()])
+        } else if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing)
+        }
+    })
+}
+
+/// The files that the configuration consists of, and what they held.
+struct Files {
+    paths: BTreeSet<PathBuf>,
+    content: u64,
+}
+
+impl Files {
+    fn of(file: &ProviderFile) -> Self {
+        Self { content: content(&file.files), paths: file.files.clone() }
+    }
+
+    /// Whether something changed since the last time.
+    fn changed(&mut self) -> bool {
+        let now = content(&self.paths);
+        std::mem::replace(&mut self.content, now) != now
+    }
+}
+
+fn content(paths: &BTreeSet<PathBuf>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        std::fs::read(path).ok().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
+struct Manage {
+    args: RunArgs,
+    client: kube::Client,
+    metrics: ControllerMetrics,
+    stop: CancellationToken,
+}
+
+impl Manage {
+    async fn run(
+        self,
+        mut fleet: Fleet,
+        mut files: Files,
+        serving: watch::Sender<Vec<Arc<Slot>>>,
+    ) -> anyhow::Result<()> {
+        loop {
+            serving.send_replace(fleet.served.values().map(|served| Arc::clone(&served.slot)).collect());
+            let ended = self.stop.child_token();
+            let manager = Manager::new(self.client.clone(), entries(&fleet)?, self.settings(), self.metrics.clone());
+            let mut manager = std::pin::pin!(manager.run(ended.clone()));
+            tokio::select! {
+                outcome = &mut manager => return outcome.context("the controllers ended"),
+                () = reload_until_ownership_changes(&self.args.provider_file, &mut fleet, &mut files) => {
+                    tracing::info!("the provider file changed who owns what: starting the controllers again");
+                    ended.cancel();
+                    manager.await.context("the controllers ended")?;
+                }
+            }
+        }
+    }
+
+    fn settings(&self) -> ControllerSettings {
+        ControllerSettings {
+            cluster_name: self.args.cluster_name.clone(),
+            concurrent_service_syncs: self.args.concurrent_service_syncs.into(),
+            node_monitor_period: self.args.node_monitor_period,
+            node_status_update_frequency: self.args.node_status_update_frequency,
+            ..ControllerSettings::default()
+        }
+    }
+}
+
+/// What the controllers have to know about the providers.
+///
+/// # Errors
+/// A name that they refuse; the provider file's own rules are narrower.
+pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
+    let entry = |served: &providers::Served| ProviderEntry {
+        name: served.spec.name.clone(),
+        provider: Arc::clone(&served.slot) as Arc<dyn Provider>,
+        default: served.spec.default,
+        node_selector: served.spec.node_selector.clone().unwrap_or_default(),
+        load_balancer_classes: served.spec.load_balancer_classes.iter().cloned().collect(),
+        generation: served.generation.clone(),
+    };
+    Providers::new(fleet.served.values().map(entry).collect()).context("the providers do not fit together")
+}
+
+async fn reload_until_ownership_changes(path: &Path, fleet: &mut Fleet, files: &mut Files) {
+    let mut period = tokio::time::interval(FILES_PERIOD);
+    loop {
+        period.tick().await;
+        if !files.changed() {
+            continue;
+        }
+        let applied = match provider_file::load(path) {
+            Ok(file) => {
+                files.paths.clone_from(&file.files);
+                files.changed();
+                fleet.apply(file.providers).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        match applied {
+            Ok(Applied::InPlace) => tracing::info!("provider file taken up"),
+            Ok(Applied::Ownership) => return,
+            Err(error) => tracing::error!("the provider file is refused, the last good one stays in force: {error:#}"),
+        }
+    }
+}

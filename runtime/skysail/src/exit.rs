@@ -1,0 +1,110 @@
+//! Exit codes: what a script may branch on. The table stands in `skysail --help` and in the README.
+
+use std::{fmt, io::Write as _, process::ExitCode};
+
+/// Text of the exit codes, for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0  done
+  1  what was asked for failed: a call answered with an error, a step of the demo did not hold, a server broke
+  2  the command line or a file that it names is wrong; nothing was started
+  3  the component was refused: it is not one, or it asks for what the sandbox does not have
+  4  the cluster cannot be reached";
+
+/// Why a command ends without success, for the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// What was asked for failed.
+    Failed,
+    /// The command line or a file is wrong.
+    Usage,
+    /// The component was refused.
+    Refused,
+    /// The cluster cannot be reached.
+    Unreachable,
+}
+
+impl Reason {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Unreachable => 4,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed => "failed",
+            Self::Usage => "wrong input",
+            Self::Refused => "component refused",
+            Self::Unreachable => "cluster unreachable",
+        })
+    }
+}
+
+/// Marks an error with the exit code it leads to; unmarked errors are [`Reason::Failed`].
+#[derive(Debug)]
+pub(crate) struct Marked {
+    reason: Reason,
+    source: anyhow::Error,
+}
+
+impl fmt::Display for Marked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The mark is for the shell; a person reads the error itself.
+        fmt::Display::fmt(&self.source, f)
+    }
+}
+
+impl std::error::Error for Marked {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.source()
+    }
+}
+
+/// Adds the exit code to an error.
+pub(crate) trait MarkExt<T> {
+    /// Marks the error, if there is one.
+    fn or_exit(self, reason: Reason) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> MarkExt<T> for Result<T, E> {
+    fn or_exit(self, reason: Reason) -> anyhow::Result<T> {
+        self.map_err(|error| anyhow::Error::new(Marked { reason, source: error.into() }))
+    }
+}
+
+/// Prints the error with its causes and gives the exit code.
+pub(crate) fn code_of(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    let reason = error.chain().find_map(|cause| cause.downcast_ref::<Marked>()).map_or(Reason::Failed, |m| m.reason);
+    // Nothing is left to tell if even standard error is closed.
+    drop(writeln!(std::io::stderr().lock(), "skysail: {error:#}"));
+    ExitCode::from(reason.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::{MarkExt as _, Marked, Reason};
+
+    #[test]
+    fn a_mark_survives_context_and_does_not_change_the_text() {
+        let error = Err::<(), _>(anyhow!("no such file")).or_exit(Reason::Usage).context("reading a.yaml").unwrap_err();
+        let marked = error.chain().find_map(|cause| cause.downcast_ref::<Marked>()).unwrap();
+        assert_eq!(marked.reason, Reason::Usage);
+        assert_eq!(format!("{error:#}"), "reading a.yaml: no such file");
+    }
+
+    #[test]
+    fn the_help_text_names_every_code() {
+        for reason in [Reason::Failed, Reason::Usage, Reason::Refused, Reason::Unreachable] {
+            assert!(super::HELP.contains(&format!("\n  {}  ", reason.code())), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The provider file: YAML documents of kind `Provider`, in the form of the coming custom resource.
+//!
+//! A file is taken whole or not at all. Every error names the file, the place in it, the reason and the way out. This module reads the file
+//! and the files that it names (secrets, cloud-config, CA bundle) and starts nothing.
+
+mod schema;
+mod text;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use schema::Document;
+use skysail_host::{
+    Limits,
+    credentials::Credentials,
+    egress::{EgressPolicy, EgressSpec},
+};
+
+/// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk image) is refused before it is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most providers in one file. A cluster spans two or three clouds; each provider costs a compiled component.
+const PROVIDERS_MAX: usize = 32;
+
+/// A provider as the operator describes it, checked, with the values of its credentials read.
+#[derive(Debug)]
+pub(crate) struct ProviderSpec {
+    /// `metadata.name`.
+    pub(crate) name: String,
+    /// Serves what no other provider claims.
+    pub(crate) default: bool,
+    /// Classes of Services that are this provider's.
+    pub(crate) load_balancer_classes: BTreeSet<String>,
+    /// Labels of nodes without provider ID that are this provider's.
+    pub(crate) node_selector: Option<BTreeMap<String, String>>,
+    /// The component's file.
+    pub(crate) component: PathBuf,
+    /// Cloud-config; empty where the file gives none.
+    pub(crate) config: String,
+    /// What may leave.
+    pub(crate) egress: Arc<EgressPolicy>,
+    /// What the host adds to requests.
+    pub(crate) credentials: Arc<Credentials>,
+    /// Budgets.
+    pub(crate) limits: Limits,
+    /// A release may lack an interface that its predecessor had.
+    pub(crate) allow_interface_loss: bool,
+    /// A release may have another name or other provider-ID schemes than its predecessor.
+    pub(crate) allow_identity_change: bool,
+    /// Equal where nothing changed, the content of the files included; ownership is not part of it.
+    pub(crate) fingerprint: u64,
+}
+
+/// What a provider claims; the rest of its spec is the slot's matter.
+pub(crate) type Claims = (String, bool, BTreeSet<String>, Option<BTreeMap<String, String>>, PathBuf);
+
+impl ProviderSpec {
+    /// A provider of that name with default limits, no cloud-config and no way out.
+    ///
+    /// # Errors
+    /// None: nothing is read that could be wrong.
+    pub(crate) fn closed(name: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            default: false,
+            load_balancer_classes: BTreeSet::new(),
+            node_selector: None,
+            component: PathBuf::new(),
+            config: String::new(),
+            egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
+            credentials: Arc::new(Credentials::load(BTreeMap::new(), &|_| None)?),
+            limits: Limits::default(),
+            allow_interface_loss: false,
+            allow_identity_change: false,
+            fingerprint: 0,
+        })
+    }
+
+    /// What the controllers have to know.
+    pub(crate) fn claims(&self) -> Claims {
+        let Self { name, default, load_balancer_classes, node_selector, component, .. } = self;
+        (name.clone(), *default, load_balancer_classes.clone(), node_selector.clone(), component.clone())
+    }
+}
+
+/// A provider file that was read whole.
+#[derive(Debug)]
+pub(crate) struct ProviderFile {
+    /// At least one; names differ, at most one is the default.
+    pub(crate) providers: Vec<ProviderSpec>,
+    /// Every file that was read: when one changes, the provider file is read again.
+    pub(crate) files: BTreeSet<PathBuf>,
+}
+
+/// What is wrong with a provider file.
+#[derive(Debug)]
+pub(crate) struct ProviderFileError {
+    file: PathBuf,
+    /// 1-based line; none where the whole file or another file is meant.
+    line: Option<u64>,
+    /// For example `provider "sim": spec.credentials[0].bearer.file`.
+    place: String,
+    reason: String,
+}
+
+impl fmt::Display for ProviderFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, place, reason } = self;
+        write!(f, "{}", file.display())?;
+        if let Some(line) = line {
+            write!(f, ":{line}")?;
+        }
+        if !place.is_empty() {
+            write!(f, ": {place}")?;
+        }
+        write!(f, ": {reason}")
+    }
+}
+
+impl std::error::Error for ProviderFileError {}
+
+/// Reads and checks a provider file with everything that it names.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub(crate) fn load(path: &Path) -> Result<ProviderFile, ProviderFileError> {
+    let whole = |reason: String| ProviderFileError { file: path.to_owned(), line: None, place: String::new(), reason };
+    let text = text::read(path, FILE_BYTES_MAX).map_err(whole)?;
+    let documents = parse(path, &text)?;
+    let mut files = BTreeSet::from([path.to_owned()]);
+    let providers = documents
+        .into_iter()
+        .map(|document| schema::check(document, path, &mut files))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(ProviderFile { providers, files })
+}
+
+/// Reads a cloud-config.
+///
+/// # Errors
+/// What is wrong with the file; the path is not part of the text.
+pub(crate) fn read_config(path: &Path) -> Result<String, String> {
+    text::read(path, schema::CONFIG_BYTES_MAX)
+}
+
+/// The documents of a text, with the rules that span several of them.
+fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ProviderFileError> {
+    let at = |line: Option<u64>, place: &str, reason: String| ProviderFileError {
+        file: path.to_owned(),
+        line,
+        place: place.to_owned(),
+        reason,
+    };
+    let documents: Vec<Document> = serde_saphyr::from_multiple(text).map_err(|error| {
+        let line = error.location().map(|location| location.line());
+        at(line, "", format!("{}; compare with the example in `deploy/manifests`", schema::reason(&error)))
+    })?;
+    if documents.is_empty() {
+        return Err(at(None, "", "no provider in it; write at least one document of kind Provider".to_owned()));
+    }
+    if documents.len() > PROVIDERS_MAX {
+        let reason =
+            format!("{} providers, at most {PROVIDERS_MAX} are possible; split the cluster's work", documents.len());
+        return Err(at(None, "", reason));
+    }
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut default: Option<(&str, u64)> = None;
+    for document in &documents {
+        let name = &document.metadata.name;
+        let line = name.referenced.line();
+        if let Some(first) = names.insert(&name.value, line) {
+            let reason = format!("the provider of line {first} has the same name; give each its own");
+            return Err(at(Some(line), &format!("metadata.name {:?}", name.value), reason));
+        }
+        if document.spec.default.as_ref().is_some_and(|default| default.value) {
+            let line = document.spec.default.as_ref().map_or(line, |default| default.referenced.line());
+            if let Some((other, first)) = default.replace((&name.value, line)) {
+                let reason = format!(
+                    "provider {other:?} (line {first}) is the default already; at most one can take what no other claims, so remove one"
+                );
+                return Err(at(Some(line), &format!("provider {:?}: spec.default", name.value), reason));
+            }
+        }
+    }
+    Ok(documents)
+}
+
+#[cfg(test)]
+mod tests;

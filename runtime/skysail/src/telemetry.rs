@@ -1,0 +1,23 @@
+//! Where log lines go. Only this file knows the subscriber.
+
+use anyhow::Context as _;
+use tracing_subscriber::{EnvFilter, fmt, prelude::*};
+
+use crate::args::LogFormat;
+
+/// Starts logging to standard error.
+///
+/// # Errors
+/// The filter cannot be parsed, or logging runs already.
+pub(crate) fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::builder()
+        .parse(log)
+        .with_context(|| format!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug)"))?;
+    let layer =
+        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let layer = match format {
+        LogFormat::Text => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("logging runs already")
+}

@@ -1,0 +1,235 @@
+//! One test for each probe: what the host does about a guest that attacks one of its limits.
+//!
+//! Every test goes through [`Attacked`], which shows for each attack what has to be true of all of them: the same provider's next call
+//! works, another provider's calls went on meanwhile, and the pool is as empty as before.
+
+mod calls;
+mod guards;
+mod http;
+mod soft;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use skysail_host::{
+    CallRecord, CallRecorder, Engine, Limits, Live, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
+    http_client::HttpClient,
+};
+use skysail_provider::{Call, Clusters as _, Error, Limit, LimitHit, Provider as _};
+use tokio::{sync::broadcast, task::JoinSet};
+
+use crate::components::{built, repository};
+
+/// Every probe, and the test that is about it. A folder of `guests/probes` or a file of `guests/wat` without one fails below.
+const TESTS: &[(&str, fn())] = &[
+    ("cache-bytes", soft::cache_bytes_is_refused_beyond_its_limit),
+    ("cache-entries", soft::cache_entries_are_refused_beyond_their_limit),
+    ("concurrent-calls", calls::concurrent_calls_wait_and_are_refused_at_their_deadline),
+    ("deadline", guards::deadline_ends_a_guest_that_waits),
+    ("events", soft::events_beyond_the_limit_are_dropped),
+    ("exit", guards::exit_is_an_outcome_of_its_own),
+    ("fuel", guards::fuel_ends_a_guest_that_computes_for_ever),
+    ("handles", guards::handles_end_a_guest_that_never_closes),
+    ("host-call-bytes", guards::host_call_bytes_end_a_guest_that_hands_over_too_much),
+    ("http-concurrency", http::http_concurrency_makes_requests_wait),
+    ("http-headers", http::http_headers_beyond_the_limit_are_not_sent),
+    ("http-rate", http::http_rate_limits_the_provider),
+    ("http-request-bytes", http::http_request_bytes_beyond_the_limit_are_not_sent),
+    ("http-requests", http::http_requests_beyond_the_limit_are_not_sent),
+    ("http-response-bytes", http::http_response_bytes_beyond_the_limit_are_not_taken),
+    ("http-time", http::http_time_ends_an_exchange_that_takes_too_long),
+    ("instances", guards::instances_beyond_the_limit_do_not_start),
+    ("log-bytes", soft::log_bytes_beyond_the_limit_are_dropped),
+    ("log-lines", soft::log_lines_beyond_the_limit_are_dropped),
+    ("memory", guards::memory_ends_a_guest_that_hoards),
+    ("memory-sum", guards::memory_sum_is_judged_and_not_each_memory_alone),
+    ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
+    ("stack", guards::stack_ends_a_guest_that_recurses),
+    ("table", guards::table_elements_end_a_guest_that_grows_its_tables),
+    ("trap", guards::trap_says_where_the_guest_panicked),
+    ("wasi-stdio", soft::wasi_stdio_becomes_log_lines_under_the_budget),
+];
+
+#[test]
+fn every_probe_has_a_test_of_its_name() {
+    let folder = |path: &str| {
+        let entries = fs::read_dir(repository().join(path)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let probes: BTreeSet<String> = folder("guests/probes")
+        .into_iter()
+        .chain(folder("guests/wat").into_iter().map(|file| file.trim_end_matches(".wat").to_owned()))
+        .filter(|name| name != "common")
+        .collect();
+    let tested: BTreeSet<String> = TESTS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(probes, tested);
+}
+
+/// Every limit of the sandbox but those of the compile jail has a probe.
+#[test]
+fn every_limit_of_a_call_has_a_probe() {
+    for limit in Limit::ALL {
+        let probe = match limit {
+            Limit::Fuel => "fuel",
+            Limit::Memory => "memory-sum",
+            Limit::TableElements => "table",
+            Limit::Instances => "instances",
+            Limit::Handles => "handles",
+            Limit::HostCallBytes => "host-call-bytes",
+            Limit::ResultBytes => "result-bytes",
+            Limit::Stack => "stack",
+            Limit::LogLines => "log-lines",
+            Limit::LogBytes => "log-bytes",
+            Limit::Events => "events",
+            Limit::HttpRequests => "http-requests",
+            Limit::HttpRate => "http-rate",
+            Limit::HttpConcurrency => "http-concurrency",
+            Limit::HttpRequestBytes => "http-request-bytes",
+            Limit::HttpResponseBytes => "http-response-bytes",
+            Limit::HttpHeaders => "http-headers",
+            Limit::HttpTime => "http-time",
+            Limit::CacheBytes => "cache-bytes",
+            Limit::CacheEntries => "cache-entries",
+            Limit::ConcurrentCalls => "concurrent-calls",
+            // Tested with the jail, in skysail-host.
+            Limit::ComponentBytes | Limit::CompileTime | Limit::CompileMemory => continue,
+        };
+        assert!(TESTS.iter().any(|(name, _)| *name == probe), "{}", limit.name());
+    }
+}
+
+/// How a probe is made to attack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Attack {
+    /// `clusters.master("attack")`.
+    Master,
+    /// `clusters.list`: the hand-written ones.
+    List,
+}
+
+/// A probe under attack, another provider beside it.
+pub(crate) struct Attacked {
+    pub(crate) engine: Engine,
+    pub(crate) probe: SandboxedProvider,
+    pub(crate) records: broadcast::Receiver<Arc<CallRecord>>,
+    bystander: SandboxedProvider,
+}
+
+impl Attacked {
+    pub(crate) async fn new(name: &str, limits: Limits) -> Self {
+        Self::with(&built(&format!("probe-{name}")), limits).await
+    }
+
+    pub(crate) async fn with(wasm: &[u8], limits: Limits) -> Self {
+        Self::of(Setup { limits, ..Setup::of("probe", wasm) }).await
+    }
+
+    pub(crate) async fn of(setup: Setup<'_>) -> Self {
+        let engine = Engine::new().unwrap();
+        let recorder = CallRecorder::default();
+        let bystander = Setup::of("bystander", &built("probe-trap")).serve(&engine, &CallRecorder::default()).await;
+        let probe = setup.serve(&engine, &recorder).await;
+        Self { engine, probe, records: recorder.subscribe(), bystander }
+    }
+
+    /// Attacks until the other provider has answered three calls meanwhile; each attack's end is judged. Then what has to be true after
+    /// every attack.
+    pub(crate) async fn run(mut self, attack: Attack, judge: impl Fn(Result<String, Error>, &CallRecord)) {
+        assert_eq!(self.good().await, Ok("good".to_owned()));
+        self.record().await;
+        let (served, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(keep_calling(self.bystander.clone(), Arc::clone(&served), Arc::clone(&stop)));
+        let mut meanwhile = 0;
+        while meanwhile < 3 {
+            let before = served.load(Ordering::SeqCst);
+            let result = self.attack(attack).await;
+            meanwhile += served.load(Ordering::SeqCst) - before;
+            judge(result, &*self.record().await);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(self.good().await, Ok("good".to_owned()), "the next call of the same provider");
+        stop.store(true, Ordering::SeqCst);
+        tasks.join_next().await.unwrap().unwrap();
+        self.comes_back().await;
+    }
+
+    /// Everything that calls took from the pool is there again.
+    pub(crate) async fn comes_back(&self) {
+        let live = self.engine.live().expect("the test machine has address space for the pool");
+        assert_eq!(live, Live::default(), "what the calls took from the pool");
+    }
+
+    pub(crate) async fn attack(&self, attack: Attack) -> Result<String, Error> {
+        match attack {
+            Attack::Master => self.probe.master(&Call::default(), "attack").await,
+            Attack::List => {
+                skysail_provider::Clusters::list(&self.probe, &Call::default()).await.map(|list| list.len().to_string())
+            }
+        }
+    }
+
+    pub(crate) async fn good(&self) -> Result<String, Error> {
+        self.probe.master(&Call::default(), "good").await
+    }
+
+    pub(crate) async fn record(&mut self) -> Arc<CallRecord> {
+        self.records.recv().await.unwrap()
+    }
+}
+
+/// What a provider is made of.
+pub(crate) struct Setup<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) wasm: &'a [u8],
+    pub(crate) limits: Limits,
+    pub(crate) config: &'a str,
+    pub(crate) http: Option<Arc<HttpClient>>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn of(name: &'a str, wasm: &'a [u8]) -> Self {
+        Self { name, wasm, limits: Limits::default(), config: "", http: None }
+    }
+
+    /// A provider that serves.
+    pub(crate) async fn serve(self, engine: &Engine, recorder: &CallRecorder) -> SandboxedProvider {
+        let Self { name, wasm, limits, config, http } = self;
+        let options = SandboxOptions { name: name.to_owned(), limits, config: config.to_owned(), http };
+        let sandbox = Sandbox::new(engine, recorder.clone(), options).unwrap();
+        let release = Arc::new(Release::from_wasm(&sandbox, wasm).unwrap());
+        let info = Arc::new(describe(&sandbox, &release).await.unwrap());
+        SandboxedProvider::new(sandbox, release, info)
+    }
+}
+
+async fn keep_calling(provider: SandboxedProvider, served: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+    assert!(provider.clusters().is_some());
+    while !stop.load(Ordering::SeqCst) {
+        assert_eq!(provider.master(&Call::default(), "here").await, Ok("here".to_owned()));
+        served.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The call ended because of this limit, and the record says so too.
+pub(crate) fn ended_by(limit: Limit, used: u64, max: u64) -> impl Fn(Result<String, Error>, &CallRecord) {
+    move |result, record| {
+        let error = result.unwrap_err();
+        let hit = LimitHit { limit, used, max };
+        assert_eq!(error.limit, Some(hit), "{error}");
+        assert_eq!(record.limits_hit.first(), Some(&hit));
+        assert_eq!(record.outcome.category(), "LimitExceeded");
+        assert!(error.message.contains(limit.name()), "{error}");
+    }
+}
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);

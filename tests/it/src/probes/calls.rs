@@ -1,0 +1,75 @@
+//! Calls at once, and calls that are cancelled.
+
+use skysail_host::{Limits, Outcome};
+use skysail_provider::{Call, Clusters as _, Code, Limit, LimitHit};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{Attacked, LONG};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn concurrent_calls_wait_and_are_refused_at_their_deadline() {
+    let limits = Limits { concurrent_calls: 2, deadline_ms: 500, http_time_ms: 500, ..Limits::default() };
+    let mut attacked = Attacked::new("concurrent-calls", limits).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        let probe = attacked.probe.clone();
+        tasks.spawn(async move { probe.master(&Call::default(), "attack").await.unwrap_err() });
+    }
+    let mut errors = Vec::new();
+    while let Some(error) = tasks.join_next().await {
+        errors.push(error.unwrap());
+    }
+    // Two ran until their deadline; three waited until theirs.
+    let (ran, waited): (Vec<_>, Vec<_>) = errors.into_iter().partition(|error| error.code == Code::DeadlineExceeded);
+    assert_eq!((ran.len(), waited.len()), (2, 3));
+    for error in waited {
+        let hit = error.limit.unwrap();
+        assert_eq!((hit.limit, hit.max), (Limit::ConcurrentCalls, 2));
+        assert!((3..=5).contains(&hit.used), "{hit}");
+        assert!(error.message.contains("concurrentCalls"), "{error}");
+    }
+    for _ in 0..5 {
+        attacked.record().await;
+    }
+    assert_eq!(attacked.good().await, Ok("good".to_owned()));
+    attacked.comes_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_for_a_place_gets_one_when_another_ends() {
+    let limits = Limits { concurrent_calls: 1, ..Limits::default() };
+    let mut attacked = Attacked::new("concurrent-calls", limits).await;
+    let probe = attacked.probe.clone();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { probe.master(&Call::default(), "attack").await });
+    while attacked.engine.live().unwrap().component_instances == 0 {
+        tokio::task::yield_now().await;
+    }
+    let waiting = attacked.probe.clone();
+    let mut waits = JoinSet::new();
+    waits.spawn(async move { waiting.master(&Call::default(), "good").await });
+    assert!(timeout(std::time::Duration::from_millis(50), waits.join_next()).await.is_err(), "there is one place only");
+    tasks.shutdown().await;
+    let answer = timeout(LONG, waits.join_next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(answer, Ok("good".to_owned()));
+    let (cancelled, good) = (attacked.record().await, attacked.record().await);
+    assert_eq!(cancelled.outcome, Outcome::Cancelled);
+    assert_eq!(good.outcome, Outcome::Ok);
+    assert!(good.waited.as_millis() >= 40 && good.wall >= good.waited);
+    attacked.comes_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_call_is_cancelled_and_leaves_nothing() {
+    let limits = Limits { fuel: 1_000_000_000_000, ..Limits::default() };
+    let mut attacked = Attacked::new("fuel", limits).await;
+    let call = Call::default();
+    let spin = attacked.probe.master(&call, "attack");
+    assert!(timeout(std::time::Duration::from_millis(100), spin).await.is_err());
+    let record = attacked.record().await;
+    assert_eq!(record.outcome, Outcome::Cancelled);
+    assert!(record.fuel > 0 && !record.guest.is_zero(), "{record:?}");
+    assert_eq!(record.limits_hit, Vec::<LimitHit>::new());
+    attacked.comes_back().await;
+    assert_eq!(attacked.good().await, Ok("good".to_owned()));
+}

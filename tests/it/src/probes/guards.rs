@@ -1,0 +1,191 @@
+//! Limits that end the call.
+
+use skysail_host::{CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, describe};
+use skysail_provider::{Code, Limit};
+
+use super::{Attack, Attacked, Setup, ended_by};
+use crate::components::{hand_written, with_instances};
+
+const MIB: u64 = 1 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn fuel_ends_a_guest_that_computes_for_ever() {
+    let limits = Limits { fuel: 50_000_000, ..Limits::default() };
+    let attacked = Attacked::new("fuel", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(record.fuel, 50_000_000);
+            assert!(!record.guest.is_zero() && record.guest <= record.wall);
+            ended_by(Limit::Fuel, 50_000_000, 50_000_000)(result, record);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn deadline_ends_a_guest_that_waits() {
+    let attacked = Attacked::new("deadline", Limits { deadline_ms: 300, http_time_ms: 300, ..Limits::default() }).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            let error = result.unwrap_err();
+            assert_eq!(error.code, Code::DeadlineExceeded);
+            assert_eq!(error.message, "clusters.master did not end within 300 ms (deadlineMs)");
+            assert!(record.wall.as_millis() >= 300 && record.guest.as_millis() < 100, "{record:?}");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_ends_a_guest_that_computes_too() {
+    let limits = Limits { fuel: 1_000_000_000_000, deadline_ms: 200, http_time_ms: 200, ..Limits::default() };
+    let attacked = Attacked::new("fuel", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result.unwrap_err().code, Code::DeadlineExceeded);
+            assert!(record.fuel > 1_000_000 && record.limits_hit.is_empty(), "{record:?}");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn memory_ends_a_guest_that_hoards() {
+    let limits = Limits { memory_bytes: 8 * MIB, ..Limits::default() };
+    let attacked = Attacked::new("memory", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            let error = result.unwrap_err();
+            let hit = error.limit.unwrap();
+            assert_eq!((error.code, hit.limit, hit.max), (Code::LimitExceeded, Limit::Memory, 8 * MIB));
+            assert!(hit.used > 8 * MIB && record.memory_peak <= 8 * MIB && record.memory_peak > 6 * MIB, "{record:?}");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn memory_sum_is_judged_and_not_each_memory_alone() {
+    let limits = Limits { memory_bytes: 8 * MIB, ..Limits::default() };
+    let attacked = Attacked::with(&hand_written("memory-sum"), limits).await;
+    // Three memories of one page, and each time sixteen more: the eighth growth is one too many.
+    let (page, step) = (64 << 10, MIB);
+    attacked
+        .run(Attack::List, |result, record| {
+            assert_eq!(record.memory_peak, 3 * page + 7 * step);
+            ended_by(Limit::Memory, 3 * page + 8 * step, 8 * MIB)(result, record);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn table_elements_end_a_guest_that_grows_its_tables() {
+    let limits = Limits { table_elements: 1_000, ..Limits::default() };
+    let attacked = Attacked::with(&hand_written("table"), limits).await;
+    attacked
+        .run(Attack::List, |result, record| {
+            let hit = result.unwrap_err().limit.unwrap();
+            assert_eq!((hit.limit, hit.max), (Limit::TableElements, 1_000));
+            assert!((1_001..=1_100).contains(&hit.used), "{hit}");
+            assert_eq!(record.limits_hit, [hit]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn instances_beyond_the_limit_do_not_start() {
+    let wasm = with_instances(&hand_written("instances"), 20);
+    let engine = Engine::new().unwrap();
+    let limits = Limits { instances: 10, ..Limits::default() };
+    let options = SandboxOptions { name: "probe".to_owned(), limits, config: String::new(), http: None };
+    let sandbox = Sandbox::new(&engine, CallRecorder::default(), options).unwrap();
+    let release = Release::from_wasm(&sandbox, &wasm).unwrap();
+    let error = describe(&sandbox, &release).await.unwrap_err();
+    let hit = error.limit.unwrap();
+    assert_eq!((error.code, hit.limit, hit.used, hit.max), (Code::LimitExceeded, Limit::Instances, 11, 10));
+    // With the default the same component serves.
+    Attacked::with(&wasm, Limits::default())
+        .await
+        .run(Attack::List, |result, _| assert_eq!(result, Ok("0".to_owned())))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn handles_end_a_guest_that_never_closes() {
+    let attacked = Attacked::new("handles", Limits { handles: 50, ..Limits::default() }).await;
+    attacked.run(Attack::Master, ended_by(Limit::Handles, 50, 50)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn host_call_bytes_end_a_guest_that_hands_over_too_much() {
+    let attacked = Attacked::new("host-call-bytes", Limits { host_call_bytes: MIB, ..Limits::default() }).await;
+    let before = resident_bytes();
+    attacked.run(Attack::Master, ended_by(Limit::HostCallBytes, MIB, MIB)).await;
+    assert!(resident_bytes() < before + 100 * MIB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn result_bytes_end_a_call_before_the_host_copies() {
+    let attacked = Attacked::with(&hand_written("result-bytes"), Limits::default()).await;
+    let before = resident_bytes();
+    attacked
+        .run(Attack::List, |result, record| {
+            ended_by(Limit::ResultBytes, 8 * MIB, 8 * MIB)(result, record);
+            assert!(resident_bytes() < before + 100 * MIB);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn stack_ends_a_guest_that_recurses() {
+    let attacked = Attacked::new("stack", Limits::default()).await;
+    attacked.run(Attack::Master, ended_by(Limit::Stack, 512 << 10, 512 << 10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_may_have_another_stack_than_its_neighbours() {
+    let engine = Engine::new().unwrap();
+    let mut fuel = Vec::new();
+    for stack_bytes in [128 << 10, 2 << 20] {
+        let recorder = CallRecorder::default();
+        let mut records = recorder.subscribe();
+        let limits = Limits { stack_bytes, ..Limits::default() };
+        let wasm = crate::components::built("probe-stack");
+        let probe = Setup { limits, ..Setup::of("probe", &wasm) }.serve(&engine, &recorder).await;
+        let error =
+            skysail_provider::Clusters::master(&probe, &skysail_provider::Call::default(), "attack").await.unwrap_err();
+        assert_eq!(error.limit.map(|hit| hit.max), Some(stack_bytes), "{error}");
+        records.recv().await.unwrap();
+        fuel.push(records.recv().await.unwrap().fuel);
+    }
+    assert!(fuel[1] > 8 * fuel[0], "sixteen times the stack is about sixteen times the depth: {fuel:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn trap_says_where_the_guest_panicked() {
+    let attacked = Attacked::new("trap", Limits::default()).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            let error = result.unwrap_err();
+            assert_eq!((error.code, error.limit), (Code::Trapped, None));
+            assert!(error.message.starts_with("the guest trapped: it panicked or aborted"), "{error}");
+            // The SDK's panic hook.
+            assert_eq!((record.log_lines, record.limits_hit.len()), (1, 0));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn exit_is_an_outcome_of_its_own() {
+    let attacked = Attacked::new("exit", Limits::default()).await;
+    attacked
+        .run(Attack::Master, |result, _| {
+            let error = result.unwrap_err();
+            assert_eq!(error.code, Code::Trapped);
+            assert_eq!(error.message, "the guest left with exit status 1 instead of an answer");
+        })
+        .await;
+}
+
+/// Of this process, from the kernel.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}

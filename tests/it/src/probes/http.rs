@@ -1,0 +1,227 @@
+//! Budgets of the HTTP import: what is beyond is refused to the guest, and the record names the limit.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use skysail_host::{
+    Limits,
+    credentials::Credentials,
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::HttpClient,
+};
+use skysail_provider::{Limit, LimitHit};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Barrier,
+    task::JoinSet,
+};
+
+use super::{Attack, Attacked, Setup};
+use crate::components::built;
+
+/// What the server answers.
+#[derive(Clone)]
+enum Answer {
+    /// 200 with a body of so many bytes.
+    Body(usize),
+    /// 200 once so many requests wait: none of them is answered before.
+    Together(Arc<Barrier>),
+    /// Nothing, for ever.
+    Never,
+}
+
+/// An HTTP server on loopback that counts requests.
+struct Server {
+    url: String,
+    origin: String,
+    requests: Arc<AtomicU64>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    async fn new(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&requests);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                connections.spawn(serve(connection, answer.clone(), Arc::clone(&counted)));
+            }
+        });
+        Self { url: format!("{origin}/"), origin, requests, _tasks: tasks }
+    }
+
+    /// A probe that may ask this server.
+    async fn attacked_by(&self, probe: &str, limits: Limits) -> Attacked {
+        let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
+        let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ca_bundle: None };
+        let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
+        let credentials = Arc::new(Credentials::load(BTreeMap::new(), &|_| None).unwrap());
+        let client = Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap());
+        let wasm = built(&format!("probe-{probe}"));
+        Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
+    }
+}
+
+async fn serve(mut connection: TcpStream, answer: Answer, requests: Arc<AtomicU64>) {
+    let mut read = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(len @ 1..) = connection.read(&mut buffer).await {
+        read.extend_from_slice(&buffer[..len]);
+        if !read.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        read.clear();
+        requests.fetch_add(1, Ordering::SeqCst);
+        let body = match &answer {
+            Answer::Body(len) => *len,
+            Answer::Together(barrier) => {
+                barrier.wait().await;
+                2
+            }
+            Answer::Never => std::future::pending().await,
+        };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {body}\r\n\r\n");
+        if connection.write_all(head.as_bytes()).await.is_err()
+            || connection.write_all(&vec![b'x'; body]).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_requests_beyond_the_limit_are_not_sent() {
+    let server = Server::new(Answer::Body(2)).await;
+    let limits = Limits { http_requests: 5, http_requests_per_second: 10_000, ..Limits::default() };
+    let attacked = server.attacked_by("http-requests", limits).await;
+    let seen = Arc::clone(&server.requests);
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert_eq!(result, Ok("5 answered, Some(Failure::Limited(\"limit httpRequests: 6 of 5\"))".to_owned()));
+            assert_eq!((record.http.requests, seen.swap(0, Ordering::SeqCst)), (5, 5));
+            assert!(record.http.bytes_sent > 0 && record.http.bytes_received >= 10 && !record.http.time.is_zero());
+            assert!(record.http.time <= record.wall && record.guest < record.wall);
+            let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
+            assert_eq!((hit.limit, hit.max), (Limit::HttpRequests, 5));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_rate_limits_the_provider() {
+    let server = Server::new(Answer::Body(2)).await;
+    let attacked = server.attacked_by("http-rate", Limits { http_requests_per_second: 4, ..Limits::default() }).await;
+    let began = tokio::time::Instant::now();
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert!(result.is_ok());
+            // A burst of one second's worth, and then one each quarter of a second.
+            let allowed = 4 + 4 * (began.elapsed().as_secs() + 1);
+            assert!(server.requests.load(Ordering::SeqCst) <= allowed);
+            assert!(record.http.requests <= 20);
+            let waited_or_refused = record.wall.as_millis() > 250 || !record.limits_hit.is_empty();
+            assert!(waited_or_refused, "{record:?}");
+            for hit in &record.limits_hit {
+                assert_eq!((hit.limit, hit.max), (Limit::HttpRate, 4));
+            }
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_concurrency_makes_requests_wait() {
+    // The server answers four together: with fewer at once the call would never end, with more the count of waiting ones would show.
+    let server = Server::new(Answer::Together(Arc::new(Barrier::new(4)))).await;
+    let limits = Limits { http_concurrency: 4, http_requests_per_second: 10_000, ..Limits::default() };
+    let attacked = server.attacked_by("http-concurrency", limits).await;
+    let seen = Arc::clone(&server.requests);
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert_eq!(result, Ok("20 answered, None".to_owned()));
+            assert_eq!((record.http.requests, seen.swap(0, Ordering::SeqCst)), (20, 20));
+            assert_eq!(record.http.in_flight_max, 4);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_request_bytes_beyond_the_limit_are_not_sent() {
+    let server = Server::new(Answer::Body(2)).await;
+    let attacked = server.attacked_by("http-request-bytes", Limits::default()).await;
+    let seen = Arc::clone(&server.requests);
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert!(result.unwrap().starts_with("0 answered, Some(Failure::Limited(\"limit httpRequestBytes: 20971"));
+            assert_eq!((record.http.requests, record.http.bytes_sent, seen.load(Ordering::SeqCst)), (0, 0, 0));
+            let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
+            assert_eq!((hit.limit, hit.max), (Limit::HttpRequestBytes, 1 << 20));
+            assert!(hit.used > 2 << 20);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_response_bytes_beyond_the_limit_are_not_taken() {
+    let server = Server::new(Answer::Body(100_000)).await;
+    let limits = Limits { http_response_bytes: 10_000, http_requests_per_second: 10_000, ..Limits::default() };
+    let attacked = server.attacked_by("http-response-bytes", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("0 answered, Some(Failure::TooLarge(100000))".to_owned()));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::HttpResponseBytes, used: 100_000, max: 10_000 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_headers_beyond_the_limit_are_not_sent() {
+    let server = Server::new(Answer::Body(2)).await;
+    let attacked = server.attacked_by("http-headers", Limits::default()).await;
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert_eq!(result, Ok("0 answered, Some(Failure::Limited(\"limit httpHeaders: 500 of 100\"))".to_owned()));
+            assert_eq!((record.http.requests, server.requests.load(Ordering::SeqCst)), (0, 0));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::HttpHeaders, used: 500, max: 100 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_time_ends_an_exchange_that_takes_too_long() {
+    let server = Server::new(Answer::Never).await;
+    let limits = Limits { http_time_ms: 200, http_requests_per_second: 10_000, ..Limits::default() };
+    let attacked = server.attacked_by("http-time", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("0 answered, Some(Failure::Timeout)".to_owned()));
+            let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
+            assert_eq!((hit.limit, hit.max), (Limit::HttpTime, 200));
+            assert!(
+                hit.used >= 200 && record.http.time.as_millis() >= 200 && record.guest.as_millis() < 100,
+                "{record:?}"
+            );
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_without_egress_rules_is_told_so() {
+    let attacked = Attacked::new("http-time", Limits::default()).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            let report = result.unwrap();
+            assert!(report.contains("Forbidden") && report.contains("no egress rule"), "{report}");
+            assert_eq!(record.http.requests, 0);
+        })
+        .await;
+}

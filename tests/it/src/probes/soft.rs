@@ -1,0 +1,116 @@
+//! Limits that refuse or drop something and let the call go on.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use skysail_host::Limits;
+use skysail_provider::{Call, Clusters as _, EventKind, EventSink, Limit, LimitHit, ObjectReference, ProviderEvent};
+
+use super::{Attack, Attacked};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn log_lines_beyond_the_limit_are_dropped() {
+    let attacked = Attacked::new("log-lines", Limits { log_lines: 30, ..Limits::default() }).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("written".to_owned()));
+            assert_eq!((record.log_lines, record.log_lines_dropped), (30, 9_970));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::LogLines, used: 10_000, max: 30 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn log_bytes_beyond_the_limit_are_dropped() {
+    let attacked = Attacked::new("log-bytes", Limits { log_bytes: 20_000, ..Limits::default() }).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("written".to_owned()));
+            // Each line has 5,000 bytes and is cut to 4,096.
+            assert_eq!((record.log_lines, record.log_lines_dropped), (4, 96));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::LogBytes, used: 500_000, max: 20_000 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn wasi_stdio_becomes_log_lines_under_the_budget() {
+    let attacked = Attacked::new("wasi-stdio", Limits { log_lines: 100, ..Limits::default() }).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("random".to_owned()));
+            // Three lines with text in them, of which the last goes on as "line 0", and 999 more.
+            assert_eq!((record.log_lines, record.log_lines_dropped), (100, 903));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::LogLines, used: 1_003, max: 100 }]);
+        })
+        .await;
+}
+
+#[derive(Default)]
+struct Sink {
+    taken: AtomicU64,
+}
+
+impl EventSink for Sink {
+    fn emit(&self, event: ProviderEvent) {
+        assert_eq!((event.kind, event.reason.as_str()), (EventKind::Warning, "Noise"));
+        assert_eq!(event.object.unwrap().name, "web");
+        self.taken.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn events_beyond_the_limit_are_dropped() {
+    let attacked = Attacked::new("events", Limits { events: 5, ..Limits::default() }).await;
+    let sink = Arc::new(Sink::default());
+    let object = ObjectReference {
+        kind: "Service",
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: "1".to_owned(),
+    };
+    let call = Call { object: Some(object), events: Some(Arc::clone(&sink) as Arc<dyn EventSink>) };
+    attacked.probe.master(&call, "attack").await.unwrap();
+    assert_eq!(sink.taken.load(Ordering::SeqCst), 5);
+    let mut attacked = attacked;
+    attacked.record().await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("published".to_owned()));
+            assert_eq!(record.events, 5);
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::Events, used: 1_000, max: 5 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn cache_bytes_is_refused_beyond_its_limit() {
+    let attacked = Attacked::new("cache-bytes", Limits { cache_bytes: 1_000_000, ..Limits::default() }).await;
+    let sandbox = Arc::clone(attacked.probe.sandbox());
+    attacked
+        .run(Attack::Master, move |result, record| {
+            // JSON's quotes and the keys take a little of it.
+            assert_eq!(result, Ok("9".to_owned()));
+            let [hit] = record.limits_hit.as_slice() else { panic!("{record:?}") };
+            assert_eq!((hit.limit, hit.max), (Limit::CacheBytes, 1_000_000));
+            assert!(hit.used > 1_000_000 && hit.used < 1_000_100, "{hit}");
+            // As after a swap; else the next attack would meet its own values.
+            sandbox.clear_cache();
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn cache_entries_are_refused_beyond_their_limit() {
+    let attacked = Attacked::new("cache-entries", Limits { cache_entries: 100, ..Limits::default() }).await;
+    let sandbox = Arc::clone(attacked.probe.sandbox());
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert_eq!(result, Ok("100".to_owned()));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::CacheEntries, used: 101, max: 100 }]);
+            sandbox.clear_cache();
+        })
+        .await;
+}

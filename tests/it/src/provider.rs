@@ -1,0 +1,159 @@
+//! A good component in the host, from the outside.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use skysail_host::{
+    CallMetrics, CallRecorder, Engine, Limits, Outcome, Release, ReleaseError, Sandbox, SandboxOptions, Severity,
+    check_config, describe,
+};
+use skysail_provider::{
+    AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, Node,
+    NodeAddress, NodeSet, Provider as _, Service, SessionAffinity, TrafficPolicy,
+};
+
+use crate::{
+    components::{built, hand_written},
+    probes::Setup,
+};
+
+fn service(uid: &str) -> Service {
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: uid.to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ports: Vec::new(),
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus::default(),
+    }
+}
+
+fn nodes(count: usize) -> NodeSet {
+    NodeSet::new((0..count).map(|n| {
+        let address = NodeAddress { kind: AddressKind::InternalIp, address: format!("10.0.{}.{}", n / 250, n % 250) };
+        Arc::new(Node { name: format!("node-{n:04}"), addresses: vec![address], ..Node::default() })
+    }))
+}
+
+fn sandbox(engine: &Engine) -> Arc<Sandbox> {
+    let options =
+        SandboxOptions { name: "dummy".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+    Sandbox::new(engine, CallRecorder::default(), options).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_component_is_a_provider_with_the_interfaces_it_exports() {
+    let mut registry = Registry::default();
+    let recorder = CallRecorder::new(CallMetrics::register(&mut registry));
+    let mut records = recorder.subscribe();
+    let engine = Engine::new().unwrap();
+    let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &recorder).await;
+    assert_eq!(dummy.info().unwrap().name, "dummy");
+    assert_eq!(dummy.release().interfaces(), [Interface::LoadBalancers, Interface::Instances]);
+    assert!(dummy.load_balancers().is_some() && dummy.routes().is_none() && dummy.zones().is_none());
+    let status = dummy.ensure(&Call::default(), "kubernetes", &service("a"), &nodes(3)).await.unwrap();
+    assert!(status.ingress[0].ip.as_ref().unwrap().starts_with("203.0.113."));
+    assert_eq!(records.recv().await.unwrap().function, "identity.describe");
+    let record = records.recv().await.unwrap();
+    assert_eq!((record.function, &record.outcome, record.log_lines), ("load-balancers.ensure", &Outcome::Ok, 1));
+    assert!(record.digest.starts_with("sha256:") && record.fuel > 100 && record.memory_peak > 0);
+    assert!(!record.guest.is_zero() && record.guest <= record.wall);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let line = r#"skysail_provider_calls_total{provider="dummy",function="load-balancers.ensure",outcome="Ok"} 1"#;
+    assert!(text.contains(line), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_set_of_nodes_is_asked_about_in_pages() {
+    let recorder = CallRecorder::default();
+    let engine = Engine::new().unwrap();
+    let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &recorder).await;
+    let mut records = recorder.subscribe();
+    let answers = dummy.describe(&Call::default(), &nodes(1_001), Detail::Metadata).await.unwrap();
+    assert_eq!(answers.len(), 1_001);
+    let last = answers.last().unwrap().as_ref().unwrap();
+    assert_eq!((last.provider_id.as_str(), last.addresses[0].address.as_str()), ("dummy://node-1000", "10.0.4.0"));
+    for _ in 0..3 {
+        assert_eq!(records.recv().await.unwrap().function, "instances.describe");
+    }
+    assert!(records.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cloud_config_is_judged_by_the_release() {
+    let engine = Engine::new().unwrap();
+    let sandbox = sandbox(&engine);
+    let release = Release::from_wasm(&sandbox, &built("dummy")).unwrap();
+    assert_eq!(check_config(&sandbox, &release, "").await.unwrap(), []);
+    let problems = check_config(&sandbox, &release, "[LoadBalancer]\npool = nonsense\n").await.unwrap();
+    assert_eq!((problems[0].severity, problems[0].line), (Severity::Fatal, Some(2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_pool_everything_is_the_same() {
+    let engine = Engine::on_demand().unwrap();
+    assert_eq!((engine.allocation().name(), engine.live()), ("onDemand", None));
+    let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &CallRecorder::default()).await;
+    dummy.ensure(&Call::default(), "kubernetes", &service("a"), &nodes(1)).await.unwrap();
+    let limits = Limits { fuel: 1_000_000, ..Limits::default() };
+    let fuel =
+        Setup { limits, ..Setup::of("fuel", &built("probe-fuel")) }.serve(&engine, &CallRecorder::default()).await;
+    let error = skysail_provider::Clusters::master(&fuel, &Call::default(), "attack").await.unwrap_err();
+    assert_eq!(error.code, Code::LimitExceeded);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_no_longer_fits_into_the_pool_runs_on_demand() {
+    let engine = Engine::new().unwrap();
+    let of = |calls| {
+        let limits = Limits { concurrent_calls: calls, ..Limits::default() };
+        let options = SandboxOptions { name: "many".to_owned(), limits, config: String::new(), http: None };
+        Sandbox::new(&engine, CallRecorder::default(), options).unwrap()
+    };
+    let mut sandboxes: Vec<_> = (0..4).map(|_| of(64)).collect();
+    assert!(sandboxes.iter().all(|sandbox| sandbox.allocation().name() == "pooling"));
+    assert_eq!(of(1).allocation().name(), "onDemand");
+    sandboxes.pop();
+    assert_eq!(of(64).allocation().name(), "pooling");
+}
+
+#[test]
+fn what_is_no_component_is_refused_with_the_reason() {
+    let engine = Engine::on_demand().unwrap();
+    let sandbox = sandbox(&engine);
+    let refused = |wasm: &[u8]| Release::from_wasm(&sandbox, wasm).unwrap_err();
+    let native = sandbox.wasmtime().precompile_component(&built("dummy")).unwrap();
+    assert!(matches!(refused(&native), ReleaseError::Precompiled));
+    assert!(matches!(refused(b"hello"), ReleaseError::Compile(_)));
+    assert!(matches!(refused(b""), ReleaseError::Compile(_)));
+    assert!(matches!(refused(&wat::parse_str("(module)").unwrap()), ReleaseError::Compile(_)));
+    assert!(matches!(refused(&built("dummy")[..2000]), ReleaseError::Compile(_)));
+    assert!(matches!(refused(&wat::parse_str("(component)").unwrap()), ReleaseError::NoIdentity));
+    let unknown = r#"(component (import "wasi:filesystem/types@0.2.0" (instance (export "x" (func)))))"#;
+    assert!(matches!(refused(&wat::parse_str(unknown).unwrap()), ReleaseError::Link(_)));
+    let memories: String = "(memory 1)".repeat(5);
+    let many = format!("(component (core module $m {memories}) (core instance (instantiate $m)))");
+    let error = refused(&wat::parse_str(many).unwrap());
+    assert!(matches!(error, ReleaseError::Memories { count: 5 }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unfit_description_refuses_the_release() {
+    let engine = Engine::on_demand().unwrap();
+    let sandbox = sandbox(&engine);
+    let good = Release::from_wasm(&sandbox, &hand_written("instances")).unwrap();
+    assert_eq!(describe(&sandbox, &good).await.unwrap().name, "probe");
+}
