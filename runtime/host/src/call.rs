@@ -166,6 +166,8 @@ impl<'a> Running<'a> {
                 let error = explain(&source, self.store.as_ref(), self.sandbox.limits());
                 Err(self.failed(error))
             }
+            // What took its time were the calls before it.
+            Err(_elapsed) if self.waited > self.began.elapsed() / 2 => Err(self.failed(no_place(self.sandbox))),
             Err(_elapsed) => Err(self.failed(Error::new(
                 Code::DeadlineExceeded,
                 format!("{} did not end within {} ms (deadlineMs)", self.function, self.sandbox.limits().deadline_ms),

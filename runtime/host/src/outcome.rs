@@ -58,7 +58,11 @@ fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Li
     }
     let text = source.root_cause().to_string();
     match known(&text) {
-        Some(Known::HostCallFuel) => return store.map(|store| store.data().bytes.exhausted()),
+        Some(Known::HostCallFuel) => {
+            // In a host call the guest's frames are still there; a result is lifted after they are gone.
+            let in_host_call = source.downcast_ref::<WasmBacktrace>().is_some();
+            return store.map(|store| store.data().bytes.exhausted(in_host_call));
+        }
         Some(Known::Handles) => return all_of(Limit::Handles),
         Some(Known::Instances(used)) => {
             return Some(LimitHit { limit: Limit::Instances, used, max: limits.instances });

@@ -103,6 +103,10 @@ impl WasiView for CallState {
     }
 }
 
+/// Fuel between two yields of a spinning guest. The epoch already gives fairness; wasmtime writes down what was used only at a yield, and a
+/// call that its deadline ends shall say what it cost. 1 ms of work, so that the yields cost nothing measurable.
+const FUEL_YIELD: u64 = 10_000_000;
+
 /// A store for one call, with every guard of its sandbox armed.
 pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime::Result<Store<CallState>> {
     let limits = state.sandbox.limits().clone();
@@ -110,6 +114,7 @@ pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime
     store.limiter(|state| &mut state.growth);
     store.call_hook(on_crossing);
     store.set_fuel(limits.fuel)?;
+    store.fuel_async_yield_interval(Some(FUEL_YIELD))?;
     store.set_epoch_deadline(1);
     store.epoch_deadline_async_yield_and_update(1);
     store.set_hostcall_fuel(as_usize(limits.host_call_bytes));
@@ -191,7 +196,6 @@ enum Crossing {
 pub(crate) struct CrossedBytes {
     host_call_bytes: usize,
     result_bytes: usize,
-    lifting_result: bool,
     /// Bytes that imports copied since the last crossing, to be charged as fuel.
     owed: u64,
     /// Bytes of node columns that the guest has read.
@@ -204,7 +208,6 @@ impl CrossedBytes {
         Self {
             host_call_bytes: as_usize(limits.host_call_bytes),
             result_bytes: as_usize(limits.result_bytes),
-            lifting_result: false,
             owed: 0,
             columns: 0,
         }
@@ -226,26 +229,21 @@ impl CrossedBytes {
         Ok(())
     }
 
-    /// Wasmtime's budget ran out: which limit that was. How much more the guest had wanted is not known.
-    pub(crate) const fn exhausted(&self) -> LimitHit {
-        let (limit, max) = if self.lifting_result {
-            (Limit::ResultBytes, self.result_bytes as u64)
-        } else {
+    /// Wasmtime's budget ran out, in a host call or when the result was lifted: which limit that was. How much more the guest had wanted is
+    /// not known.
+    pub(crate) const fn exhausted(&self, in_host_call: bool) -> LimitHit {
+        let (limit, max) = if in_host_call {
             (Limit::HostCallBytes, self.host_call_bytes as u64)
+        } else {
+            (Limit::ResultBytes, self.result_bytes as u64)
         };
         LimitHit { limit, used: max, max }
     }
 
     const fn cross(&mut self, hook: CallHook, host_depth: u32) -> Crossing {
         match hook {
-            CallHook::ReturningFromWasm if host_depth == 0 => {
-                self.lifting_result = true;
-                Crossing::SetBudget(self.result_bytes)
-            }
-            CallHook::CallingWasm if host_depth == 0 => {
-                self.lifting_result = false;
-                Crossing::SetBudget(self.host_call_bytes)
-            }
+            CallHook::ReturningFromWasm if host_depth == 0 => Crossing::SetBudget(self.result_bytes),
+            CallHook::CallingWasm if host_depth == 0 => Crossing::SetBudget(self.host_call_bytes),
             CallHook::ReturningFromHost if self.owed > 0 => {
                 let owed = self.owed;
                 self.owed = 0;

@@ -40,23 +40,10 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
 }
 
-/// A component around another one, with so many further core instances that do nothing.
-pub(crate) fn with_instances(inner: &[u8], further: usize) -> Vec<u8> {
-    let bytes: String = inner.iter().map(|byte| format!("\\{byte:02x}")).collect();
+/// The same component with so many further core instances that do nothing.
+pub(crate) fn with_instances(component: &[u8], further: usize) -> Vec<u8> {
+    let text = wasmprinter::print_bytes(component).unwrap();
+    let body = text.trim_end().strip_suffix(')').unwrap();
     let instances = "(core instance (instantiate $empty))".repeat(further);
-    let exports: String = ["identity", "clusters"]
-        .map(|name| {
-            format!(r#"(export "skysail:provider/{name}@0.1.0" (instance $good "skysail:provider/{name}@0.1.0"))"#)
-        })
-        .concat();
-    let text = format!(
-        r#"(component
-            (component $inner binary "{bytes}")
-            (core module $empty)
-            {instances}
-            (instance $good (instantiate $inner))
-            {exports}
-        )"#
-    );
-    wat::parse_str(text).unwrap()
+    wat::parse_str(format!("{body} (core module $empty) {instances})")).unwrap()
 }

@@ -40,6 +40,7 @@ const TESTS: &[(&str, fn())] = &[
     ("host-call-bytes", guards::host_call_bytes_end_a_guest_that_hands_over_too_much),
     ("http-concurrency", http::http_concurrency_makes_requests_wait),
     ("http-headers", http::http_headers_beyond_the_limit_are_not_sent),
+    ("http-metadata", http::http_metadata_is_refused_in_every_spelling),
     ("http-rate", http::http_rate_limits_the_provider),
     ("http-request-bytes", http::http_request_bytes_beyond_the_limit_are_not_sent),
     ("http-requests", http::http_requests_beyond_the_limit_are_not_sent),

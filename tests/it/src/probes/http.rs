@@ -225,3 +225,22 @@ async fn a_provider_without_egress_rules_is_told_so() {
         })
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_metadata_is_refused_in_every_spelling() {
+    let rules = vec![EgressRuleSpec { origins: vec!["http://*.example.com".to_owned()], ..EgressRuleSpec::default() }];
+    let spec = EgressSpec { rules, allow_cidrs: vec!["169.254.0.0/16".to_owned()], ..EgressSpec::default() };
+    let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
+    let credentials = Arc::new(Credentials::load(BTreeMap::new(), &|_| None).unwrap());
+    let client = HttpClient::new(policy, credentials, &Limits::default().http()).unwrap();
+    let wasm = built("probe-http-metadata");
+    let setup = Setup { http: Some(Arc::new(client)), ..Setup::of("probe", &wasm) };
+    Attacked::of(setup)
+        .await
+        .run(Attack::Master, |result, record| {
+            let report = result.unwrap();
+            assert!(report.starts_with("0 answered") && report.contains("Forbidden"), "{report}");
+            assert_eq!(record.http.requests, 0, "nothing was sent");
+        })
+        .await;
+}

@@ -69,7 +69,7 @@ pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown
             format!("stopped by {hit}; its next call works")
         }
         (Expected::Forbidden, Ok(answer)) => {
-            ensure!(answer.contains("forbidden") && record.http.requests == 0, "it was answered: {answer}");
+            ensure!(answer.contains("Forbidden") && record.http.requests == 0, "it was answered: {answer}");
             "refused before a socket was opened; its next call works".to_owned()
         }
         (_, outcome) => bail!("it was not stopped as it should be: {outcome:?}"),
