@@ -25,7 +25,7 @@ setup: ## install what every other target needs (they do it by themselves, too)
 demo: ## the story: a cluster, a cloud and a sandboxed provider in one process, each step checked
 	@.ci/setup guests
 	@$(with) guests/build.sh
-	@$(cargo) run --locked -q -p skysail -- dev --demo
+	@$(cargo) run --locked -p skysail -- dev --demo
 
 test: ## everything, also against a real API server and a real Incus (root; about half an hour from nothing)
 	@.ci/test
@@ -36,6 +36,7 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 	@$(cargo) clippy --locked --workspace --all-targets -- -D warnings
 	@$(cargo) test --locked -q -p skysail-test-tidy
 	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
+	@$(cargo) test --locked -q -p skysail-test-api embedded -- --skip kubectl
 
 guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests

@@ -56,7 +56,7 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let version = version
         .context("the cluster does not answer: check the kubeconfig's server and credentials")
         .or_exit(Reason::Unreachable)?;
-    tracing::info!(kubernetes.version = version.git_version, "cluster reached");
+    tracing::info!(kubernetes_version = version.git_version, "cluster reached");
 
     let mut registry = Registry::default();
     let mut fleet = Fleet::new(providers::services(&mut registry)?);

@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["skysail-provider", "skysail-host", "skysail-sources", "skysail-controllers", "skysail-dev"],
     ),
     ("guest-sdk/", &[]),
+    ("guests/probes/", &["skysail-guest-sdk", "skysail-probe"]),
     ("guests/", &["skysail-guest-sdk"]),
     ("tests/support/", &["skysail-provider", "skysail-host", "skysail-sources", "skysail-controllers", "skysail-dev"]),
     (
