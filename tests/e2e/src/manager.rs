@@ -97,11 +97,10 @@ impl Manager {
         self.lines(|fields| fields["provider.operation"] == function).iter().map(digest).collect()
     }
 
-    /// The fields of the log lines that the filter takes.
+    /// The log lines that the filter takes; their fields are on the top level.
     fn lines(&self, filter: impl Fn(&Value) -> bool) -> Vec<Value> {
         let log = self.log();
-        let lines = log.lines().filter_map(|line| Some(serde_json::from_str::<Value>(line).ok()?["fields"].take()));
-        lines.filter(filter).collect()
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(filter).collect()
     }
 
     /// The end of its log, for messages.
