@@ -71,7 +71,7 @@ pub struct CallRecord {
     pub object: Option<ObjectReference>,
     /// How it ended.
     pub outcome: Outcome,
-    /// CPU work, in fuel units.
+    /// CPU work, in fuel units. Of a call that was cancelled or met its deadline: what it had used when it last called the host.
     pub fuel: u64,
     /// From the caller's question to the answer, waiting for a place included.
     pub wall: Duration,

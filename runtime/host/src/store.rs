@@ -103,18 +103,14 @@ impl WasiView for CallState {
     }
 }
 
-/// Fuel between two yields of a spinning guest. The epoch already gives fairness; wasmtime writes down what was used only at a yield, and a
-/// call that its deadline ends shall say what it cost. 1 ms of work, so that the yields cost nothing measurable.
-const FUEL_YIELD: u64 = 10_000_000;
-
-/// A store for one call, with every guard of its sandbox armed.
+/// A store for one call, with every guard of its sandbox armed. The epoch yields, not the fuel: with a yield interval for fuel, the charges at
+/// the crossings make equal calls cost different fuel.
 pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime::Result<Store<CallState>> {
     let limits = state.sandbox.limits().clone();
     let mut store = Store::try_new(engine, state)?;
     store.limiter(|state| &mut state.growth);
     store.call_hook(on_crossing);
     store.set_fuel(limits.fuel)?;
-    store.fuel_async_yield_interval(Some(FUEL_YIELD))?;
     store.set_epoch_deadline(1);
     store.epoch_deadline_async_yield_and_update(1);
     store.set_hostcall_fuel(as_usize(limits.host_call_bytes));

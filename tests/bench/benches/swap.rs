@@ -17,6 +17,8 @@ use skysail_host::{
 use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
 use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
 
+/// What simcloud wants to know before it serves; nothing is asked of that address here.
+const CONFIG: &str = "[Global]\nendpoint = http://127.0.0.1:1\n";
 /// This executable is its own jail.
 const JAIL: &str = "compile-jail";
 
@@ -50,7 +52,7 @@ fn slot() -> Slot {
         metrics: SlotMetrics::default(),
     };
     let sandbox =
-        SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+        SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: CONFIG.to_owned(), http: None };
     Slot::new(services, SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }).unwrap()
 }
 

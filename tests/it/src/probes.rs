@@ -25,7 +25,10 @@ use skysail_host::{
 use skysail_provider::{Call, Clusters as _, Error, Limit, LimitHit, Provider as _};
 use tokio::{sync::broadcast, task::JoinSet};
 
-use crate::components::{built, repository};
+use crate::{
+    components::{built, repository},
+    provider,
+};
 
 /// Every probe, and the test that is about it. A folder of `guests/probes` or a file of `guests/wat` without one fails below.
 const TESTS: &[(&str, fn())] = &[
@@ -51,6 +54,7 @@ const TESTS: &[(&str, fn())] = &[
     ("log-lines", soft::log_lines_beyond_the_limit_are_dropped),
     ("memory", guards::memory_ends_a_guest_that_hoards),
     ("memory-sum", guards::memory_sum_is_judged_and_not_each_memory_alone),
+    ("names", provider::names_cost_the_same_whatever_else_a_node_has),
     ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
     ("stack", guards::stack_ends_a_guest_that_recurses),
     ("table", guards::table_elements_end_a_guest_that_grows_its_tables),

@@ -157,3 +157,26 @@ async fn an_unfit_description_refuses_the_release() {
     let good = Release::from_wasm(&sandbox, &hand_written("instances")).unwrap();
     assert_eq!(describe(&sandbox, &good).await.unwrap().name, "probe");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(crate) async fn names_cost_the_same_whatever_else_a_node_has() {
+    let recorder = CallRecorder::default();
+    let mut records = recorder.subscribe();
+    let probe = Setup::of("names", &built("probe-names")).serve(&Engine::new().unwrap(), &recorder).await;
+    assert_eq!(records.recv().await.unwrap().function, "identity.describe");
+    let names_alone = nodes(2000);
+    let heavy = |node: &Arc<Node>| {
+        let label = |n: usize| (format!("example.com/label-{n}"), "a value of some length".to_owned());
+        Arc::new(Node { labels: (0..12).map(label).collect(), ..Node::clone(node) })
+    };
+    let whole = NodeSet::new(names_alone.as_slice().iter().map(heavy));
+    let mut costs = Vec::new();
+    for nodes in [&names_alone, &whole] {
+        let status = probe.ensure(&Call::default(), "kubernetes", &service("a"), nodes).await.unwrap();
+        // Nine bytes for each name: the guest has read them all.
+        assert_eq!(status.ingress[0].hostname.as_deref(), Some("names-18000.example.com"));
+        let record = records.recv().await.unwrap();
+        costs.push((record.fuel, record.memory_peak));
+    }
+    assert_eq!(costs[0], costs[1], "fuel and memory of the guest");
+}

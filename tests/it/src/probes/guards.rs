@@ -41,7 +41,7 @@ async fn a_deadline_ends_a_guest_that_computes_too() {
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result.unwrap_err().code, Code::DeadlineExceeded);
-            assert!(record.fuel > 1_000_000 && record.limits_hit.is_empty(), "{record:?}");
+            assert!(record.guest.as_millis() >= 100 && record.limits_hit.is_empty(), "{record:?}");
         })
         .await;
 }

@@ -1,0 +1,172 @@
+//! What one provider call costs in the host with every limit on, against the bare engine in the same run; and what `ensure` costs over two
+//! thousand nodes for a guest that reads their names.
+//!
+//! `cargo bench -p skysail-test-bench --bench call`. The components are those that `make guests` built.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot be set up has nothing else to do")]
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use skysail_host::{
+    CallRecorder, CompiledComponent, Engine, Limits, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
+    engine_config,
+};
+use skysail_provider::{
+    AddressKind, Call, Clusters as _, LoadBalancerStatus, LoadBalancers as _, Node, NodeAddress, NodeSet, Service,
+    SessionAffinity, TrafficPolicy,
+};
+use tokio::runtime::Runtime;
+
+use self::bindings::exports::skysail::provider::clusters::GuestIndices;
+
+mod bindings {
+    #![expect(missing_docs, reason = "bindgen-generated code")]
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "skysail:provider/complete-provider",
+        exports: { default: async },
+    });
+}
+
+fn component(name: &str) -> Vec<u8> {
+    // TARGET/PROFILE/deps/call-…
+    let program = std::env::current_exe().unwrap();
+    let file = program.ancestors().nth(3).unwrap().join("components").join(format!("{name}.wasm"));
+    let read =
+        |file: &Path| fs::read(file).unwrap_or_else(|error| panic!("{} ({error}): run make guests", file.display()));
+    read(&file)
+}
+
+async fn serve(engine: &Engine, wasm: &[u8]) -> SandboxedProvider {
+    let options =
+        SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+    let sandbox = Sandbox::new(engine, CallRecorder::default(), options).unwrap();
+    let release = Arc::new(Release::from_wasm(&sandbox, wasm).unwrap());
+    let info = Arc::new(describe(&sandbox, &release).await.unwrap());
+    SandboxedProvider::new(sandbox, release, info)
+}
+
+/// The same component without the host: pre-instantiated, pooled, no fuel, no epoch, no limiter, a fresh store for each call.
+struct Bare {
+    engine: wasmtime::Engine,
+    pre: wasmtime::component::InstancePre<()>,
+    indices: GuestIndices,
+}
+
+impl Bare {
+    fn new(wasm: &[u8]) -> Self {
+        let mut config = wasmtime::Config::new();
+        config.concurrency_support(false);
+        config.allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(
+            wasmtime::PoolingAllocationConfig::new(),
+        ));
+        let engine = wasmtime::Engine::new(&config).unwrap();
+        let component = wasmtime::component::Component::new(&engine, wasm).unwrap();
+        let mut linker = wasmtime::component::Linker::new(&engine);
+        // The call that is measured uses no import.
+        linker.define_unknown_imports_as_traps(&component).unwrap();
+        let pre = linker.instantiate_pre(&component).unwrap();
+        let indices = GuestIndices::new(&pre).unwrap();
+        Self { engine, pre, indices }
+    }
+
+    async fn master(&self, cluster: &str) -> String {
+        let mut store = wasmtime::Store::new(&self.engine, ());
+        let instance = self.pre.instantiate_async(&mut store).await.unwrap();
+        let guest = self.indices.load(&mut store, &instance).unwrap();
+        guest.call_master(&mut store, cluster).await.unwrap().unwrap()
+    }
+}
+
+fn one_call(criterion: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let wasm = component("probe-fuel");
+    let engine = Engine::new().unwrap();
+    let provider = runtime.block_on(serve(&engine, &wasm));
+    let bare = Bare::new(&wasm);
+    let mut group = criterion.benchmark_group("one call");
+    group.bench_function("bare engine", |bencher| bencher.to_async(&runtime).iter(|| bare.master("good")));
+    group.bench_function("host, all limits", |bencher| {
+        bencher.to_async(&runtime).iter(|| async { provider.master(&Call::default(), "good").await.unwrap() });
+    });
+    group.finish();
+}
+
+fn ensure_over_nodes(criterion: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let engine = Engine::new().unwrap();
+    let provider = runtime.block_on(serve(&engine, &component("probe-names")));
+    let service = service();
+    let mut group = criterion.benchmark_group("ensure over 2000 nodes, names read");
+    for (name, nodes) in [("nodes of names alone", nodes(false)), ("whole nodes", nodes(true))] {
+        group.bench_function(name, |bencher| {
+            bencher
+                .to_async(&runtime)
+                .iter(|| async { provider.ensure(&Call::default(), "kubernetes", &service, &nodes).await.unwrap() });
+        });
+    }
+    group.finish();
+}
+
+fn compile(criterion: &mut Criterion) {
+    let wasm = component("simcloud");
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    let mut group = criterion.benchmark_group("compile");
+    group.sample_size(10);
+    group.bench_function(format!("simcloud, {} bytes", wasm.len()), |bencher| {
+        bencher.iter(|| CompiledComponent::in_process(&engine, &wasm).unwrap());
+    });
+    group.finish();
+}
+
+fn nodes(whole: bool) -> NodeSet {
+    let pairs = |kind: &str, count: usize| -> BTreeMap<String, String> {
+        (0..count).map(|n| (format!("example.com/{kind}-{n}"), "a value of some length".to_owned())).collect()
+    };
+    let node = |n: usize| {
+        let name = format!("node-{n:04}");
+        let node = if whole {
+            Node {
+                provider_id: Some(format!("sim:///{n}")),
+                addresses: vec![NodeAddress {
+                    kind: AddressKind::InternalIp,
+                    address: format!("10.0.{}.{}", n / 250, n % 250),
+                }],
+                labels: pairs("label", 12),
+                annotations: pairs("annotation", 4),
+                ..Node::default()
+            }
+        } else {
+            Node::default()
+        };
+        Arc::new(Node { name, ..node })
+    };
+    NodeSet::new((0..2000).map(node))
+}
+
+fn service() -> Service {
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: "9c1f".to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ports: Vec::new(),
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus::default(),
+    }
+}
+
+criterion_group!(benches, one_call, ensure_over_nodes, compile);
+criterion_main!(benches);
