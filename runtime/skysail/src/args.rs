@@ -117,13 +117,13 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
     pub(crate) components: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) log: DevLogArgs,
+    pub(crate) log: QuietLogArgs,
 }
 
-/// Logging of `skysail dev`: quiet, because the display tells what happens.
+/// Logging where the command itself tells what happens: quiet.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct DevLogArgs {
-    /// Level, or directives by module, of log lines beside the display: `info`, `warn,skysail_host=debug`.
+pub(crate) struct QuietLogArgs {
+    /// Level, or directives by module, of log lines: `info`, `warn,skysail_host=debug`.
     #[arg(long, default_value = "error", value_name = "FILTER", env = "SKYSAIL_LOG")]
     pub(crate) log: String,
 }
@@ -174,7 +174,7 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cloud_config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) log: LogArgs,
+    pub(crate) log: QuietLogArgs,
 }
 
 /// `skysail completions`.

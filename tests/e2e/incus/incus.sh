@@ -63,7 +63,7 @@ install() {
     "${apt[@]}" install -y --no-install-recommends -t "$codename-backports" incus-base; } >"$work/log" 2>&1 </dev/null ||
     { tail -n 20 "$work/log" >&2; die "apt-get could not install the packages (see above)"; }
   check
-  say "installed: $(incus --version 2>/dev/null | head -n 1 | sed 's/^/incus /')"
+  say "installed: $(incus --version 2>/dev/null | sed -n '1s/^/incus /p')"
 }
 
 # === the inside: PID 1 of the namespaces ===
@@ -149,7 +149,7 @@ up() {
   [ ${#dir} -le 80 ] || die "$dir is too long for a Unix socket's path: use a shorter folder"
   image "$dir"
   # liblxc leaves this control group behind; where it was before, it is somebody else's.
-  pivots | grep -q . || touch "$dir/pivots-are-ours"
+  [ -n "$(pivots)" ] || touch "$dir/pivots-are-ours"
   unshare --net --mount --pid --cgroup --fork --kill-child=KILL --mount-proc bash "$(realpath "$0")" inside "$dir" >"$dir/out.log" 2>&1 &
   local outer=$!; disown
   local _ inner=

@@ -22,7 +22,7 @@ use skysail_provider::{Call, EventSink, ProviderEvent};
 use tokio::sync::broadcast;
 
 use crate::{
-    args::CallArgs,
+    args::{CallArgs, LogFormat},
     component_file,
     exit::{MarkExt as _, Reason},
     provider_file::{self, ProviderSpec},
@@ -66,7 +66,7 @@ const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// Wrong arguments, a refused component, or the error that the call answered with.
 pub(crate) fn run(args: CallArgs) -> anyhow::Result<()> {
-    telemetry::init(&args.log.log, args.log.log_format).or_exit(Reason::Usage)?;
+    telemetry::init(&args.log.log, LogFormat::Text).or_exit(Reason::Usage)?;
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(call(args))
 }
 
