@@ -67,8 +67,8 @@ impl Routes for SimCloud {
     fn create(cluster: String, routes: Vec<(String, Route)>) -> Result<Vec<Result<()>>> {
         routing::create(&Cloud::load()?, &cluster, routes)
     }
-    fn delete(_cluster: String, routes: Vec<Route>) -> Result<Vec<Result<()>>> {
-        Ok(routing::delete(&Cloud::load()?, &routes))
+    fn delete(cluster: String, routes: Vec<Route>) -> Result<Vec<Result<()>>> {
+        routing::delete(&Cloud::load()?, &cluster, &routes)
     }
 }
 
@@ -100,7 +100,7 @@ impl Clusters for SimCloud {
 
 impl NodeLegacy for SimCloud {
     fn add_ssh_key_to_all_instances(user: String, key: Vec<u8>) -> Result<()> {
-        let key = String::from_utf8(key).map_err(|_| Error::Internal("the SSH key is not UTF-8".to_owned()))?;
+        let key = String::from_utf8(key).map_err(|_| Error::Invalid("the SSH key is not UTF-8".to_owned()))?;
         Cloud::load()?.add_ssh_key(&user, &key)
     }
     fn current_node_name(hostname: String) -> Result<String> {

@@ -15,9 +15,8 @@ const ZONES_TTL: Duration = Duration::from_secs(600);
 /// One list request for up to 500 machines of the cloud, or for up to 100 nodes.
 pub(crate) fn describe(cloud: &Cloud, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     let wanted: Vec<(String, Option<String>)> = nodes.names().into_iter().zip(nodes.provider_ids()).collect();
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
+    let is_ours = |id: Option<&str>| id.is_none_or(|id| provider_id::parse(SCHEME, id).is_ok());
+    let asked = wanted.iter().any(|(_, id)| is_ours(id.as_deref()));
     let mut request = cloud.api.get(&["v1", "instances"]);
     if wanted.len() <= ASKED_MAX {
         for (name, id) in &wanted {
@@ -29,10 +28,11 @@ pub(crate) fn describe(cloud: &Cloud, nodes: &NodeSet, detail: Detail) -> Result
             };
         }
     }
-    let machines: Vec<Machine> = Cloud::list(&request)?;
+    // Without a filter the cloud would list all machines: for nodes that are not of this cloud none is needed.
+    let machines: Vec<Machine> = if asked { Cloud::list(&request)? } else { Vec::new() };
     let by_id: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.id.as_str(), machine)).collect();
     let by_name: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.name.as_str(), machine)).collect();
-    let zones = if detail == Detail::Metadata { zones(cloud)? } else { Vec::new() };
+    let zones = if asked && detail == Detail::Metadata { zones(cloud)? } else { Vec::new() };
     let one = |(name, id): (String, Option<String>)| {
         let found = match &id {
             Some(id) => by_id.get(provider_id::parse(SCHEME, id)?),

@@ -1,9 +1,12 @@
 //! Routes to the pods of each machine.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
-use skysail_guest_sdk::{Absent as _, AddressKind, Error, NodeAddress, Result, Route, http};
+use skysail_guest_sdk::{
+    Absent as _, AddressKind, Error, NodeAddress, Result, Route,
+    http::{self, Response},
+};
 
 use crate::{
     api::{Cloud, CloudRoute, Machine, Tags},
@@ -83,9 +86,22 @@ pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>)
     Ok(results.collect())
 }
 
-pub(crate) fn delete(cloud: &Cloud, routes: &[Route]) -> Vec<Result<()>> {
-    let requests = routes.iter().map(|route| cloud.api.delete(&["v1", "routes", &route.name])).collect();
-    http::send_all(requests).into_iter().map(|answer| answer.absent_ok().map(drop)).collect()
+/// One list, then one request for each route, in parallel. A route that is gone is as it should be; one of another cluster is refused: a
+/// name is only a text that came back from the host.
+pub(crate) fn delete(cloud: &Cloud, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
+    let owned: HashSet<String> = owned(cloud, cluster)?.into_iter().map(|route| route.id).collect();
+    let request = |route: &Route| {
+        let path = ["v1", "routes", route.name.as_str()];
+        if owned.contains(&route.name) { cloud.api.delete(&path) } else { cloud.api.get(&path) }
+    };
+    let answers = http::send_all(routes.iter().map(request).collect());
+    let judge = |(route, answer): (&Route, Result<Response>)| match answer.absent_ok()? {
+        Some(_) if !owned.contains(&route.name) => {
+            Err(Error::Denied(format!("route {:?} is not of cluster {cluster:?}", route.name)))
+        }
+        Some(_) | None => Ok(()),
+    };
+    Ok(routes.iter().zip(answers).map(judge).collect())
 }
 
 fn owned(cloud: &Cloud, cluster: &str) -> Result<Vec<CloudRoute>> {

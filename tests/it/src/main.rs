@@ -4,4 +4,5 @@ mod components;
 mod jail;
 mod probes;
 mod provider;
+mod simcloud;
 mod swap;

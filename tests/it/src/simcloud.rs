@@ -1,0 +1,178 @@
+//! The provider for the simulated cloud, as a real component in the real host, over real HTTP.
+//!
+//! Each test has a cloud of its own, and looks at what the cloud then holds and at the requests it was sent.
+
+mod balancing;
+mod failures;
+mod machines;
+mod routing;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use skysail_dev::cloud::{Cluster, Knobs, SimCloud, SimOptions, SimServer};
+use skysail_host::{
+    CallRecorder, Engine, Limits, SandboxedProvider,
+    credentials::{CredentialSpec, Credentials, ValueFrom},
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::HttpClient,
+};
+use skysail_provider::{
+    AddressKind, Call, Error, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, Node, NodeAddress,
+    NodeSet, Protocol, Provider as _, Routes, Service, ServicePort, SessionAffinity, TrafficPolicy,
+};
+
+use crate::{components::built, probes::Setup};
+
+const CLUSTER: &str = "kubernetes";
+
+/// A simulated cloud, and its provider in the sandbox.
+struct World {
+    cloud: SimCloud,
+    provider: SandboxedProvider,
+    credentials: Arc<Credentials>,
+    /// What the operator's environment holds for the credential `api`.
+    token: Arc<Mutex<String>>,
+    call: Call,
+    _server: SimServer,
+    _engine: Engine,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with("zone = zone-b\n").await
+    }
+
+    /// `global`: further lines of the cloud-config's section `Global`.
+    async fn with(global: &str) -> Self {
+        let clusters = vec![Cluster { name: CLUSTER.to_owned(), master: "https://10.0.0.1:6443".to_owned() }];
+        let cloud = SimCloud::new(SimOptions { clusters, ..SimOptions::isolated() });
+        let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let token = Arc::new(Mutex::new(server.token.clone()));
+        let origins = vec![server.url.clone()];
+        let rule = EgressRuleSpec { origins: origins.clone(), ..EgressRuleSpec::default() };
+        let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ca_bundle: None };
+        let bearer = Some(ValueFrom::Env("SIM_TOKEN".to_owned()));
+        let api = CredentialSpec { origins, bearer, ..CredentialSpec::default() };
+        let environment = |_: &str| Some(token.lock().unwrap().clone());
+        let credentials = Arc::new(Credentials::load(BTreeMap::from([("api".to_owned(), api)]), &environment).unwrap());
+        let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+        let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
+        let client = Arc::new(HttpClient::new(policy, Arc::clone(&credentials), &limits.http()).unwrap());
+        let config = format!("[Global]\nendpoint = {}\n{global}", server.url);
+        let engine = Engine::on_demand().unwrap();
+        let wasm = built("simcloud");
+        let setup = Setup { limits, config: &config, http: Some(client), ..Setup::of("simcloud", &wasm) };
+        let provider = setup.serve(&engine, &CallRecorder::default()).await;
+        Self { cloud, provider, credentials, token, call: Call::default(), _server: server, _engine: engine }
+    }
+
+    /// What the operator does when a token is exchanged.
+    fn use_token(&self, token: &str) {
+        token.clone_into(&mut self.token.lock().unwrap());
+        assert_eq!(self.credentials.reload(&|_| Some(self.token.lock().unwrap().clone())).unwrap(), ["api"]);
+    }
+
+    fn turn(&self, knobs: Knobs) {
+        self.cloud.set_knobs(knobs).unwrap();
+    }
+
+    /// Machines of these names and their nodes, each with a server behind both node ports of [`service`].
+    async fn nodes(&self, names: &[&str]) -> NodeSet {
+        let mut nodes = Vec::new();
+        for name in names {
+            let machine = self.cloud.add_instance(name, "zone-a").unwrap();
+            for port in [NODE_PORT, NODE_PORT + 1] {
+                self.cloud.serve_backend(&machine.id, port).await.unwrap();
+            }
+            let address = NodeAddress { kind: AddressKind::InternalIp, address: machine.private_address.to_string() };
+            nodes.push(Arc::new(Node { addresses: vec![address], ..node(name, Some(&machine.id)) }));
+        }
+        NodeSet::new(nodes)
+    }
+
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.provider.load_balancers().unwrap()
+    }
+
+    fn inventory(&self) -> &dyn LoadBalancerInventory {
+        self.provider.load_balancer_inventory().unwrap()
+    }
+
+    fn instances(&self) -> &dyn Instances {
+        self.provider.instances().unwrap()
+    }
+
+    fn routes(&self) -> &dyn Routes {
+        self.provider.routes().unwrap()
+    }
+
+    async fn ensure(&self, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus, Error> {
+        self.balancers().ensure(&self.call, CLUSTER, service, nodes).await
+    }
+
+    async fn ensure_deleted(&self, service: &Service) -> Result<(), Error> {
+        self.balancers().ensure_deleted(&self.call, CLUSTER, service).await
+    }
+
+    /// Method and path, without the query, of each request since the last time.
+    fn requests(&self) -> Vec<String> {
+        let records = self.cloud.requests();
+        self.cloud.clear_requests();
+        let line = |path: &str| path.split('?').next().unwrap_or_default().to_owned();
+        records.iter().map(|record| format!("{} {}", record.method, line(&record.path))).collect()
+    }
+
+    /// Those of [`Self::requests`] that may change something.
+    fn writes(&self) -> Vec<String> {
+        self.requests().into_iter().filter(|line| !line.starts_with("GET ")).collect()
+    }
+}
+
+/// Ports of [`service`]: not privileged, so that the tests need no rights.
+const PORT: u16 = 18_080;
+const NODE_PORT: u16 = 30_080;
+
+/// A Service with two TCP ports.
+fn service(uid: &str) -> Service {
+    let port = |n: u16| ServicePort {
+        name: format!("port-{n}"),
+        protocol: Protocol::Tcp,
+        app_protocol: None,
+        port: PORT + n,
+        node_port: NODE_PORT + n,
+        target_port: "8080".to_owned(),
+    };
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: uid.to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ports: vec![port(0), port(1)],
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus::default(),
+    }
+}
+
+fn node(name: &str, machine: Option<&str>) -> Node {
+    let provider_id = machine.map(|id| format!("simcloud://{id}"));
+    Node { name: name.to_owned(), provider_id, ..Node::default() }
+}
+
+fn set(nodes: Vec<Node>) -> NodeSet {
+    NodeSet::new(nodes.into_iter().map(Arc::new))
+}
