@@ -22,7 +22,9 @@ mod bindings {
                 interface streams {
                     use error.{error};
                     variant stream-error { last-operation-failed(error), closed }
+                    /// Where bytes are written.
                     resource output-stream {
+                        /// Writes at most 4096 bytes and waits until they are out.
                         blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
                     }
                 }

@@ -119,7 +119,6 @@ pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime
 }
 
 /// Called whenever execution goes from host to guest or back.
-#[expect(clippy::needless_pass_by_value, reason = "the signature is wasmtime's")]
 fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> wasmtime::Result<()> {
     let state = store.data_mut();
     state.clock.cross(hook);
