@@ -216,8 +216,8 @@ fn introduction(dev: &Dev, args: &DevArgs) -> String {
         "A Kubernetes API, a cloud and the manager run in this process; Ctrl-C ends them.\n\n  \
          cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (saved again, it is reloaded)\n  \
          files      {}\n\nIn another terminal:\n\n  \
-         export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=80\n  \
-         kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}')/\n",
+         export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=8080:80\n  \
+         kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080/\n",
         dev.world.serving.url(),
         dev.world.cloud_server.url,
         args.nodes,
