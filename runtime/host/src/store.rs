@@ -239,7 +239,9 @@ impl CrossedBytes {
         match hook {
             CallHook::ReturningFromWasm if host_depth == 0 => Crossing::SetBudget(self.result_bytes),
             CallHook::CallingWasm if host_depth == 0 => Crossing::SetBudget(self.host_call_bytes),
-            CallHook::ReturningFromHost if self.owed > 0 => {
+            // Only when the import itself returns. Inside it the guest's allocator may run, and there wasmtime yields at a tick of the epoch, which
+            // is a crossing too; compiled code does not look at the fuel again after it, and the charge would be lost.
+            CallHook::ReturningFromHost if host_depth == 0 && self.owed > 0 => {
                 let owed = self.owed;
                 self.owed = 0;
                 Crossing::Charge(owed)

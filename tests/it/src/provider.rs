@@ -171,12 +171,13 @@ pub(crate) async fn names_cost_the_same_whatever_else_a_node_has() {
     };
     let whole = NodeSet::new(names_alone.as_slice().iter().map(heavy));
     let mut costs = Vec::new();
-    for nodes in [&names_alone, &whole] {
+    // Many, because what costs fuel must not depend on whether the epoch ticked on the way.
+    for nodes in [&names_alone, &whole].into_iter().cycle().take(40) {
         let status = probe.ensure(&Call::default(), "kubernetes", &service("a"), nodes).await.unwrap();
         // Nine bytes for each name: the guest has read them all.
         assert_eq!(status.ingress[0].hostname.as_deref(), Some("names-18000.example.com"));
         let record = records.recv().await.unwrap();
         costs.push((record.fuel, record.memory_peak));
     }
-    assert_eq!(costs[0], costs[1], "fuel and memory of the guest");
+    assert!(costs.iter().all(|cost| *cost == costs[0]), "fuel and memory of the guest: {costs:?}");
 }
