@@ -12,7 +12,11 @@ mod log;
 mod nodes;
 mod wasi;
 
-pub(crate) use self::{http::HttpCall, log::CallLog, wasi::context as wasi_context};
+pub(crate) use self::{
+    http::HttpCall,
+    log::CallLog,
+    wasi::{context as wasi_context, has as has_wasi},
+};
 
 use wasmtime::component::{HasSelf, Linker};
 

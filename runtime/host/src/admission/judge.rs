@@ -8,27 +8,7 @@ use super::{
     shown, types,
     world::{self, Item, World},
 };
-
-/// The parts of WASI 0.2 that the sandbox has. `imports` links exactly these.
-pub(crate) const WASI_GRANTED: [&str; 17] = [
-    "wasi:cli/exit",
-    "wasi:cli/stderr",
-    "wasi:cli/stdin",
-    "wasi:cli/stdout",
-    "wasi:cli/terminal-input",
-    "wasi:cli/terminal-output",
-    "wasi:cli/terminal-stderr",
-    "wasi:cli/terminal-stdin",
-    "wasi:cli/terminal-stdout",
-    "wasi:clocks/monotonic-clock",
-    "wasi:clocks/wall-clock",
-    "wasi:io/error",
-    "wasi:io/poll",
-    "wasi:io/streams",
-    "wasi:random/insecure",
-    "wasi:random/insecure-seed",
-    "wasi:random/random",
-];
+use crate::imports::has_wasi;
 
 /// A version with three numbers; a pre-release matches itself only.
 #[derive(Clone, PartialEq, Eq)]
@@ -248,7 +228,7 @@ fn withheld(import: &str) -> Option<&'static str> {
         _ if !is_0_2 => {
             "and of WASI the sandbox has parts of 0.2 only: build the component for WASI 0.2, or without WASI"
         }
-        _ if WASI_GRANTED.contains(&path) => return None,
+        _ if has_wasi(path) => return None,
         _ => {
             "and of WASI the sandbox has clocks, random numbers, streams and standard output only: leave it out, or build without WASI"
         }

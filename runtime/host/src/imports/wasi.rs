@@ -21,26 +21,62 @@ const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// What a stream takes at once.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// Links the interfaces of WASI 0.2 that need nothing of the machine.
+/// Links one interface.
+type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
+
+/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need nothing of the machine.
+const LINKS: [(&str, Link); 17] = [
+    ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
+    ("wasi:cli/stderr", |l| bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
+    ("wasi:cli/stdin", |l| bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
+    ("wasi:cli/stdout", |l| bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
+    ("wasi:cli/terminal-input", |l| {
+        bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+    }),
+    ("wasi:cli/terminal-output", |l| {
+        bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+    }),
+    ("wasi:cli/terminal-stderr", |l| {
+        bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+    }),
+    ("wasi:cli/terminal-stdin", |l| {
+        bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+    }),
+    ("wasi:cli/terminal-stdout", |l| {
+        bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+    }),
+    ("wasi:clocks/monotonic-clock", |l| {
+        bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)
+    }),
+    ("wasi:clocks/wall-clock", |l| {
+        bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)
+    }),
+    ("wasi:io/error", |l| {
+        wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+    }),
+    ("wasi:io/poll", |l| {
+        wasmtime_wasi_io::bindings::wasi::io::poll::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+    }),
+    ("wasi:io/streams", |l| {
+        wasmtime_wasi_io::bindings::wasi::io::streams::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+    }),
+    ("wasi:random/insecure", |l| {
+        bindings::random::insecure::add_to_linker::<CallState, WasiRandom>(l, CallState::random)
+    }),
+    ("wasi:random/insecure-seed", |l| {
+        bindings::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(l, CallState::random)
+    }),
+    ("wasi:random/random", |l| bindings::random::random::add_to_linker::<CallState, WasiRandom>(l, CallState::random)),
+];
+
+/// Links what the sandbox has of WASI 0.2.
 pub(super) fn add_to_linker(l: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)?;
-    wasmtime_wasi_io::bindings::wasi::io::poll::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)?;
-    wasmtime_wasi_io::bindings::wasi::io::streams::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)?;
-    bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)?;
-    bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)?;
-    bindings::random::random::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
-    bindings::random::insecure::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
-    bindings::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
-    bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
-    Ok(())
+    LINKS.iter().try_for_each(|(_, link)| link(l))
+}
+
+/// Whether the sandbox has this interface, given without version: `wasi:random/random`.
+pub(crate) fn has(interface: &str) -> bool {
+    LINKS.iter().any(|(name, _)| *name == interface)
 }
 
 struct Io;
