@@ -14,6 +14,7 @@ use std::{
 };
 
 use schema::Document;
+pub(crate) use schema::environment;
 use skysail_host::{
     Limits,
     credentials::Credentials,
@@ -50,7 +51,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_interface_loss: bool,
     /// A release may have another name or other provider-ID schemes than its predecessor.
     pub(crate) allow_identity_change: bool,
-    /// Equal where nothing changed, the content of the files included; ownership is not part of it.
+    /// Equal where nothing changed, the content of the files included. Ownership is not part of it, nor are the values of credentials, which
+    /// [`Credentials::reload`] exchanges.
     pub(crate) fingerprint: u64,
 }
 

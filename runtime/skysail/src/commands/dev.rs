@@ -112,8 +112,13 @@ impl Dev {
         };
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
-        let stopped = stop.clone();
-        running.spawn(async move { manager.run(stopped).await.context("the controllers ended") });
+        let (stopped, first_releases) = (stop.clone(), fleet.first_releases());
+        running.spawn(async move {
+            if stopped.run_until_cancelled(first_releases).await.is_none() {
+                return Ok(());
+            }
+            manager.run(stopped).await.context("the controllers ended")
+        });
         let dev = Self { world, fleet, feeds: Some(feeds), folder, components };
         Ok((dev, Tasks { stop, manager: running, ties }))
     }

@@ -167,8 +167,13 @@ impl Manage {
         mut files: Files,
         serving: watch::Sender<Vec<Arc<Slot>>>,
     ) -> anyhow::Result<()> {
+        let slots = |fleet: &Fleet| fleet.served.values().map(|served| Arc::clone(&served.slot)).collect();
+        serving.send_replace(slots(&fleet));
+        if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
+            return Ok(());
+        }
         loop {
-            serving.send_replace(fleet.served.values().map(|served| Arc::clone(&served.slot)).collect());
+            serving.send_replace(slots(&fleet));
             let ended = self.stop.child_token();
             let manager = Manager::new(self.client.clone(), entries(&fleet)?, self.settings(), self.metrics.clone());
             let mut manager = std::pin::pin!(manager.run(ended.clone()));

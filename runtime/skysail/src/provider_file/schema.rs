@@ -91,7 +91,7 @@ struct Check<'a> {
     path: &'a Path,
     files: &'a mut BTreeSet<PathBuf>,
     name: String,
-    /// Files that this provider names.
+    /// Files whose content is part of the fingerprint.
     named: Vec<PathBuf>,
 }
 
@@ -190,7 +190,9 @@ impl Check<'_> {
     fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
         for value in specs.values_mut().flat_map(values_of) {
             if let ValueFrom::File(file) = value {
-                self.name_file(file);
+                *file = self.resolve(file);
+                // Not part of the fingerprint: a value that is rotated is exchanged in place.
+                self.files.insert(file.clone());
             }
         }
         Credentials::load(specs, &environment).map_err(|error| self.error(None, "spec", chain(&error)))
@@ -203,7 +205,7 @@ impl Check<'_> {
         self.named.push(file.clone());
     }
 
-    /// Of what is written and of the content of the files that it names.
+    /// Of what is written and of the content of the files that it names, values of credentials aside.
     fn fingerprint(&self, written: &impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         written.hash(&mut hasher);
@@ -234,7 +236,7 @@ fn is_dns_label(name: &str) -> bool {
 
 /// The environment of this process.
 #[expect(clippy::disallowed_methods, reason = "the operator's configuration names the variable")]
-pub(super) fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

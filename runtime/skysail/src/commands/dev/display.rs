@@ -138,6 +138,16 @@ fn ended(screen: Screen, error: &RecvError) -> bool {
 }
 
 fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus) {
+    let candidate = |status: &SlotStatus| status.candidate.as_ref().map(|candidate| candidate.digest.clone());
+    if let Some(digest) = candidate(status)
+        && known.and_then(candidate).as_ref() != Some(&digest)
+    {
+        screen.line(
+            Source::Release,
+            false,
+            &format!("{}…: checking and compiling", digest.get(..19).unwrap_or(&digest)),
+        );
+    }
     let swap = |status: &SlotStatus| status.active.as_ref().map(|active| active.swap);
     if known.and_then(swap) != swap(status)
         && let Some(active) = &status.active
