@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context as _, Result};
@@ -23,6 +22,14 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
+    /// Sees to it that there is one to start, which may take minutes and the network.
+    ///
+    /// # Errors
+    /// It cannot be built: says what is missing.
+    pub fn prepare() -> Result<()> {
+        skysail_test_support::apiserver::ApiServer::prepare().context("there is no real API server to test against")
+    }
+
     /// Starts one in the network namespace of this thread and waits until it is ready.
     ///
     /// # Errors
@@ -71,7 +78,8 @@ impl ApiServer {
     /// # Errors
     /// kubectl is not installed, or fails.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        run(Command::new("kubectl").arg("--kubeconfig").arg(self.kubeconfig()).args(arguments))
+        let kubeconfig = self.kubeconfig().display().to_string();
+        run("kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat())
     }
 }
 

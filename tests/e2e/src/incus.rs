@@ -4,7 +4,6 @@ use std::{
     fs::{self, File},
     os::fd::AsFd as _,
     path::PathBuf,
-    process::Command,
 };
 
 use anyhow::{Context as _, Result, anyhow};
@@ -111,5 +110,5 @@ impl Drop for Incus {
 }
 
 fn script(arguments: &[&str]) -> Result<String> {
-    run(Command::new(root().join("tests/e2e/incus/incus.sh")).args(arguments))
+    run(root().join("tests/e2e/incus/incus.sh"), arguments)
 }

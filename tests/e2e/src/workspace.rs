@@ -1,11 +1,18 @@
 //! What the tests take from this repository: its folders, the manager's binary, the components.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result, bail};
+
+/// Seconds for one command: a cold build of the manager takes about 400 on two cores, everything else far less.
+const RUN_SECONDS: u32 = 1200;
+
+/// How `timeout` says that the time was over.
+const TIMED_OUT: i32 = 124;
 
 /// The repository's root.
 #[must_use]
@@ -24,7 +31,7 @@ pub fn target() -> PathBuf {
 /// # Errors
 /// It does not build.
 pub fn skysail() -> Result<PathBuf> {
-    run(Command::new(env!("CARGO")).args(["build", "--quiet", "--locked", "-p", "skysail"]))?;
+    run(env!("CARGO"), &["build", "--quiet", "--locked", "-p", "skysail"])?;
     Ok(target().join("debug/skysail"))
 }
 
@@ -33,22 +40,38 @@ pub fn skysail() -> Result<PathBuf> {
 /// # Errors
 /// It does not build: there is no toolchain for WebAssembly, for example.
 pub fn component(name: &str) -> Result<PathBuf> {
-    run(Command::new(root().join("guests/build.sh")).arg(format!("skysail-{name}")))?;
+    run(root().join("guests/build.sh"), &[&format!("skysail-{name}")])?;
     Ok(target().join(format!("components/{name}.wasm")))
 }
 
-/// Runs a command in the repository's root.
+/// Runs a command in the repository's root, as a shell outside of Cargo would, for at most [`RUN_SECONDS`].
 ///
 /// # Errors
-/// It cannot be started, or fails: with what it printed.
-pub fn run(command: &mut Command) -> Result<String> {
-    let line = format!("{command:?}");
+/// It cannot be started, fails or takes too long: with what it printed.
+pub fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
+    let line = format!("{} {}", program.as_ref().display(), arguments.join(" "));
+    let mut command = Command::new("timeout");
+    command.arg("--kill-after=10").arg(RUN_SECONDS.to_string()).arg(program).args(arguments);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_this_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     let output = command.current_dir(root()).output().with_context(|| format!("cannot start {line}"))?;
     let printed = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if output.status.code() == Some(TIMED_OUT) {
+        bail!("{line}: not within {RUN_SECONDS} s\n{}\n{}", printed(&output.stdout), printed(&output.stderr));
+    }
     if !output.status.success() {
         bail!("{line}: {}\n{}\n{}", output.status, printed(&output.stdout), printed(&output.stderr));
     }
     Ok(printed(&output.stdout))
+}
+
+/// What `cargo test` tells a test about its package. A build inside the test must not see it: build scripts that watch these variables
+/// (ring's does) would run again, and everything above them, each time a build changes sides.
+fn is_of_this_package(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "CARGO_TARGET_TMPDIR"]
+        .iter()
+        .any(|prefix| variable.starts_with(prefix))
 }
 
 /// A variable of this process's environment.

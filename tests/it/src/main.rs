@@ -1,8 +1,14 @@
 //! Tests of real components in the real host, in one binary. `make guests` builds the components; a missing one is a failure.
 
+#[cfg(test)]
 mod components;
+#[cfg(test)]
 mod jail;
+#[cfg(test)]
 mod probes;
+#[cfg(test)]
 mod provider;
+#[cfg(test)]
 mod simcloud;
+#[cfg(test)]
 mod swap;

@@ -35,6 +35,14 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
+    /// Sees to it that the binaries are there: the first time on a machine they may be built, for minutes and over the network.
+    ///
+    /// # Errors
+    /// Where no binaries can be had, naming what is missing.
+    pub fn prepare() -> anyhow::Result<()> {
+        Binaries::find().map(drop)
+    }
+
     /// Starts one on free ports and waits until it is ready. The first start on a machine may build it: minutes.
     ///
     /// # Errors
@@ -95,6 +103,8 @@ impl ApiServer {
         vec![
             format!("--etcd-servers=http://127.0.0.1:{etcd}"),
             "--bind-address=127.0.0.1".into(),
+            // Nobody connects to it (TEST-NET-1); without it the server looks for a default route, which a network namespace may not have.
+            "--advertise-address=192.0.2.1".into(),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={folder}/certs"),
             "--service-cluster-ip-range=10.96.0.0/12".into(),

@@ -1,4 +1,5 @@
 //! The tests from end to end. Each sets up its environment, and fails where it cannot.
 
 mod manifests;
+mod real_incus;
 mod simulated;

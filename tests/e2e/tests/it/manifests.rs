@@ -1,6 +1,6 @@
 //! `deploy/manifests` on a real API server: they apply without a warning, and the manager lives on the rights that they give.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -151,7 +151,7 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
 
 #[test]
 fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
-    let rendered = run(Command::new("kubectl").args(["kustomize", &manifests()?.path().display().to_string()]))?;
+    let rendered = run("kubectl", &["kustomize", &manifests()?.path().display().to_string()])?;
     for never in ["secrets", "'*'", "\"*\"", "escalate", "impersonate", "pods", "serviceaccounts/token"] {
         ensure!(!rendered.contains(&format!("- {never}\n")), "the manifests grant {never}");
     }

@@ -16,6 +16,7 @@ use skysail_test_e2e::{
     wait::eventually,
     workspace::component,
 };
+use skysail_test_support::simcloud;
 
 const NODE_PORT: u16 = 30_080;
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -40,23 +41,7 @@ impl Simulated {
 
     /// A provider file for it.
     pub(crate) fn provider_file(&self) -> String {
-        let SimServer { url, .. } = &self.server;
-        format!(
-            "apiVersion: skysail.dev/v1alpha1\n\
-             kind: Provider\n\
-             metadata: {{name: sim}}\n\
-             spec:\n\
-             \x20 default: true\n\
-             \x20 source: {{file: provider.wasm}}\n\
-             \x20 config: |\n\
-             \x20   [Global]\n\
-             \x20   endpoint = {url}\n\
-             \x20 egress:\n\
-             \x20   rules: [{{origins: [\"{url}\"]}}]\n\
-             \x20   allowCidrs: [127.0.0.1/32]\n\
-             \x20 credentials:\n\
-             \x20   api: {{origins: [\"{url}\"], bearer: {{file: token}}}}\n"
-        )
+        simcloud::provider_file(&self.server.url)
     }
 
     /// The bearer token, as the file `token` beside the provider file.
