@@ -27,7 +27,7 @@ demo: ## the story: a cluster, a cloud and a sandboxed provider in one process, 
 	@$(with) guests/build.sh
 	@$(cargo) run --locked -p skysail -- dev --demo
 
-test: ## everything, also against a real API server (root; about half an hour from nothing)
+test: ## everything, also against a real API server and a real Incus (root; about half an hour from nothing)
 	@.ci/test
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
@@ -45,7 +45,8 @@ guests: ## build every component (providers and probes) into target/components
 bench: ## the benchmarks, with optimisation; figures go to target/criterion
 	@.ci/setup guests
 	@$(with) guests/build.sh
-	@$(cargo) bench --locked -p skysail-test-bench
+	@$(cargo) build --locked --release -p skysail
+	@$(cargo) bench --locked -p skysail-test-bench --benches
 
 fmt: ## format everything
 	@.ci/setup check

@@ -1,11 +1,11 @@
 //! What one provider call costs in the host with every limit on, against the bare engine in the same run; and what `ensure` costs over two
 //! thousand nodes for a guest that reads their names.
 //!
-//! `cargo bench -p skysail-test-bench --bench call`. The components are those that `make guests` built.
+//! `cargo bench -p skysail-test-bench --bench call`. `make bench` runs it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot be set up has nothing else to do")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use skysail_host::{
@@ -16,26 +16,17 @@ use skysail_provider::{
     AddressKind, Call, Clusters as _, LoadBalancerStatus, LoadBalancers as _, Node, NodeAddress, NodeSet, Service,
     SessionAffinity, TrafficPolicy,
 };
+use skysail_test_bench::component;
 use tokio::runtime::Runtime;
 
 use self::bindings::exports::skysail::provider::clusters::GuestIndices;
 
 mod bindings {
-    #![expect(missing_docs, reason = "bindgen-generated code")]
     wasmtime::component::bindgen!({
         path: "../../wit/v0.1.0",
         world: "skysail:provider/complete-provider",
         exports: { default: async },
     });
-}
-
-fn component(name: &str) -> Vec<u8> {
-    // TARGET/PROFILE/deps/call-…
-    let program = std::env::current_exe().unwrap();
-    let file = program.ancestors().nth(3).unwrap().join("components").join(format!("{name}.wasm"));
-    let read =
-        |file: &Path| fs::read(file).unwrap_or_else(|error| panic!("{} ({error}): run make guests", file.display()));
-    read(&file)
 }
 
 async fn serve(engine: &Engine, wasm: &[u8]) -> SandboxedProvider {
@@ -81,7 +72,7 @@ impl Bare {
 
 fn one_call(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let wasm = component("probe-fuel");
+    let wasm = component("probe-fuel").unwrap();
     let engine = Engine::new().unwrap();
     let provider = runtime.block_on(serve(&engine, &wasm));
     let bare = Bare::new(&wasm);
@@ -96,7 +87,7 @@ fn one_call(criterion: &mut Criterion) {
 fn ensure_over_nodes(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let engine = Engine::new().unwrap();
-    let provider = runtime.block_on(serve(&engine, &component("probe-names")));
+    let provider = runtime.block_on(serve(&engine, &component("probe-names").unwrap()));
     let service = service();
     let mut group = criterion.benchmark_group("ensure over 2000 nodes, names read");
     for (name, nodes) in [("nodes of names alone", nodes(false)), ("whole nodes", nodes(true))] {
@@ -110,7 +101,7 @@ fn ensure_over_nodes(criterion: &mut Criterion) {
 }
 
 fn compile(criterion: &mut Criterion) {
-    let wasm = component("simcloud");
+    let wasm = component("simcloud").unwrap();
     let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
     let mut group = criterion.benchmark_group("compile");
     group.sample_size(10);

@@ -1,12 +1,11 @@
 //! From a file that is renamed into place to the release that serves: notification, settling, admission, the compile jail, linking,
 //! `describe`, `check-config`, exchange. Every round is a new digest, so nothing comes from the cache of compiled code.
 //!
-//! `cargo bench -p skysail-test-bench --bench swap`; `SKYSAIL_COMPONENTS` names the folder of components, `SKYSAIL_BENCH_COMPONENT` the
-//! component (default `simcloud`).
+//! `cargo bench -p skysail-test-bench --bench swap`; `make bench` runs it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot be set up has nothing else to do")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 
-use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{fs, process::ExitCode, sync::Arc, time::Duration};
 
 use criterion::Criterion;
 use skysail_host::{
@@ -15,6 +14,7 @@ use skysail_host::{
     slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
 use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
+use skysail_test_bench::component;
 use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
 
 /// What simcloud wants to know before it serves; nothing is asked of that address here.
@@ -32,17 +32,6 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench has no other arguments than criterion's")]
-fn component() -> (String, Vec<u8>) {
-    let name = std::env::var("SKYSAIL_BENCH_COMPONENT").unwrap_or_else(|_| "simcloud".to_owned());
-    let folder = std::env::var("SKYSAIL_COMPONENTS")
-        .map_or_else(|_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/components")), PathBuf::from);
-    let file = folder.join(format!("{name}.wasm"));
-    let bytes =
-        fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()));
-    (name, bytes)
-}
-
 fn slot() -> Slot {
     let program = std::env::current_exe().unwrap();
     let services = SlotServices {
@@ -57,7 +46,7 @@ fn slot() -> Slot {
 }
 
 fn bench(criterion: &mut Criterion) {
-    let (name, component) = component();
+    let component = component("simcloud").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (path, partial) = (dir.path().join("provider.wasm"), dir.path().join("partial"));
     let runtime = Runtime::new().unwrap();
@@ -76,7 +65,7 @@ fn bench(criterion: &mut Criterion) {
         }
     });
     let mut round = 0_u32;
-    criterion.bench_function(&format!("file event to serving, {name}, {} bytes", component.len()), |bencher| {
+    criterion.bench_function(&format!("file event to serving, simcloud, {} bytes", component.len()), |bencher| {
         bencher.iter_custom(|iterations| {
             let mut total = Duration::ZERO;
             for _ in 0..iterations {
