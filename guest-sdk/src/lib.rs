@@ -24,6 +24,11 @@
 //!
 //! This crate must not grow heavy: what it adds to a component counts against the size of a ConfigMap.
 
+/// The provider of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[doc(hidden)]
 pub mod bindings;
 pub mod cache;
