@@ -31,7 +31,8 @@ pub use contract::CONTRACT_VERSION;
 pub struct Inspection {
     /// Where the bytes came from, for people.
     pub origin: String,
-    /// `sha256:` and 64 hexadecimal digits.
+    /// `sha256:` and 64 hexadecimal digits; empty where the file was not read to its end.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Bytes.
     pub size: u64,

@@ -8,12 +8,17 @@ use crate::exit;
 
 const EXAMPLES: &str = "\
 Examples:
-  skysail dev                                   a cluster, a cloud and the manager in this terminal
-  skysail dev --demo                            the same as a story that checks itself
-  skysail run --provider-file providers.yaml    the manager, against the cluster of $KUBECONFIG or in a pod
-  skysail inspect provider.wasm                 what a component imports, exports and weighs
+  skysail dev                                   cluster, cloud and manager, here
+  skysail dev --demo                            the same as a checked story
+  skysail run --provider-file providers.yaml    the manager, for your cluster
+  skysail inspect provider.wasm                 what it imports and exports
   skysail call provider.wasm identity.describe  one function by hand
   source <(skysail completions bash)            tab completion";
+
+const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
+
+/// The argument that makes this program the compile jail of another one. It is no command: nobody is meant to type it or to be offered it.
+pub(crate) const COMPILE: &str = "__compile";
 
 /// One Kubernetes cloud-controller-manager for every cloud.
 ///
@@ -39,9 +44,6 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// Compile one component from standard input to standard output, under limits. The manager starts it; people need not.
-    #[command(name = "__compile", hide = true)]
-    Compile,
 }
 
 /// How log lines look.
@@ -66,6 +68,7 @@ pub(crate) struct LogArgs {
 
 /// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = NOTATION)]
 pub(crate) struct RunArgs {
     /// Providers: YAML documents of kind Provider. Watched; a wrong file is refused whole and the last good one stays in force.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -76,7 +79,7 @@ pub(crate) struct RunArgs {
     /// Name of the cluster, handed to the provider: load balancers of two clusters in one account are kept apart by it.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
-    /// Services of one provider that are reconciled at once.
+    /// Services of one provider that are reconciled at once, from 1 to 1024.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) concurrent_service_syncs: u16,
     /// Period of the node lifecycle controller: how often nodes that are not Ready are looked up in the cloud.
@@ -97,6 +100,7 @@ pub(crate) struct RunArgs {
 
 /// `skysail dev`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = NOTATION)]
 pub(crate) struct DevArgs {
     /// The component to serve; reloaded whenever it is saved. Without it: the bundled provider of the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -104,7 +108,7 @@ pub(crate) struct DevArgs {
     /// Tell a story in which each step is real and checked; exit 1 if one does not hold.
     #[arg(long)]
     pub(crate) demo: bool,
-    /// Machines in the simulated cloud, each a node of the cluster.
+    /// Machines in the simulated cloud, each a node of the cluster: from 1 to 200.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(crate) nodes: u16,
     /// Where the Kubernetes API is served, as plain HTTP. Loopback addresses only; port 0 takes a free one.
@@ -219,6 +223,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_written_in_columns_fits_the_narrowest_terminal() {
+        let mut command = Args::command().term_width(80);
+        command.build();
+        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+            for text in [command.get_after_help(), command.get_after_long_help()].into_iter().flatten() {
+                let text = text.to_string();
+                let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+                assert!(long.is_empty(), "{}: {long:?}", command.get_name());
+            }
+        }
     }
 
     #[test]

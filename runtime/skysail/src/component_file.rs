@@ -9,19 +9,38 @@ use std::{
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 
-/// Reads a component's file, one byte beyond the limit at most: what is larger is refused by its size, and not read whole.
+/// A component's file, read as far as its limit.
+pub(crate) enum Contents {
+    /// All of it.
+    Whole(Bytes),
+    /// It has so many bytes, more than the limit: nothing of it was read.
+    TooLarge { size: u64, bytes_max: u64 },
+}
+
+/// Reads a component's file, unless it is larger than the limit.
 ///
 /// # Errors
 /// The file is not there or cannot be read.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Bytes> {
+pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
     let what = || format!("cannot read {}: name a component's file", path.display());
     let file = File::open(path).with_context(what)?;
-    if file.metadata().with_context(what)?.is_dir() {
+    let metadata = file.metadata().with_context(what)?;
+    if metadata.is_dir() {
         bail!("{} is a folder: name a component in it", path.display());
+    }
+    if metadata.len() > bytes_max {
+        return Ok(Contents::TooLarge { size: metadata.len(), bytes_max });
     }
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).with_context(what)?;
-    Ok(bytes.into())
+    if bytes.len() as u64 > bytes_max {
+        // A pipe or a device: nobody can say how much more there is.
+        bail!(
+            "{} gives more than {bytes_max} bytes, the most that a component may have: name a component's file",
+            path.display()
+        );
+    }
+    Ok(Contents::Whole(bytes.into()))
 }
 
 /// The folder with the components that `make guests` built: the one that is named, else `components` beside the program or one folder up.

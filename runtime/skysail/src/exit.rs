@@ -1,4 +1,4 @@
-//! Exit codes: what a script may branch on. The table stands in `skysail --help` and in the README.
+//! Exit codes: what a script may branch on. The table stands in `skysail --help`.
 
 use std::{fmt, io::Write as _, process::ExitCode};
 
@@ -6,9 +6,11 @@ use std::{fmt, io::Write as _, process::ExitCode};
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  done
-  1  what was asked for failed: a call answered with an error, a step of the demo did not hold, a server broke
+  1  what was asked for failed: a call answered with an error, a step of the
+     demo did not hold, a server broke
   2  the command line or a file that it names is wrong; nothing was started
-  3  the component was refused: it is not one, or it asks for what the sandbox does not have
+  3  the component was refused: it is not one, or it asks for what the sandbox
+     does not have
   4  the cluster cannot be reached";
 
 /// Why a command ends without success, for the shell.

@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod component_file;
 mod exit;
+mod output;
 mod provider_file;
 mod providers;
 mod telemetry;
@@ -17,9 +18,9 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    match args::Args::parse().command {
-        // The jail closes everything before anything is open: nothing may come before it.
-        args::Command::Compile => skysail_host::jail::child_main(),
-        command => exit::code_of(commands::run(command)),
+    // The jail closes everything before anything is open: nothing may come before it.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == args::COMPILE) {
+        return skysail_host::jail::child_main();
     }
+    exit::code_of(commands::run(args::Args::parse().command))
 }

@@ -15,7 +15,10 @@ use skysail_host::{
 use skysail_sources::{FileLocation, FileSource, FileSourceSettings};
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
-use crate::provider_file::{self, ProviderSpec};
+use crate::{
+    args,
+    provider_file::{self, ProviderSpec},
+};
 
 /// How often an offer is tried again that was refused for a reason of the machine, not its own.
 const RETRY_PERIOD: Duration = Duration::from_secs(30);
@@ -43,7 +46,7 @@ pub(crate) fn services(registry: &mut Registry) -> anyhow::Result<SlotServices> 
 /// The running executable cannot be found.
 pub(crate) fn compiler() -> anyhow::Result<Compiler> {
     let program = std::env::current_exe().context("cannot find the running program, which compiles components")?;
-    Ok(Compiler::jailed(JailCommand { program, args: vec![OsString::from("__compile")] }))
+    Ok(Compiler::jailed(JailCommand { program, args: vec![OsString::from(args::COMPILE)] }))
 }
 
 /// The host's view of a provider spec.

@@ -3,10 +3,13 @@
 //! Arguments and answers are JSON. Services and Nodes are given as Kubernetes objects, as `kubectl get -o json` prints them, and become the
 //! provider's words by the controllers' own conversion.
 
+mod cost;
 mod functions;
+mod help;
+mod identity;
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{Read, Write as _},
     path::Path,
     sync::Arc,
 };
@@ -14,49 +17,20 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use skysail_host::{
-    CallRecord,
-    slot::{Offer, Slot, SlotServices},
-};
+use skysail_host::slot::{Offer, Reason as RefusalReason, Refusal, Slot, SlotOptions, SlotServices};
 use skysail_provider::{Call, EventSink, ProviderEvent};
-use tokio::sync::broadcast;
 
+use self::{cost::Cost, functions::Function};
 use crate::{
     args::{CallArgs, LogFormat},
-    component_file,
+    component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
+    output,
     provider_file::{self, ProviderSpec},
     providers, telemetry,
 };
 
-pub(crate) const HELP: &str = "\
-Functions and their arguments (--json):
-  identity.describe                 {}
-  identity.check-config             {\"text\": \"...\"}
-  load-balancers.name               {\"cluster\": \"kubernetes\", \"service\": {a Service}}
-  load-balancers.get                {\"cluster\": ..., \"service\": ...}
-  load-balancers.ensure             {\"cluster\": ..., \"service\": ..., \"nodes\": [Nodes]}
-  load-balancers.update             {\"cluster\": ..., \"service\": ..., \"nodes\": [Nodes]}
-  load-balancers.ensure-deleted     {\"cluster\": ..., \"service\": ...}
-  load-balancer-inventory.list      {\"cluster\": ...}
-  load-balancer-inventory.delete    {\"cluster\": ..., \"name\": \"...\"}
-  instances.describe                {\"nodes\": [Nodes], \"detail\": \"metadata\" or \"state\"}
-  routes.list                       {\"cluster\": ...}
-  routes.create                     {\"cluster\": ..., \"routes\": [{\"nameHint\": \"...\", \"destinationCidr\": \"...\", \"targetNode\": \"...\"}]}
-  routes.delete                     {\"cluster\": ..., \"routes\": [{\"name\": \"...\", \"destinationCidr\": \"...\"}]}
-  zones.current                     {}
-  zones.by-provider-id              {\"providerId\": \"...\"}
-  zones.by-node-name                {\"node\": \"...\"}
-  clusters.list                     {}
-  clusters.master                   {\"cluster\": ...}
-  node-legacy.add-ssh-key-to-all-instances  {\"user\": \"...\", \"key\": \"ssh-ed25519 ...\"}
-  node-legacy.current-node-name     {\"hostname\": \"...\"}
-  node-legacy.scrub-dns             {\"nameservers\": [...], \"searches\": [...]}
-
-\"cluster\" may be left out: it is kubernetes. The answer goes to standard output as JSON, what the call cost to standard error.
-
-Example:
-  kubectl get service web -o json | jq '{service: .}' | skysail call provider.wasm load-balancers.get --json -";
+pub(crate) use help::HELP;
 
 /// Longest text of arguments, in bytes: two thousand nodes as `kubectl` prints them are about twenty megabytes.
 const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
@@ -74,32 +48,58 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
     let arguments = arguments(&args.json).or_exit(Reason::Usage)?;
     let spec = spec(&args).or_exit(Reason::Usage)?;
     let function = functions::parse(&args.function, arguments, &spec.config).or_exit(Reason::Usage)?;
-    let bytes = component_file::read(&args.file, spec.limits.component_bytes).or_exit(Reason::Usage)?;
-    let services = providers::services(&mut Registry::default())?;
-    let slot = slot(&services, &spec)?;
+    let bytes = match component_file::read(&args.file, spec.limits.component_bytes).or_exit(Reason::Usage)? {
+        Contents::Whole(bytes) => bytes,
+        Contents::TooLarge { size, bytes_max } => {
+            return Err(anyhow!(
+                "{} has {size} bytes, and the limit componentBytes is {bytes_max}: build the component smaller (release profile, opt-level \
+                 \"s\", stripped), or raise the limit in a provider file (--provider-file)",
+                args.file.display()
+            ))
+            .or_exit(Reason::Refused);
+        }
+    };
     let offer = Offer { bytes, origin: format!("file {}", args.file.display()) };
-    slot.offer(offer).await.or_exit(Reason::Refused)?;
-
+    let services = providers::services(&mut Registry::default())?;
+    let options = providers::slot_options(&spec)?;
     let mut records = services.recorder.subscribe();
-    let context = Call { object: None, events: Some(Arc::new(PrintedEvents)) };
-    let outcome = function.call(&slot, &context).await;
-    print_cost(&mut records);
+    let outcome = match function {
+        Function::Identity(function) => {
+            let loaded = identity::load(&services, options.sandbox, offer).await.or_exit(Reason::Refused)?;
+            function.call(&loaded).await
+        }
+        Function::Provider(function) => {
+            let slot = slot(services, options, offer).await?;
+            let context = Call { object: None, events: Some(Arc::new(PrintedEvents)) };
+            function.call(&slot, &context).await
+        }
+    };
+    if let Some(cost) = Cost::of(&args.function, &mut records) {
+        // Nothing is left to tell if even standard error is closed.
+        drop(writeln!(std::io::stderr().lock(), "{cost}"));
+    }
     let answer = outcome.map_err(|error| anyhow!("{} answered {}: {error}", args.function, error.code.category()))?;
     let text = serde_json::to_string_pretty(&answer).context("cannot encode the answer")? + "\n";
-    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write the answer")
+    output::print(text.as_bytes())
 }
 
 fn arguments(json: &str) -> anyhow::Result<Value> {
-    let mut text = json.to_owned();
-    if json == "-" {
-        text.clear();
-        std::io::stdin()
-            .lock()
-            .take(ARGUMENTS_BYTES_MAX)
-            .read_to_string(&mut text)
-            .context("--json -: cannot read standard input")?;
-    }
+    let text = match json {
+        "-" => read_arguments(std::io::stdin().lock())?,
+        text => text.to_owned(),
+    };
     serde_json::from_str(&text).context("--json is not JSON")
+}
+
+fn read_arguments(input: impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = input.take(ARGUMENTS_BYTES_MAX + 1).read_to_string(&mut text);
+    // Asked first: what is cut may end within a character.
+    if read.as_ref().map_or(text.len(), |read| *read) as u64 > ARGUMENTS_BYTES_MAX {
+        bail!("--json -: standard input has more than {} MiB; give fewer nodes at once", ARGUMENTS_BYTES_MAX >> 20);
+    }
+    read.context("--json -: cannot read standard input")?;
+    Ok(text)
 }
 
 /// The provider file's provider, or one with default limits and no way out.
@@ -131,32 +131,21 @@ fn choose(path: &Path, name: Option<&str>) -> anyhow::Result<ProviderSpec> {
     }
 }
 
-fn slot(services: &SlotServices, spec: &ProviderSpec) -> anyhow::Result<Slot> {
-    Slot::new(services.clone(), providers::slot_options(spec)?).context("cannot make the sandbox")
+/// A slot in which the component serves.
+async fn slot(services: SlotServices, options: SlotOptions, offer: Offer) -> anyhow::Result<Slot> {
+    let configured = !options.sandbox.config.is_empty();
+    let slot = Slot::new(services, options).context("cannot make the sandbox")?;
+    match slot.offer(offer).await {
+        Ok(_) => Ok(slot),
+        Err(refusal) => Err(refused(refusal, configured)).or_exit(Reason::Refused),
+    }
 }
 
-/// What the call cost, one line on standard error.
-fn print_cost(records: &mut broadcast::Receiver<Arc<CallRecord>>) {
-    let mut last = None;
-    while let Ok(record) = records.try_recv() {
-        last = Some(record);
+fn refused(refusal: Refusal, configured: bool) -> anyhow::Error {
+    if !configured && refusal.code == RefusalReason::ConfigRefused.category() {
+        return anyhow!("{refusal} (the call has none: give one with --cloud-config or --provider-file)");
     }
-    let Some(record) = last else { return };
-    let line = format!(
-        "{}: {} in {:.1} ms ({:.1} ms in the guest, {:.1} ms in HTTP), {} fuel, {} KiB of memory, {} requests, {} bytes out, {} in",
-        record.function,
-        record.outcome.category(),
-        record.wall.as_secs_f64() * 1e3,
-        record.guest.as_secs_f64() * 1e3,
-        record.http.time.as_secs_f64() * 1e3,
-        record.fuel,
-        record.memory_peak / 1024,
-        record.http.requests,
-        record.http.bytes_sent,
-        record.http.bytes_received,
-    );
-    // Nothing is left to tell if even standard error is closed.
-    drop(writeln!(std::io::stderr().lock(), "{line}"));
+    refusal.into()
 }
 
 /// There is no cluster to publish Events in: they are shown.
@@ -166,5 +155,18 @@ impl EventSink for PrintedEvents {
     fn emit(&self, event: ProviderEvent) {
         let ProviderEvent { object: _, kind, reason, message } = event;
         drop(writeln!(std::io::stderr().lock(), "event: {kind:?} {reason}: {message}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ARGUMENTS_BYTES_MAX, read_arguments};
+
+    #[test]
+    fn more_arguments_than_allowed_are_refused_and_not_cut() {
+        let error = read_arguments(std::io::repeat(b' ')).unwrap_err();
+        assert_eq!(error.to_string(), "--json -: standard input has more than 64 MiB; give fewer nodes at once");
+        let most = std::io::Read::take(std::io::repeat(b' '), ARGUMENTS_BYTES_MAX);
+        assert_eq!(read_arguments(most).unwrap().len() as u64, ARGUMENTS_BYTES_MAX);
     }
 }

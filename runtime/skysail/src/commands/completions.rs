@@ -1,15 +1,22 @@
 //! `skysail completions`: a completion script on standard output.
 
+use anyhow::Context as _;
 use clap::CommandFactory as _;
+use clap_complete::Generator as _;
 
-use crate::args::{Args, CompletionsArgs};
+use crate::{
+    args::{Args, CompletionsArgs},
+    output,
+};
 
 /// Prints the script.
 ///
 /// # Errors
-/// None today; the signature is that of every command.
-#[expect(clippy::unnecessary_wraps, reason = "every command has this signature")]
+/// It cannot be written.
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
-    clap_complete::generate(args.shell, &mut Args::command(), "skysail", &mut std::io::stdout());
-    Ok(())
+    let mut command = Args::command().bin_name("skysail");
+    command.build();
+    let mut script = Vec::new();
+    args.shell.try_generate(&command, &mut script).context("cannot make the script")?;
+    output::print(&script)
 }

@@ -1,22 +1,20 @@
 //! `skysail inspect`: what a component is, needs and offers, read from its bytes. Nothing of it is run.
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
-    admission::{Inspection, Interface, digest_of, inspect},
+    admission::{Inspection, Interface, Refusal, RefusalCode, digest_of, inspect},
     jail::{CompileCost, CompileLimits},
 };
 
 use crate::{
     args::{InspectArgs, OutputFormat},
-    component_file,
+    component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
-    providers,
+    output, providers,
 };
 
 /// Prints the inspection.
@@ -25,8 +23,11 @@ use crate::{
 /// The file cannot be read, or the component is refused; it is printed all the same.
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let limits = Limits::default();
-    let bytes = component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)?;
-    let inspection = inspect(&bytes, &args.file.display().to_string(), limits.component_bytes);
+    let origin = args.file.display().to_string();
+    let (inspection, bytes) = match component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)? {
+        Contents::Whole(bytes) => (inspect(&bytes, &origin, limits.component_bytes), bytes),
+        Contents::TooLarge { size, bytes_max } => (too_large(origin, size, bytes_max), Bytes::new()),
+    };
     let cost = match args.compile && inspection.is_admitted() {
         true => Some(compile(&bytes, &limits).or_exit(Reason::Refused)?),
         false => None,
@@ -35,11 +36,30 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
         OutputFormat::Text => text(&inspection, cost),
         OutputFormat::Json => json_text(&inspection, cost)?,
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write the result")?;
+    output::print(text.as_bytes())?;
     match inspection.refusals.len() {
         0 => Ok(()),
         1 => refused("for the reason above"),
         n => refused(&format!("for the {n} reasons above")),
+    }
+}
+
+/// Of a file that nobody reads: its size is all that is known.
+fn too_large(origin: String, size: u64, bytes_max: u64) -> Inspection {
+    let sentence = format!(
+        "{origin}: it has {size} bytes, and a component may have {bytes_max}: build it smaller (release profile, opt-level \"s\", \
+         stripped); `inspect` goes by this default, and a provider file can raise it for the manager (spec.limits.componentBytes)"
+    );
+    Inspection {
+        origin,
+        digest: String::new(),
+        size,
+        contract_version: None,
+        imports: Vec::new(),
+        exports: Vec::new(),
+        wasi: Vec::new(),
+        producers: Vec::new(),
+        refusals: vec![Refusal { code: RefusalCode::TooLarge, sentence }],
     }
 }
 
@@ -76,9 +96,13 @@ fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<10} {value}\n"));
     line("file", origin);
-    line("digest", digest);
+    if !digest.is_empty() {
+        line("digest", digest);
+    }
     line("size", &format!("{size} bytes ({} KiB)", size.div_ceil(1024)));
-    line("contract", contract_version.as_deref().unwrap_or("none"));
+    if !digest.is_empty() {
+        line("contract", contract_version.as_deref().unwrap_or("none"));
+    }
     if let Some(CompileCost { cpu, memory_bytes }) = cost {
         line("compile", &format!("{} ms of CPU, {} MiB", cpu.as_millis(), memory_bytes >> 20));
     }
@@ -86,7 +110,7 @@ fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {
         line("made with", producer);
     }
     for (name, interfaces) in [("exports", exports), ("imports", imports)] {
-        if interfaces.is_empty() {
+        if interfaces.is_empty() && !digest.is_empty() {
             line(name, "nothing");
         }
         for Interface { name: interface, functions } in interfaces {

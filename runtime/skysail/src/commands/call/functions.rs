@@ -7,17 +7,26 @@ use k8s_openapi::api::core::v1 as core;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use skysail_controllers::{provider_node, provider_service};
-use skysail_host::{Problem, Severity, slot::Slot};
+use skysail_host::slot::Slot;
 use skysail_provider::{
     Call, Clusters, Code, Detail, Error, Instances as _, LoadBalancerInventory, LoadBalancers, NodeLegacy as _,
-    NodeSet, Provider as _, Result, Route, Routes, Service, Zones as _,
+    NodeSet, Result, Route, Routes, Service, Zones as _,
 };
+
+use super::identity;
 
 /// One call, ready to be made.
 #[derive(Debug)]
 pub(super) enum Function {
-    Describe,
-    CheckConfig { text: String },
+    /// Needs no cloud-config.
+    Identity(identity::Function),
+    /// Needs a release that serves.
+    Provider(ProviderFunction),
+}
+
+/// A call of a provider's optional interface.
+#[derive(Debug)]
+pub(super) enum ProviderFunction {
     LoadBalancer { verb: LoadBalancerVerb, cluster: String, service: Box<Service> },
     Backends { verb: BackendsVerb, cluster: String, service: Box<Service>, nodes: NodeSet },
     InventoryList { cluster: String },
@@ -169,7 +178,38 @@ pub(super) fn parse(function: &str, arguments: Value, config: &str) -> anyhow::R
     };
     let what = || format!("the arguments of {function}; 'skysail call --help' lists them");
     let parsed = match interface {
-        "identity" => identity(name, arguments, config),
+        "identity" => identity(name, arguments, config).map(|function| function.map(Function::Identity)),
+        _ => provider(interface, name, arguments).map(|function| function.map(Function::Provider)),
+    };
+    match parsed.with_context(what)? {
+        Some(function) => Ok(function),
+        None => bail!("the contract has no function {function}; 'skysail call --help' lists them"),
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Value) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(arguments)?)
+}
+
+fn identity(name: &str, arguments: Value, config: &str) -> anyhow::Result<Option<identity::Function>> {
+    Ok(Some(match name {
+        "describe" => {
+            let Nothing {} = read(arguments)?;
+            identity::Function::Describe
+        }
+        "check-config" => {
+            let TextArgument { text } = read(arguments)?;
+            identity::Function::CheckConfig { text: text.unwrap_or_else(|| config.to_owned()) }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The optional interfaces; none where the contract has no such function.
+type Parsed = anyhow::Result<Option<ProviderFunction>>;
+
+fn provider(interface: &str, name: &str, arguments: Value) -> Parsed {
+    match interface {
         "load-balancers" => load_balancers(name, arguments),
         "load-balancer-inventory" => inventory(name, arguments),
         "instances" => instances(name, arguments),
@@ -178,31 +218,7 @@ pub(super) fn parse(function: &str, arguments: Value, config: &str) -> anyhow::R
         "clusters" => clusters(name, arguments),
         "node-legacy" => node_legacy(name, arguments),
         _ => Ok(None),
-    };
-    match parsed.with_context(what)? {
-        Some(function) => Ok(function),
-        None => bail!("the contract has no function {function}; 'skysail call --help' lists them"),
     }
-}
-
-type Parsed = anyhow::Result<Option<Function>>;
-
-fn read<T: DeserializeOwned>(arguments: Value) -> anyhow::Result<T> {
-    Ok(serde_json::from_value(arguments)?)
-}
-
-fn identity(name: &str, arguments: Value, config: &str) -> Parsed {
-    Ok(Some(match name {
-        "describe" => {
-            let Nothing {} = read(arguments)?;
-            Function::Describe
-        }
-        "check-config" => {
-            let TextArgument { text } = read(arguments)?;
-            Function::CheckConfig { text: text.unwrap_or_else(|| config.to_owned()) }
-        }
-        _ => return Ok(None),
-    }))
 }
 
 fn load_balancers(name: &str, arguments: Value) -> Parsed {
@@ -215,23 +231,23 @@ fn load_balancers(name: &str, arguments: Value) -> Parsed {
         _ => return Ok(None),
     };
     let ServiceArgument { cluster, service: object } = read(arguments)?;
-    Ok(Some(Function::LoadBalancer { verb, cluster, service: service(object)? }))
+    Ok(Some(ProviderFunction::LoadBalancer { verb, cluster, service: service(object)? }))
 }
 
 fn backends(verb: BackendsVerb, arguments: Value) -> Parsed {
     let BackendsArgument { cluster, service: object, nodes: objects } = read(arguments)?;
-    Ok(Some(Function::Backends { verb, cluster, service: service(object)?, nodes: nodes(objects)? }))
+    Ok(Some(ProviderFunction::Backends { verb, cluster, service: service(object)?, nodes: nodes(objects)? }))
 }
 
 fn inventory(name: &str, arguments: Value) -> Parsed {
     Ok(Some(match name {
         "list" => {
             let ClusterArgument { cluster } = read(arguments)?;
-            Function::InventoryList { cluster }
+            ProviderFunction::InventoryList { cluster }
         }
         "delete" => {
             let NamedArgument { cluster, name } = read(arguments)?;
-            Function::InventoryDelete { cluster, name }
+            ProviderFunction::InventoryDelete { cluster, name }
         }
         _ => return Ok(None),
     }))
@@ -246,22 +262,25 @@ fn instances(name: &str, arguments: Value) -> Parsed {
         DetailArgument::State => Detail::State,
         DetailArgument::Metadata => Detail::Metadata,
     };
-    Ok(Some(Function::Instances { nodes: nodes(objects)?, detail }))
+    Ok(Some(ProviderFunction::Instances { nodes: nodes(objects)?, detail }))
 }
 
 fn routes(name: &str, arguments: Value) -> Parsed {
     Ok(Some(match name {
         "list" => {
             let ClusterArgument { cluster } = read(arguments)?;
-            Function::RoutesList { cluster }
+            ProviderFunction::RoutesList { cluster }
         }
         "create" => {
             let CreateRoutesArgument { cluster, routes } = read(arguments)?;
-            Function::RoutesCreate { cluster, routes: routes.into_iter().map(hinted).collect::<anyhow::Result<_>>()? }
+            ProviderFunction::RoutesCreate {
+                cluster,
+                routes: routes.into_iter().map(hinted).collect::<anyhow::Result<_>>()?,
+            }
         }
         "delete" => {
             let DeleteRoutesArgument { cluster, routes } = read(arguments)?;
-            Function::RoutesDelete { cluster, routes }
+            ProviderFunction::RoutesDelete { cluster, routes }
         }
         _ => return Ok(None),
     }))
@@ -278,15 +297,15 @@ fn zones(name: &str, arguments: Value) -> Parsed {
     Ok(Some(match name {
         "current" => {
             let Nothing {} = read(arguments)?;
-            Function::ZonesCurrent
+            ProviderFunction::ZonesCurrent
         }
         "by-provider-id" => {
             let ProviderIdArgument { provider_id } = read(arguments)?;
-            Function::ZonesByProviderId { provider_id }
+            ProviderFunction::ZonesByProviderId { provider_id }
         }
         "by-node-name" => {
             let NodeArgument { node } = read(arguments)?;
-            Function::ZonesByNodeName { node }
+            ProviderFunction::ZonesByNodeName { node }
         }
         _ => return Ok(None),
     }))
@@ -296,11 +315,11 @@ fn clusters(name: &str, arguments: Value) -> Parsed {
     Ok(Some(match name {
         "list" => {
             let Nothing {} = read(arguments)?;
-            Function::ClustersList
+            ProviderFunction::ClustersList
         }
         "master" => {
             let ClusterArgument { cluster } = read(arguments)?;
-            Function::ClustersMaster { cluster }
+            ProviderFunction::ClustersMaster { cluster }
         }
         _ => return Ok(None),
     }))
@@ -310,15 +329,15 @@ fn node_legacy(name: &str, arguments: Value) -> Parsed {
     Ok(Some(match name {
         "add-ssh-key-to-all-instances" => {
             let SshKeyArgument { user, key } = read(arguments)?;
-            Function::AddSshKey { user, key }
+            ProviderFunction::AddSshKey { user, key }
         }
         "current-node-name" => {
             let HostnameArgument { hostname } = read(arguments)?;
-            Function::CurrentNodeName { hostname }
+            ProviderFunction::CurrentNodeName { hostname }
         }
         "scrub-dns" => {
             let DnsArgument { nameservers, searches } = read(arguments)?;
-            Function::ScrubDns { nameservers, searches }
+            ProviderFunction::ScrubDns { nameservers, searches }
         }
         _ => return Ok(None),
     }))
@@ -341,12 +360,10 @@ fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
     Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
 }
 
-impl Function {
+impl ProviderFunction {
     /// Makes the call and turns its answer into JSON.
     pub(super) async fn call(self, slot: &Slot, call: &Call) -> Result<Value> {
         match self {
-            Self::Describe => value(slot.info().map(Arc::unwrap_or_clone)),
-            Self::CheckConfig { text } => check_config(slot, &text).await,
             Self::LoadBalancer { verb: LoadBalancerVerb::Name, cluster, service } => {
                 value(LoadBalancers::name(slot, call, &cluster, &service).await?)
             }
@@ -387,20 +404,7 @@ impl Function {
     }
 }
 
-async fn check_config(slot: &Slot, text: &str) -> Result<Value> {
-    let serving = slot.serving().ok_or_else(|| Error::new(Code::NotServing, "no release serves"))?;
-    let problems = skysail_host::check_config(serving.sandbox(), serving.release(), text).await?;
-    let problem = |Problem { severity, line, key, message }| {
-        let severity = match severity {
-            Severity::Warning => "warning",
-            Severity::Fatal => "fatal",
-        };
-        json!({"severity": severity, "line": line, "key": key, "message": message})
-    };
-    Ok(problems.into_iter().map(problem).collect())
-}
-
-fn value(answer: impl Serialize) -> Result<Value> {
+pub(super) fn value(answer: impl Serialize) -> Result<Value> {
     serde_json::to_value(answer)
         .map_err(|error| Error::new(Code::Internal, format!("the answer cannot be shown: {error}")))
 }

@@ -1,0 +1,128 @@
+//! What the calls of one function cost, in one line: a long list of nodes is asked for in pages, each a call.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use skysail_host::CallRecord;
+use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+
+/// The sum over the calls of a function, one after another.
+#[derive(Debug, Default)]
+pub(super) struct Cost {
+    function: String,
+    calls: u32,
+    /// Of the last call: the first that fails is the last that is made.
+    outcome: &'static str,
+    wall: Duration,
+    guest: Duration,
+    http: Duration,
+    fuel: u64,
+    /// Of the call that had most.
+    memory_peak: u64,
+    requests: u64,
+    bytes_sent: u64,
+    bytes_received: u64,
+}
+
+impl Cost {
+    /// Adds up what was recorded of the function; none where it was not called.
+    pub(super) fn of(function: &str, records: &mut Receiver<Arc<CallRecord>>) -> Option<Self> {
+        let mut cost = Self { function: function.to_owned(), ..Self::default() };
+        loop {
+            match records.try_recv() {
+                Ok(record) if record.function == function => cost.add(&record),
+                // Lagged: 256 pages are more nodes than the longest text of arguments holds, so only the loader's calls can be missed.
+                Ok(_) | Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        (cost.calls > 0).then_some(cost)
+    }
+
+    fn add(&mut self, record: &CallRecord) {
+        self.calls += 1;
+        self.outcome = record.outcome.category();
+        self.wall += record.wall;
+        self.guest += record.guest;
+        self.http += record.http.time;
+        self.fuel += record.fuel;
+        self.memory_peak = self.memory_peak.max(record.memory_peak);
+        self.requests += record.http.requests;
+        self.bytes_sent += record.http.bytes_sent;
+        self.bytes_received += record.http.bytes_received;
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        f.write_str(&self.function)?;
+        if self.calls > 1 {
+            write!(f, ", {} calls", self.calls)?;
+        }
+        write!(
+            f,
+            ": {} in {:.1} ms ({:.1} ms in the guest, {:.1} ms in HTTP), {} fuel, {} KiB of memory, {} requests, {} bytes out, {} in",
+            self.outcome,
+            milliseconds(self.wall),
+            milliseconds(self.guest),
+            milliseconds(self.http),
+            self.fuel,
+            self.memory_peak / 1024,
+            self.requests,
+            self.bytes_sent,
+            self.bytes_received,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use skysail_host::{CallRecord, HttpUse, Outcome};
+    use tokio::sync::broadcast;
+
+    use super::Cost;
+
+    fn record(function: &'static str, fuel: u64, memory_peak: u64) -> Arc<CallRecord> {
+        let time = Duration::from_millis(2);
+        Arc::new(CallRecord {
+            provider: "p".into(),
+            digest: "sha256:0".into(),
+            function,
+            object: None,
+            outcome: Outcome::Ok,
+            fuel,
+            wall: 2 * time,
+            waited: Duration::ZERO,
+            guest: time,
+            http: HttpUse { requests: 3, bytes_sent: 10, bytes_received: 100, time, in_flight_max: 1 },
+            memory_peak,
+            log_lines: 0,
+            log_lines_dropped: 0,
+            events: 0,
+            limits_hit: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn the_pages_of_one_question_are_summed() {
+        let (sender, mut records) = broadcast::channel(8);
+        for sent in [
+            record("identity.describe", 1, 9 << 20),
+            record("instances.describe", 1000, 2 << 20),
+            record("instances.describe", 20, 1 << 20),
+        ] {
+            sender.send(sent).unwrap();
+        }
+        let cost = Cost::of("instances.describe", &mut records).unwrap();
+        expect_test::expect!["instances.describe, 2 calls: Ok in 8.0 ms (4.0 ms in the guest, 4.0 ms in HTTP), 1020 fuel, 2048 KiB of memory, 6 requests, 20 bytes out, 200 in"].assert_eq(&cost.to_string());
+    }
+
+    #[test]
+    fn what_was_not_called_has_no_cost() {
+        let (sender, mut records) = broadcast::channel(8);
+        sender.send(record("identity.describe", 1, 1)).unwrap();
+        assert!(Cost::of("routes.list", &mut records).is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! What `skysail call --help` says about the functions. The tests of `functions` hold it to them.
+
+pub(crate) const HELP: &str = "\
+Functions and their arguments (--json):
+  identity.describe               {}
+  identity.check-config           {\"text\": \"...\"}
+  load-balancers.name             {\"service\": SERVICE}
+  load-balancers.get              {\"service\": SERVICE}
+  load-balancers.ensure           {\"service\": SERVICE, \"nodes\": [NODE, ...]}
+  load-balancers.update           {\"service\": SERVICE, \"nodes\": [NODE, ...]}
+  load-balancers.ensure-deleted   {\"service\": SERVICE}
+  load-balancer-inventory.list    {}
+  load-balancer-inventory.delete  {\"name\": \"...\"}
+  instances.describe              {\"nodes\": [NODE, ...], \"detail\": DETAIL}
+  routes.list                     {}
+  routes.create                   {\"routes\": [{\"nameHint\": \"...\", ROUTE}, ...]}
+  routes.delete                   {\"routes\": [{\"name\": \"...\", ROUTE}, ...]}
+  zones.current                   {}
+  zones.by-provider-id            {\"providerId\": \"...\"}
+  zones.by-node-name              {\"node\": \"...\"}
+  clusters.list                   {}
+  clusters.master                 {}
+  node-legacy.add-ssh-key-to-all-instances  {\"user\": \"...\", \"key\": \"...\"}
+  node-legacy.current-node-name   {\"hostname\": \"...\"}
+  node-legacy.scrub-dns           {\"nameservers\": [...], \"searches\": [...]}
+
+  SERVICE, NODE  objects as `kubectl get -o json` prints them
+  ROUTE          \"destinationCidr\": \"10.0.1.0/24\", \"targetNode\": \"node-1\"
+  DETAIL         \"metadata\", the default, or \"state\"
+
+What is about a cluster (load-balancers, load-balancer-inventory, routes,
+clusters.master) also takes \"cluster\": its name, by default \"kubernetes\".
+Without \"text\", identity.check-config checks the call's own cloud-config.
+
+identity.* needs no cloud-config; the rest is refused with one that the
+component finds wrong. The answer goes to standard output as JSON, what the
+call cost to standard error.
+
+Examples:
+  skysail call provider.wasm identity.describe
+  kubectl get service web -o json | jq '{service: .}' |
+    skysail call provider.wasm load-balancers.get --json - \\
+      --provider-file providers.yaml";

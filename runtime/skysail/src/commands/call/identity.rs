@@ -1,0 +1,71 @@
+//! The functions of `identity`: asked of a component whose cloud-config nobody has checked, because what they tell is needed to write one.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use skysail_host::{
+    Problem, Release, Sandbox, SandboxOptions, Severity,
+    admission::{digest_of, inspect},
+    check_config, describe,
+    jail::CompileLimits,
+    slot::{Offer, SlotServices},
+};
+use skysail_provider::Result;
+
+use super::functions::value;
+
+/// One call, ready to be made.
+#[derive(Debug)]
+pub(super) enum Function {
+    Describe,
+    CheckConfig { text: String },
+}
+
+/// A component that can be asked who it is, and serves nobody.
+pub(super) struct Loaded {
+    sandbox: Arc<Sandbox>,
+    release: Release,
+}
+
+/// Takes a component through the stages of a slot up to being linked.
+///
+/// # Errors
+/// Why it is refused.
+pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer: Offer) -> anyhow::Result<Loaded> {
+    let Offer { bytes, origin } = offer;
+    let inspection = inspect(&bytes, &origin, options.limits.component_bytes);
+    if !inspection.is_admitted() {
+        let sentences: Vec<_> = inspection.refusals.into_iter().map(|refusal| refusal.sentence).collect();
+        bail!("{}", sentences.join("; "));
+    }
+    let sandbox =
+        Sandbox::new(&services.engine, services.recorder.clone(), options).context("cannot make the sandbox")?;
+    let limits = CompileLimits::from(sandbox.limits());
+    let compiled = services.compiler.compile(sandbox.wasmtime(), digest_of(&bytes), bytes, limits).await;
+    let compiled = compiled.with_context(|| origin.clone())?;
+    let release = Release::new(&sandbox, &compiled.component, &inspection.digest).context(origin)?;
+    Ok(Loaded { sandbox, release })
+}
+
+impl Function {
+    /// Makes the call and turns its answer into JSON.
+    pub(super) async fn call(self, loaded: &Loaded) -> Result<Value> {
+        let Loaded { sandbox, release } = loaded;
+        match self {
+            Self::Describe => value(describe(sandbox, release).await?),
+            Self::CheckConfig { text } => {
+                Ok(check_config(sandbox, release, &text).await?.into_iter().map(problem).collect())
+            }
+        }
+    }
+}
+
+fn problem(problem: Problem) -> Value {
+    let Problem { severity, line, key, message } = problem;
+    let severity = match severity {
+        Severity::Warning => "warning",
+        Severity::Fatal => "fatal",
+    };
+    json!({"severity": severity, "line": line, "key": key, "message": message})
+}

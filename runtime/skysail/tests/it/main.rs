@@ -1,0 +1,6 @@
+//! The program as people run it: a process, its two outputs and its exit code.
+
+#[cfg(test)]
+mod program;
+#[cfg(test)]
+mod results;

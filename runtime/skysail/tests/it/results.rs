@@ -1,0 +1,104 @@
+//! Commands that answer and end: `call`, `inspect`, `completions`.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, OpenOptions},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::program::{SKYSAIL, built};
+
+const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
+
+fn skysail(args: &[&dyn AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(SKYSAIL);
+    command.args(args.iter().map(|arg| (*arg).as_ref())).stdin(Stdio::null());
+    command
+}
+
+/// Exit code, standard output, standard error.
+fn run(args: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = skysail(args).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_component_says_who_it_is_without_a_cloud_config() {
+    for name in ["simcloud", "incus"] {
+        let (code, stdout, stderr) = run(&[&"call", &built(name), &"identity.describe"]);
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap()["name"], name);
+        assert!(stderr.starts_with("identity.describe: Ok in "), "{stderr}");
+    }
+}
+
+#[test]
+fn a_cloud_config_is_checked_before_there_is_a_good_one() {
+    let text = r#"{"text": "[Global]\nendpiont = http://127.0.0.1\n"}"#;
+    let (code, stdout, stderr) = run(&[&"call", &built("simcloud"), &"identity.check-config", &"--json", &text]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let problems: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(problems.as_array().unwrap().iter().any(|problem| problem["severity"] == "fatal"), "{problems}");
+    assert!(stderr.starts_with("identity.check-config: Ok in "), "{stderr}");
+}
+
+#[test]
+fn other_functions_say_how_to_give_a_cloud_config() {
+    let (code, stdout, stderr) = run(&[&"call", &built("simcloud"), &"routes.list"]);
+    assert_eq!((code, stdout.as_str()), (Some(3), ""));
+    assert!(stderr.contains("give one with --cloud-config or --provider-file"), "{stderr}");
+}
+
+#[test]
+fn a_file_that_is_too_large_is_told_with_its_true_size_and_no_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.wasm");
+    File::create(&path).unwrap().set_len(100_000_000).unwrap();
+    let (code, stdout, stderr) = run(&[&"inspect", &path]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stdout.contains("\nsize       100000000 bytes"), "{stdout}");
+    assert!(!stdout.contains("digest") && stdout.contains("spec.limits.componentBytes"), "{stdout}");
+    let (_, stdout, _) = run(&[&"inspect", &path, &"--output", &"json"]);
+    let inspection: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&inspection["size"], inspection.get("digest")), (&Value::from(100_000_000), None));
+    assert_eq!(inspection["refusals"][0]["code"], "TooLarge");
+    let (code, _, stderr) = run(&[&"call", &path, &"identity.describe"]);
+    assert!(code == Some(3) && stderr.contains("100000000 bytes"), "{stderr}");
+}
+
+#[test]
+fn completions_offer_no_hidden_command() {
+    for shell in SHELLS {
+        let (code, script, _) = run(&[&"completions", &shell]);
+        assert!(code == Some(0) && script.contains("inspect"), "{shell}");
+        assert!(!script.contains("__compile"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let component = built("dummy");
+    let call: &[&dyn AsRef<OsStr>] = &[&"call", &component, &"identity.describe"];
+    let shells = SHELLS.map(|shell| [&"completions" as &dyn AsRef<OsStr>, Box::leak(Box::new(shell))]);
+    for args in
+        shells.iter().map(<[_; 2]>::as_slice).chain([[&"inspect" as &dyn AsRef<OsStr>, &component].as_slice(), call])
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = skysail(args).stdout(writer).stderr(Stdio::inherit()).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{:?}", args.iter().map(|arg| (*arg).as_ref()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_failure_that_says_so() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for args in [&[&"completions" as &dyn AsRef<OsStr>, &"bash"], &[&"inspect" as &dyn AsRef<OsStr>, &built("dummy")]] {
+        let output = skysail(args).stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.starts_with("skysail: cannot write to standard output: No space left"), "{stderr}");
+    }
+}
