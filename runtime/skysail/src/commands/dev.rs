@@ -20,7 +20,10 @@ use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager};
 use skysail_host::slot::Slot;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -37,14 +40,17 @@ use crate::{
     telemetry,
 };
 
-/// Runs until Ctrl-C, or to the end of the story.
+/// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the story.
 ///
 /// # Errors
 /// A wrong argument, an address in use, or a step of the story that does not hold.
 pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LogFormat::Text).or_exit(Reason::Usage)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
-    let outcome = runtime.block_on(async { if args.demo { demo::run(&args).await } else { serve(&args).await } });
+    let outcome = runtime.block_on(async {
+        let signals = Signals::listen()?;
+        if args.demo { demo::run(&args, signals).await } else { serve(&args, signals).await }
+    });
     // Whatever still runs is a simulated listener: nothing of it has to be waited for.
     runtime.shutdown_background();
     outcome
@@ -158,6 +164,34 @@ impl Tasks {
     }
 }
 
+/// The signals that ask for the end. Listened to from the start, so that none of them leaves the folder with its token behind.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind, name: &str| signal(kind).with_context(|| format!("cannot listen for {name}"));
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt(), "SIGINT")?,
+            terminate: listen(SignalKind::terminate(), "SIGTERM")?,
+            hang_up: listen(SignalKind::hangup(), "SIGHUP")?,
+        })
+    }
+
+    /// Waits for any of them.
+    pub(crate) async fn end(&mut self) {
+        let Self { interrupt, terminate, hang_up } = self;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    }
+}
+
 /// A copy of the component that may be overwritten.
 fn copy_into(component: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let copy = folder.join("provider.wasm");
@@ -187,6 +221,9 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
             "config": format!("[Global]\nendpoint = {url}\n"),
             "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
             "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
+            // Whoever writes a provider renames it and takes interfaces away, and cannot edit this file: nobody watches it.
+            "allowInterfaceLoss": true,
+            "allowIdentityChange": true,
             // The demo's load asks two hundred times a second; a cloud across a network would not want that.
             "limits": {"httpRequestsPerSecond": 2000},
         },
@@ -199,7 +236,7 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
     Ok(())
 }
 
-async fn serve(args: &DevArgs) -> anyhow::Result<()> {
+async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
     let (mut dev, mut tasks) = Dev::start(args).await?;
     screen.say(&introduction(&dev, args));
@@ -207,7 +244,7 @@ async fn serve(args: &DevArgs) -> anyhow::Result<()> {
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display ended by itself")),
         error = tasks.broken() => Err(error),
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for Ctrl-C"),
+        () = signals.end() => Ok(()),
     };
     screen.say("ending");
     tasks.stop().await?;

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use self::load::Load;
 use super::{
-    Dev,
+    Dev, Signals,
     display::Screen,
     story::{Shown, Story, until},
 };
@@ -46,8 +46,8 @@ const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Tells the story.
 ///
 /// # Errors
-/// The first step that does not hold.
-pub(crate) async fn run(args: &DevArgs) -> anyhow::Result<()> {
+/// The first step that does not hold, or a signal before the end.
+pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
     let wrong = |what: &str| Err(anyhow!("{what}")).or_exit(Reason::Usage);
     if args.nodes != MACHINES {
@@ -66,6 +66,7 @@ pub(crate) async fn run(args: &DevArgs) -> anyhow::Result<()> {
     tokio::select! {
         told = tell(&dev, &mut story) => told?,
         error = tasks.broken() => return Err(error),
+        () = signals.end() => bail!("the demo was ended before its story was told"),
     }
     tasks.stop().await?;
     screen.say(&screen.bold("What was shown"));
@@ -90,8 +91,8 @@ async fn tell(dev: &Dev, story: &mut Story) -> anyhow::Result<()> {
     story.step("The Service is deleted: nothing is left in the cloud", service_goes(dev)).await
 }
 
-/// Calls of the provider so far, by function.
-fn calls(dev: &Dev) -> usize {
+/// Requests that the cloud has answered so far.
+fn cloud_requests(dev: &Dev) -> usize {
     dev.world.cloud.requests().len()
 }
 
@@ -108,7 +109,7 @@ async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     ensure!(zones.len() == usize::from(MACHINES), "the nodes' zones are {zones:?}, and every machine has its own");
     Ok(Shown {
         what: format!("{MACHINES} nodes have a provider ID, addresses and a zone, and lost their taint"),
-        figures: format!("{} ms, {} cloud requests", start.elapsed().as_millis(), calls(dev)),
+        figures: format!("{} ms, {} cloud requests", start.elapsed().as_millis(), cloud_requests(dev)),
     })
 }
 

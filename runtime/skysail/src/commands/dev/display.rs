@@ -7,7 +7,10 @@ use std::{
 
 use skysail_controllers::Activity;
 use skysail_dev::cloud::Change;
-use skysail_host::{CallRecord, Outcome, slot::SlotStatus};
+use skysail_host::{
+    CallRecord, Outcome,
+    slot::{SlotStatus, Stage},
+};
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
@@ -159,7 +162,20 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
     if known.and_then(|known| known.refused.as_ref()) != status.refused.as_ref()
         && let Some(refusal) = &status.refused
     {
-        screen.line(Source::Release, true, &format!("refused while {}: {}", refusal.stage.name(), refusal.reason));
+        let text = format!("refused while {}: {}", after(refusal.stage), refusal.reason);
+        screen.line(Source::Release, true, &text);
+    }
+}
+
+/// What is done with a release that has reached this stage.
+const fn after(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Offered => "reading it",
+        Stage::Verified => "compiling it",
+        Stage::Compiled => "linking it",
+        Stage::Linked => "asking who it is",
+        Stage::Described => "checking the cloud-config",
+        Stage::ConfigChecked | Stage::Active => "letting it serve",
     }
 }
 

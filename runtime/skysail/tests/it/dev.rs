@@ -1,0 +1,81 @@
+//! `skysail dev` as a process: how it takes a new component, and how it ends.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::program::{SKYSAIL, built};
+
+/// A component compiles in seconds, on a busy machine in many.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running `skysail dev`; it is killed when this is dropped.
+struct Dev {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Dev {
+    fn start(provider: &Path) -> Self {
+        let mut command = Command::new(SKYSAIL);
+        command.args(["dev", "--nodes", "1", "--provider"]).arg(provider).kill_on_drop(true);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// Reads on to the first line that the look finds something in.
+    async fn until<T>(&mut self, mut look: impl FnMut(&str) -> Option<T>) -> T {
+        let read = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if let Some(found) = look(&line) {
+                    return found;
+                }
+            }
+            panic!("it ended");
+        };
+        timeout(PATIENCE, read).await.expect("what is waited for should be said in time")
+    }
+}
+
+/// The release that a line says is serving: its name.
+fn serving(line: &str) -> Option<String> {
+    assert!(!line.contains("refused"), "{line}");
+    let (before, _) = line.split_once(" serves (")?;
+    before.rsplit(' ').nth(1).map(str::to_owned)
+}
+
+#[tokio::test]
+async fn a_component_of_another_name_with_fewer_interfaces_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, beside) = (folder.path().join("provider.wasm"), folder.path().join("next"));
+    fs::copy(built("simcloud"), &file).unwrap();
+    let mut dev = Dev::start(&file);
+    assert_eq!(dev.until(serving).await, "simcloud");
+    fs::copy(built("probe-fuel"), &beside).unwrap();
+    fs::rename(&beside, &file).unwrap();
+    assert_eq!(dev.until(serving).await, "fuel");
+}
+
+#[tokio::test]
+async fn every_signal_that_asks_for_the_end_leaves_nothing_behind() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut dev = Dev::start(&built("simcloud"));
+        let file = dev.until(|line| line.trim().strip_prefix("files ").map(|file| PathBuf::from(file.trim()))).await;
+        let folder = file.parent().unwrap();
+        assert!(folder.join("token").is_file());
+        let pid = dev.process.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap().success());
+        let status = timeout(PATIENCE, dev.process.wait()).await.expect("it should end").unwrap();
+        assert_eq!((status.code(), folder.exists()), (Some(0), false), "SIG{signal}");
+    }
+}
