@@ -41,6 +41,10 @@ pub(crate) struct Generation {
     redactor: Redactor,
 }
 
+/// Values that were read again and are not in force yet.
+#[derive(Debug)]
+pub struct Reading(Generation);
+
 /// One credential, ready for use.
 #[derive(Debug)]
 pub(crate) struct Credential {
@@ -156,8 +160,20 @@ impl Credentials {
     /// # Errors
     /// As [`Self::load`]; then the values of before stay in force.
     pub fn reload(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, CredentialError> {
+        Ok(self.exchange(self.read_again(env)?))
+    }
+
+    /// Reads all values again (blocking) and changes nothing yet.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn read_again(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Reading, CredentialError> {
+        Ok(Reading(Generation::read(&self.specs, env, &self.current.load())?))
+    }
+
+    /// Exchanges all values at once; returns the names of those that changed.
+    pub fn exchange(&self, Reading(after): Reading) -> Vec<String> {
         let before = self.current.load_full();
-        let after = Generation::read(&self.specs, env, &before)?;
         let changed = |(name, credential): (&String, &Credential)| {
             let known = before.by_name.get(name).is_some_and(|old| old.proof.same(&credential.proof));
             (!known).then(|| name.clone())
@@ -167,7 +183,7 @@ impl Credentials {
         if !changed.is_empty() {
             self.current.store(Arc::new(after));
         }
-        Ok(changed)
+        changed
     }
 
     /// The files that values come from, for whoever watches them.

@@ -9,7 +9,7 @@
 //! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
 //! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped.
 //! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
-//!   compiled again, until [`Slot::reconfigure`].
+//!   compiled again, until [`Reconfiguration::commit`].
 //!
 //! # Caveats
 //! A drain needs no deadline of its own: every call has one.
@@ -34,6 +34,7 @@ use crate::{
 mod metrics;
 mod provider;
 mod quarantine;
+mod reconfigure;
 mod stage;
 mod status;
 mod steps;
@@ -42,13 +43,14 @@ mod steps;
 mod tests;
 
 pub use metrics::SlotMetrics;
+pub use reconfigure::{Reconfiguration, ReconfigureError};
 pub use stage::Stage;
-pub use status::{ActiveStatus, CandidateStatus, Reason, Refusal, SlotStatus};
+pub use status::{ActiveStatus, CandidateStatus, Reason, Refusal, SlotStatus, SourceFailure};
 
 use quarantine::Quarantine;
 use status::Shared;
 
-/// How a slot is made, and what [`Slot::reconfigure`] replaces.
+/// How a slot is made, and what [`Slot::prepare`] replaces.
 #[derive(Clone, Debug)]
 pub struct SlotOptions {
     /// Name, limits, cloud-config and the rest of what the provider has whichever release serves.
@@ -92,17 +94,6 @@ pub enum Offered {
     AlreadyActive,
     /// A newer offer came while this one waited; nothing happened.
     Overtaken,
-}
-
-/// Why a slot kept its old settings.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconfigureError {
-    /// The new settings are wrong in themselves.
-    #[error("the provider's new settings are refused, the old ones stay in force")]
-    Sandbox(#[from] SandboxError),
-    /// The release that serves does not accept them.
-    #[error("the release that serves refuses the provider's new settings, the old ones stay in force")]
-    Refused(#[source] Refusal),
 }
 
 /// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it every call is
@@ -190,6 +181,7 @@ impl Slot {
     /// # Cancel safety
     /// Dropping the future before the exchange drops the offer, and with it the compiler's process; nothing else has happened.
     pub async fn offer(&self, offer: Offer) -> Result<Offered, Refusal> {
+        self.shared.source_works();
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
         let mut work = self.work.lock().await;
         if self.newest.load(Ordering::SeqCst) != number {
@@ -198,44 +190,24 @@ impl Slot {
         self.take(&mut work, offer).await
     }
 
-    /// Tries the newest offer again, where it was refused for a reason that is the machine's and not its own: the compile jail could not
-    /// be run. Otherwise nothing happens.
+    /// Says that the source has nothing to offer, until the next offer; what serves, serves on.
+    pub fn source_failed(&self, failure: SourceFailure) {
+        tracing::warn!(provider.name = %self.name, code = failure.code, "nothing to offer: {}", failure.reason);
+        self.shared.source_failed(failure);
+    }
+
+    /// Tries the newest offer again, where it was refused for a reason that is the machine's and not its own (the compile jail could not
+    /// be run), or under settings that are no longer in force. Otherwise nothing happens.
     ///
     /// # Errors
     /// As [`Slot::offer`].
     pub async fn retry(&self) -> Result<Offered, Refusal> {
         let mut work = self.work.lock().await;
-        let lasting = self.shared.refusal().is_none_or(|refusal| refusal.lasting);
+        let lasting = self.shared.refusal().is_some_and(|refusal| refusal.lasting);
         match work.refused.clone() {
             Some(offer) if !lasting => self.take(&mut work, offer).await,
             Some(_) | None => Ok(Offered::AlreadyActive),
         }
-    }
-
-    /// Replaces the provider's settings.
-    ///
-    /// The active release is loaded again under the new ones and its `check-config` is asked; where it accepts, it serves with them from
-    /// now on, and calls that run keep the old ones. Then everything that was refused may be tried again, and the newest offer is, if it
-    /// was refused. The name stays that of the slot.
-    ///
-    /// # Errors
-    /// [`ReconfigureError`]: the old settings stay in force.
-    pub async fn reconfigure(&self, mut options: SlotOptions) -> Result<(), ReconfigureError> {
-        self.name.as_ref().clone_into(&mut options.sandbox.name);
-        let mut work = self.work.lock().await;
-        let sandbox = Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())?;
-        if let Some(active) = self.active.load_full() {
-            let candidate = self.load(&options, &sandbox, &active.offer).await;
-            self.activate(candidate.map_err(ReconfigureError::Refused)?);
-        }
-        work.options = options;
-        work.sandbox = sandbox;
-        work.quarantine = Quarantine::default();
-        if let Some(offer) = work.refused.clone() {
-            // The outcome is in the status, like that of any offer; the settings are in force either way.
-            drop(self.take(&mut work, offer).await);
-        }
-        Ok(())
     }
 
     async fn take(&self, work: &mut Work, offer: Offer) -> Result<Offered, Refusal> {
@@ -296,8 +268,8 @@ impl Slot {
     /// The release for a call of this interface; held until the call ends.
     fn hold(&self, interface: Interface) -> Result<Arc<Active>, Error> {
         let active = self.active.load_full().ok_or_else(|| {
-            let refusal = self.shared.refusal().map(|refusal| format!(": {}", refusal.reason)).unwrap_or_default();
-            Error::new(Code::NotServing, format!("provider {} has no release that serves{refusal}", self.name))
+            let trouble = self.shared.status().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            Error::new(Code::NotServing, format!("provider {} has no release that serves{trouble}", self.name))
         })?;
         if active.interfaces.contains(&interface) {
             return Ok(active);

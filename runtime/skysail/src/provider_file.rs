@@ -3,6 +3,7 @@
 //! A file is taken whole or not at all. Every error names the file, the place in it, the reason and the way out. This module reads the file
 //! and the files that it names (secrets, cloud-config, CA bundle) and starts nothing.
 
+mod files;
 mod schema;
 mod text;
 
@@ -13,8 +14,8 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::{files::Files, schema::environment};
 use schema::Document;
-pub(crate) use schema::environment;
 use skysail_host::{
     Limits,
     credentials::Credentials,
@@ -51,13 +52,13 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_interface_loss: bool,
     /// A release may have another name or other provider-ID schemes than its predecessor.
     pub(crate) allow_identity_change: bool,
-    /// Equal where nothing changed, the content of the files included. Ownership is not part of it, nor are the values of credentials, which
-    /// [`Credentials::reload`] exchanges.
+    /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's path, which
+    /// is its source's matter, and the values of credentials, which are exchanged in place.
     pub(crate) fingerprint: u64,
 }
 
 /// What a provider claims; the rest of its spec is the slot's matter.
-pub(crate) type Claims = (String, bool, BTreeSet<String>, Option<BTreeMap<String, String>>, PathBuf);
+pub(crate) type Claims = (String, bool, BTreeSet<String>, Option<BTreeMap<String, String>>);
 
 impl ProviderSpec {
     /// A provider of that name with default limits, no cloud-config and no way out.
@@ -83,8 +84,8 @@ impl ProviderSpec {
 
     /// What the controllers have to know.
     pub(crate) fn claims(&self) -> Claims {
-        let Self { name, default, load_balancer_classes, node_selector, component, .. } = self;
-        (name.clone(), *default, load_balancer_classes.clone(), node_selector.clone(), component.clone())
+        let Self { name, default, load_balancer_classes, node_selector, .. } = self;
+        (name.clone(), *default, load_balancer_classes.clone(), node_selector.clone())
     }
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct ProviderFile {
     /// At least one; names differ, at most one is the default.
     pub(crate) providers: Vec<ProviderSpec>,
     /// Every file that was read: when one changes, the provider file is read again.
-    pub(crate) files: BTreeSet<PathBuf>,
+    pub(crate) files: Files,
 }
 
 /// What is wrong with a provider file.
@@ -106,11 +107,20 @@ pub(crate) struct ProviderFileError {
     /// For example `provider "sim": spec.credentials[0].bearer.file`.
     place: String,
     reason: String,
+    /// Every file that was read until then.
+    files: Files,
+}
+
+impl ProviderFileError {
+    /// When one of these changes, the provider file may be right.
+    pub(crate) const fn files(&self) -> &Files {
+        &self.files
+    }
 }
 
 impl fmt::Display for ProviderFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, place, reason } = self;
+        let Self { file, line, place, reason, files: _ } = self;
         write!(f, "{}", file.display())?;
         if let Some(line) = line {
             write!(f, ":{line}")?;
@@ -129,15 +139,20 @@ impl std::error::Error for ProviderFileError {}
 /// # Errors
 /// The first thing that is wrong.
 pub(crate) fn load(path: &Path) -> Result<ProviderFile, ProviderFileError> {
-    let whole = |reason: String| ProviderFileError { file: path.to_owned(), line: None, place: String::new(), reason };
-    let text = text::read(path, FILE_BYTES_MAX).map_err(whole)?;
-    let documents = parse(path, &text)?;
-    let mut files = BTreeSet::from([path.to_owned()]);
-    let providers = documents
-        .into_iter()
-        .map(|document| schema::check(document, path, &mut files))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(ProviderFile { providers, files })
+    let mut files = Files::default();
+    match read(path, &mut files) {
+        Ok(providers) => Ok(ProviderFile { providers, files }),
+        Err(error) => Err(ProviderFileError { files, ..error }),
+    }
+}
+
+fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFileError> {
+    let text = files.text(path, FILE_BYTES_MAX).map_err(|reason| wrong(path, None, "", reason))?;
+    parse(path, &text)?.into_iter().map(|document| schema::check(document, path, files)).collect()
+}
+
+fn wrong(path: &Path, line: Option<u64>, place: &str, reason: String) -> ProviderFileError {
+    ProviderFileError { file: path.to_owned(), line, place: place.to_owned(), reason, files: Files::default() }
 }
 
 /// Reads a cloud-config.
@@ -150,12 +165,7 @@ pub(crate) fn read_config(path: &Path) -> Result<String, String> {
 
 /// The documents of a text, with the rules that span several of them.
 fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ProviderFileError> {
-    let at = |line: Option<u64>, place: &str, reason: String| ProviderFileError {
-        file: path.to_owned(),
-        line,
-        place: place.to_owned(),
-        reason,
-    };
+    let at = |line: Option<u64>, place: &str, reason: String| wrong(path, line, place, reason);
     let documents: Vec<Document> = serde_saphyr::from_multiple(text).map_err(|error| {
         let line = error.location().map(|location| location.line());
         at(line, "", format!("{}; compare with the example in `deploy/manifests`", schema::reason(&error)))

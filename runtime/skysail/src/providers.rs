@@ -2,26 +2,34 @@
 //!
 //! Knows no Kubernetes. `run`, `dev` and `call` all make their slots here, so that a component meets the same sandbox everywhere.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+mod feeder;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
+use feeder::Feeder;
 use prometheus_client::registry::Registry;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, SandboxOptions,
+    credentials::Reading,
     http_client::HttpClient,
     jail::{Compiler, JailCommand},
-    slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
+    slot::{Reconfiguration, ReconfigureError, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
-use skysail_sources::{FileLocation, FileSource, FileSourceSettings};
-use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     args,
-    provider_file::{self, ProviderSpec},
+    provider_file::{self, Claims, ProviderSpec},
 };
 
-/// How often an offer is tried again that was refused for a reason of the machine, not its own.
-const RETRY_PERIOD: Duration = Duration::from_secs(30);
+/// How often what was refused for a reason of the machine, not its own, is tried again.
+pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(30);
 
 /// How long the controllers wait at the start for the first releases. A component compiles in a second or two; one that takes far longer
 /// must not keep the other providers' objects waiting.
@@ -76,46 +84,17 @@ pub(crate) struct Served {
     pub(crate) slot: Arc<Slot>,
     /// Number of the newest exchange of the slot.
     pub(crate) generation: watch::Receiver<u64>,
-    /// Whether the first offer serves, or it is known why none does.
-    decided: watch::Receiver<bool>,
-    _tasks: JoinSet<()>,
+    feeder: Feeder,
+    _counter: JoinSet<()>,
 }
 
 impl Served {
-    fn start(services: &SlotServices, spec: ProviderSpec) -> anyhow::Result<Self> {
-        let slot = Slot::new(services.clone(), slot_options(&spec)?).context("cannot make the provider's slot")?;
-        let slot = Arc::new(slot);
+    fn start(spec: ProviderSpec, slot: Arc<Slot>) -> Self {
         let (sender, generation) = watch::channel(0);
-        let (decide, decided) = watch::channel(false);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(fill(Arc::clone(&slot), spec.component.clone(), spec.limits.component_bytes, decide));
-        tasks.spawn(count_exchanges(slot.status(), sender));
-        Ok(Self { spec, slot, generation, decided, _tasks: tasks })
-    }
-}
-
-/// Offers what the file holds, now and whenever it changes.
-async fn fill(slot: Arc<Slot>, component: PathBuf, bytes_max: u64, decide: watch::Sender<bool>) {
-    let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
-    let mut offers = FileSource::new(FileLocation::File(component), settings).watch();
-    let mut retry = tokio::time::interval(RETRY_PERIOD);
-    retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            report = offers.next() => {
-                match report {
-                    // A refusal is in the slot's status, its log line and its metrics: it is told once, there.
-                    Some(Ok(offer)) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
-                    Some(Err(error)) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(provider.name = slot.name(), error, "the component cannot be read; what serves, serves on");
-                    }
-                    None => return,
-                }
-                decide.send_replace(true);
-            }
-            _ = retry.tick() => drop(slot.retry().await),
-        }
+        let mut counter = JoinSet::new();
+        counter.spawn(count_exchanges(slot.status(), sender));
+        let feeder = Feeder::start(&slot, &spec);
+        Self { spec, slot, generation, feeder, _counter: counter }
     }
 }
 
@@ -135,13 +114,17 @@ pub(crate) struct Fleet {
     pub(crate) served: BTreeMap<String, Served>,
 }
 
-/// What a new provider file changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applied {
-    /// Nothing, or only what slots take up by themselves.
-    InPlace,
-    /// Which providers there are, or what they claim: the controllers have to be told.
-    Ownership,
+/// Which providers there are and what each claims, in the order of their names: what the controllers have to be started with.
+pub(crate) type Ownership = Vec<Claims>;
+
+/// What becomes of one provider, judged whole: nothing has changed yet, and nothing can fail any more.
+enum Change<'a> {
+    /// It was not there.
+    Start { spec: ProviderSpec, slot: Arc<Slot> },
+    /// Its slot takes up other settings.
+    Settings { spec: ProviderSpec, reconfiguration: Box<Reconfiguration<'a>> },
+    /// Its slot's settings are the same. The values of its credentials, its claims and the component's path may be others.
+    Rest { spec: ProviderSpec, values: Reading },
 }
 
 impl Fleet {
@@ -150,11 +133,16 @@ impl Fleet {
         Self { services, served: BTreeMap::new() }
     }
 
+    /// What is claimed now.
+    pub(crate) fn ownership(&self) -> Ownership {
+        self.served.values().map(|served| served.spec.claims()).collect()
+    }
+
     /// Waits, within [`FIRST_RELEASES`], until each provider serves or it is known why it does not. A controller that started before would tell
     /// every object that nothing serves.
     pub(crate) fn first_releases(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut pending: Vec<_> =
-            self.served.values().map(|served| (Arc::clone(&served.slot), served.decided.clone())).collect();
+            self.served.values().map(|served| (Arc::clone(&served.slot), served.feeder.decided())).collect();
         async move {
             let all = async {
                 for (_, decided) in &mut pending {
@@ -170,88 +158,83 @@ impl Fleet {
         }
     }
 
-    /// Brings the providers to what the file says. A slot whose provider stays keeps serving through it all.
+    /// Brings the providers to what the file says, all of them or none. A slot whose provider stays keeps serving through it all.
     ///
     /// # Errors
-    /// The first provider that cannot take its new settings; it and those after it keep their old ones.
-    pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<Applied> {
-        let before: Vec<_> = self.served.values().map(|served| served.spec.claims()).collect();
-        let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    /// The first provider that cannot take its new settings; every provider keeps its old ones.
+    pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
+        let slots: BTreeMap<String, Arc<Slot>> =
+            self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect();
+        let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+        let mut changes = Vec::with_capacity(specs.len());
         for spec in specs {
-            self.apply_one(spec).await?;
+            let name = spec.name.clone();
+            let known = self.served.get(&name).zip(slots.get(&name)).map(|(served, slot)| (&served.spec, &**slot));
+            let change = prepare(&self.services, known, spec).await;
+            changes.push(change.with_context(|| format!("provider {name:?}"))?);
+        }
+        for change in changes {
+            self.commit(change);
         }
         self.served.retain(|name, _| names.contains(name));
-        let after: Vec<_> = self.served.values().map(|served| served.spec.claims()).collect();
-        Ok(if before == after { Applied::InPlace } else { Applied::Ownership })
+        Ok(())
     }
 
-    async fn apply_one(&mut self, spec: ProviderSpec) -> anyhow::Result<()> {
-        match self.served.get_mut(&spec.name) {
-            Some(served) if served.spec.fingerprint == spec.fingerprint => {
+    fn commit(&mut self, change: Change<'_>) {
+        match change {
+            Change::Start { spec, slot } => {
+                self.served.insert(spec.name.clone(), Served::start(spec, slot));
+            }
+            Change::Settings { spec, reconfiguration } => {
+                reconfiguration.commit();
+                if let Some(served) = self.served.get_mut(&spec.name) {
+                    // Reads the file again under the new limit, and tries what was refused.
+                    served.feeder = Feeder::start(&served.slot, &spec);
+                    served.spec = spec;
+                }
+            }
+            Change::Rest { spec, values } => {
+                let Some(served) = self.served.get_mut(&spec.name) else { return };
                 // The slot's HTTP client holds these credentials: they stay, only their values change.
                 let credentials = Arc::clone(&served.spec.credentials);
-                let changed = credentials.reload(&provider_file::environment);
-                for name in changed.with_context(|| format!("provider {:?}", spec.name))? {
+                for name in credentials.exchange(values) {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
+                }
+                if served.spec.component != spec.component {
+                    served.feeder = Feeder::start(&served.slot, &spec);
                 }
                 served.spec = ProviderSpec { credentials, ..spec };
             }
-            Some(served) if served.spec.component == spec.component => {
-                let options = slot_options(&spec)?;
-                let changed = served.slot.reconfigure(options).await;
-                changed.with_context(|| format!("provider {:?}", spec.name))?;
-                served.spec = spec;
-            }
-            Some(_) | None => {
-                let served = Served::start(&self.services, spec)?;
-                self.served.insert(served.spec.name.clone(), served);
-            }
         }
-        Ok(())
     }
+}
+
+async fn prepare<'a>(
+    services: &SlotServices,
+    known: Option<(&ProviderSpec, &'a Slot)>,
+    spec: ProviderSpec,
+) -> anyhow::Result<Change<'a>> {
+    Ok(match known {
+        None => {
+            let slot = Slot::new(services.clone(), slot_options(&spec)?).context("cannot make the provider's slot")?;
+            Change::Start { spec, slot: Arc::new(slot) }
+        }
+        Some((before, _)) if before.fingerprint == spec.fingerprint => {
+            let values = before.credentials.read_again(&provider_file::environment)?;
+            Change::Rest { spec, values }
+        }
+        Some((_, slot)) => {
+            let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?).await?);
+            Change::Settings { spec, reconfiguration }
+        }
+    })
+}
+
+/// Whether the settings were refused for a reason of the machine: the same ones may be taken up later.
+pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
+    let refused = error.chain().find_map(|cause| cause.downcast_ref::<ReconfigureError>());
+    refused.is_some_and(|refused| !refused.is_lasting())
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, sync::Arc};
-
-    use prometheus_client::registry::Registry;
-
-    use super::{Applied, Fleet, services};
-    use crate::provider_file;
-
-    const PROVIDER: &str = "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n  \
-                            credentials: {api: {origins: [\"https://api.example.com\"], bearer: {file: token}}}\n";
-
-    #[tokio::test]
-    async fn a_rotated_credential_is_exchanged_in_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("providers.yaml");
-        fs::write(&file, PROVIDER).unwrap();
-        fs::write(folder.path().join("token"), "the-first-value").unwrap();
-        let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
-        fleet.apply(provider_file::load(&file).unwrap().providers).await.unwrap();
-        let in_use = Arc::clone(&fleet.served["sim"].spec.credentials);
-        assert!(!in_use.redact("it is the-first-value").contains("the-first-value"));
-
-        fs::write(folder.path().join("token"), "another-value").unwrap();
-        let applied = fleet.apply(provider_file::load(&file).unwrap().providers).await.unwrap();
-        assert_eq!(applied, Applied::InPlace);
-        assert!(Arc::ptr_eq(&in_use, &fleet.served["sim"].spec.credentials));
-        // What was known before may still be in answers on their way.
-        let both = in_use.redact("the-first-value, another-value");
-        assert!(!both.contains("first") && !both.contains("another"), "{both}");
-    }
-
-    #[tokio::test]
-    async fn the_controllers_do_not_wait_for_a_component_that_is_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("providers.yaml");
-        fs::write(&file, PROVIDER).unwrap();
-        fs::write(folder.path().join("token"), "a-long-token").unwrap();
-        let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
-        fleet.apply(provider_file::load(&file).unwrap().providers).await.unwrap();
-        let decided = tokio::time::timeout(super::FIRST_RELEASES / 2, fleet.first_releases()).await;
-        assert!(decided.is_ok(), "a missing file is a decision");
-    }
-}
+mod tests;

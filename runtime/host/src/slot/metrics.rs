@@ -20,11 +20,18 @@ struct RefusalLabels {
     code: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    provider: String,
+    code: &'static str,
+}
+
 /// The metrics of all slots. Cloning shares them; the default is not registered anywhere.
 #[derive(Clone, Debug, Default)]
 pub struct SlotMetrics {
     swaps: Family<ProviderLabels, Counter>,
     refusals: Family<RefusalLabels, Counter>,
+    source_failures: Family<SourceLabels, Counter>,
     serving: Family<ProviderLabels, Gauge>,
     draining: Family<ProviderLabels, Gauge>,
 }
@@ -41,6 +48,11 @@ impl SlotMetrics {
             "Count of offers that were refused, by the stage reached and the code",
             metrics.refusals.clone(),
         );
+        r.register(
+            "source_failures",
+            "Count of times that a source had nothing to offer, by the code",
+            metrics.source_failures.clone(),
+        );
         r.register("serving", "Whether a release serves: 1 or 0", metrics.serving.clone());
         r.register("draining", "Releases that serve no new call and still have one running", metrics.draining.clone());
         metrics
@@ -53,6 +65,10 @@ impl SlotMetrics {
     pub(super) fn refused(&self, provider: &str, stage: Stage, code: &'static str) {
         let labels = RefusalLabels { provider: provider.to_owned(), stage: stage.name(), code };
         self.refusals.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn source_failed(&self, provider: &str, code: &'static str) {
+        self.source_failures.get_or_create(&SourceLabels { provider: provider.to_owned(), code }).inc();
     }
 
     pub(super) fn serving(&self, provider: &str) -> Gauge {

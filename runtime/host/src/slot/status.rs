@@ -26,10 +26,32 @@ pub struct SlotStatus {
     pub candidate: Option<CandidateStatus>,
     /// Why the newest offer does not serve; none where it does.
     pub refused: Option<Refusal>,
+    /// Why there is nothing to offer; none where the source's newest word was an offer.
+    pub source_failure: Option<SourceFailure>,
     /// Exchanges since the process started, the first one included.
     pub swaps: u64,
     /// Releases that serve no new call and still have one running.
     pub draining: u64,
+}
+
+impl SlotStatus {
+    /// Why what should serve does not, one line; none where all is well or still on its way.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        // An offer ends a failure of the source, so that of the two the failure is the newer one.
+        let failure = self.source_failure.as_ref().map(|failure| failure.reason.as_str());
+        failure.or_else(|| self.refused.as_ref().map(|refusal| refusal.reason.as_str()))
+    }
+}
+
+/// Why a source has nothing to offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceFailure {
+    /// A stable CamelCase name: metric label and reason of a condition.
+    pub code: &'static str,
+    /// Names place, reason and way out.
+    pub reason: String,
 }
 
 /// The release that serves.
@@ -166,6 +188,7 @@ impl Shared {
             active: None,
             candidate: None,
             refused: None,
+            source_failure: None,
             swaps: 0,
             draining: 0,
         };
@@ -176,6 +199,19 @@ impl Shared {
 
     pub(super) fn subscribe(&self) -> watch::Receiver<SlotStatus> {
         self.status.subscribe()
+    }
+
+    pub(super) fn status(&self) -> SlotStatus {
+        self.status.borrow().clone()
+    }
+
+    pub(super) fn source_failed(&self, failure: SourceFailure) {
+        self.metrics.source_failed(&self.provider, failure.code);
+        self.status.send_modify(|status| status.source_failure = Some(failure));
+    }
+
+    pub(super) fn source_works(&self) {
+        self.status.send_if_modified(|status| status.source_failure.take().is_some());
     }
 
     pub(super) fn refusal(&self) -> Option<Refusal> {

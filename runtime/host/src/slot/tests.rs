@@ -13,7 +13,9 @@ use tokio::{task::JoinSet, time};
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
 
-use super::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage};
+use super::{
+    Offer, Offered, ReconfigureError, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage,
+};
 use crate::{CallRecorder, Engine, Limits, SandboxOptions, jail::Compiler};
 
 /// Nothing on a working machine takes this long: a test that waits for it fails.
@@ -35,6 +37,10 @@ const GUEST: Guest =
 /// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
 const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.ne (local.get 1) (i32.const 0))) \
                      (i32.const 512)";
+
+/// Finds the cloud-config wrong if it is empty.
+const CHOOSY: &str =
+    "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.eqz (local.get 1))) (i32.const 512)";
 
 fn component(guest: &Guest) -> Bytes {
     let Guest { name, version, has_clusters, describe, check_config, turns } = *guest;
@@ -105,6 +111,13 @@ fn slot(config: &str) -> Slot {
 
 async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal> {
     slot.offer(Offer { bytes: bytes.clone(), origin: "file p.wasm".to_owned() }).await
+}
+
+async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), ReconfigureError> {
+    slot.prepare(options).await?.commit();
+    // The outcome is in the status, like that of any offer.
+    drop(slot.retry().await);
+    Ok(())
 }
 
 async fn version(slot: &Slot) -> Result<String, Code> {
@@ -220,7 +233,7 @@ async fn a_refused_digest_is_not_judged_again_until_the_settings_change_and_then
     let mut records = slot.services.recorder.subscribe();
     assert_eq!(offer(&slot, &picky).await.unwrap_err(), refusal);
     assert!(records.try_recv().is_err(), "no call was made");
-    slot.reconfigure(options("")).await.unwrap();
+    reconfigure(&slot, options("")).await.unwrap();
     assert_eq!(version(&slot).await, Ok("2".to_owned()), "the newest offer is tried again");
 }
 
@@ -229,14 +242,55 @@ async fn a_config_that_the_release_refuses_keeps_the_old_one() {
     let slot = slot("");
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
     let before = slot.status().borrow().swaps;
-    let error = slot.reconfigure(options("wrong")).await.unwrap_err();
+    let error = reconfigure(&slot, options("wrong")).await.unwrap_err();
     expect!["the release that serves refuses the provider's new settings, the old ones stay in force: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"].assert_eq(&format!("{error}: {}", std::error::Error::source(&error).unwrap()));
     assert_eq!(slot.serving().unwrap().sandbox().config().as_ref(), "");
     assert_eq!(slot.status().borrow().swaps, before);
     let limits = Limits { fuel: 0, ..Limits::default() };
     let wrong = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
-    assert!(slot.reconfigure(wrong).await.is_err());
+    assert!(reconfigure(&slot, wrong).await.is_err());
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// Several slots change together: what one of them refuses must not have changed another.
+#[tokio::test]
+async fn settings_that_were_prepared_and_dropped_change_nothing() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let before = slot.status().borrow().clone();
+    drop(slot.prepare(options("other")).await.unwrap());
+    assert_eq!(slot.serving().unwrap().sandbox().config().as_ref(), "");
+    assert_eq!(*slot.status().borrow(), before);
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// A release that came with its settings: the one that serves refuses those, and it refused the old ones.
+#[tokio::test]
+async fn a_release_and_the_settings_that_only_it_understands_come_in_together() {
+    let slot = slot("");
+    offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
+    let next = component(&Guest { version: "2", check_config: CHOOSY, ..GUEST });
+    assert_eq!(offer(&slot, &next).await.unwrap_err().code, "ConfigRefused");
+    reconfigure(&slot, options("new")).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("2".to_owned()));
+    assert_eq!(slot.status().borrow().refused, None);
+}
+
+#[tokio::test]
+async fn a_source_that_fails_is_in_the_status_until_the_next_offer() {
+    let slot = slot("");
+    let failure = SourceFailure { code: "SourceEmpty", reason: "file p.wasm is empty".to_owned() };
+    slot.source_failed(failure.clone());
+    assert_eq!(slot.status().borrow().source_failure, Some(failure.clone()));
+    let error = slot.master(&Call::default(), "x").await.unwrap_err();
+    expect!["provider cloud has no release that serves: file p.wasm is empty"].assert_eq(&error.message);
+    let bytes = component(&GUEST);
+    offer(&slot, &bytes).await.unwrap();
+    assert_eq!(slot.status().borrow().source_failure, None);
+    slot.source_failed(failure);
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "what serves, serves on");
+    assert_eq!(offer(&slot, &bytes).await, Ok(Offered::AlreadyActive));
+    assert_eq!(slot.status().borrow().source_failure, None);
 }
 
 #[tokio::test]
@@ -246,7 +300,7 @@ async fn changed_limits_hold_for_the_next_call() {
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
     let limits = Limits { fuel: 500_000, ..Limits::default() };
     let tight = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
-    slot.reconfigure(tight).await.unwrap();
+    reconfigure(&slot, tight).await.unwrap();
     assert_eq!(version(&slot).await, Err(Code::LimitExceeded));
 }
 

@@ -1,12 +1,8 @@
 //! `skysail run`: the manager against a cluster, until SIGTERM or Ctrl-C.
 
-use std::{
-    collections::BTreeSet,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod follow;
+
+use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -21,18 +17,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use follow::Follow;
+
 use crate::{
     admin,
     args::RunArgs,
     exit::{MarkExt as _, Reason},
     provider_file::{self, ProviderFile},
-    providers::{self, Applied, Fleet},
+    providers::{self, Fleet},
     telemetry,
 };
-
-/// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
-/// object, so that seconds do not matter; the component itself is watched by inotify.
-const FILES_PERIOD: Duration = Duration::from_secs(5);
 
 /// Runs the manager to its end.
 ///
@@ -50,7 +44,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: RunArgs) -> anyhow::Result<()> {
-    let file = provider_file::load(&args.provider_file).or_exit(Reason::Usage)?;
+    let ProviderFile { providers, files } = provider_file::load(&args.provider_file).or_exit(Reason::Usage)?;
     let client = client(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
     let version = client.apiserver_version().await;
     let version = version
@@ -61,8 +55,8 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let mut fleet = Fleet::new(providers::services(&mut registry)?);
     let metrics = ControllerMetrics::register(&mut registry);
-    let files = Files::of(&file);
-    fleet.apply(file.providers).await.or_exit(Reason::Usage)?;
+    let follow = Follow::new(&args.provider_file, files);
+    fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -73,7 +67,7 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     tasks.spawn(stop_on_signal(stop.clone()));
     let manage = Manage { args, client, metrics, stop: stop.clone() };
     let outcome = tokio::select! {
-        outcome = manage.run(fleet, files, serving) => outcome,
+        outcome = manage.run(fleet, follow, serving) => outcome,
         Some(ended) = tasks.join_next() => ended.context("a task panicked")?,
     };
     stop.cancel();
@@ -115,7 +109,7 @@ fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Readiness {
     Arc::new(move || {
         let slots = slots.borrow();
         let idle = slots.iter().filter(|slot| slot.info().is_none());
-        let missing: Vec<_> = idle.map(|slot| format!("provider {:?}: no release serves", slot.name())).collect();
+        let missing: Vec<_> = idle.map(|slot| missing(slot)).collect();
         if slots.is_empty() {
             Err(vec!["the manager is starting".to_owned()])
         } else if missing.is_empty() {
@@ -126,30 +120,11 @@ fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Readiness {
     })
 }
 
-/// The files that the configuration consists of, and what they held.
-struct Files {
-    paths: BTreeSet<PathBuf>,
-    content: u64,
-}
-
-impl Files {
-    fn of(file: &ProviderFile) -> Self {
-        Self { content: content(&file.files), paths: file.files.clone() }
-    }
-
-    /// Whether something changed since the last time.
-    fn changed(&mut self) -> bool {
-        let now = content(&self.paths);
-        std::mem::replace(&mut self.content, now) != now
-    }
-}
-
-fn content(paths: &BTreeSet<PathBuf>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for path in paths {
-        std::fs::read(path).ok().hash(&mut hasher);
-    }
-    hasher.finish()
+/// One line about a provider without a release.
+fn missing(slot: &Slot) -> String {
+    let status = slot.status();
+    let why = status.borrow().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+    format!("provider {:?}: no release serves{why}", slot.name())
 }
 
 /// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
@@ -164,7 +139,7 @@ impl Manage {
     async fn run(
         self,
         mut fleet: Fleet,
-        mut files: Files,
+        mut follow: Follow,
         serving: watch::Sender<Vec<Arc<Slot>>>,
     ) -> anyhow::Result<()> {
         let slots = |fleet: &Fleet| fleet.served.values().map(|served| Arc::clone(&served.slot)).collect();
@@ -174,12 +149,12 @@ impl Manage {
         }
         loop {
             serving.send_replace(slots(&fleet));
-            let ended = self.stop.child_token();
+            let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
             let manager = Manager::new(self.client.clone(), entries(&fleet)?, self.settings(), self.metrics.clone());
             let mut manager = std::pin::pin!(manager.run(ended.clone()));
             tokio::select! {
                 outcome = &mut manager => return outcome.context("the controllers ended"),
-                () = reload_until_ownership_changes(&self.args.provider_file, &mut fleet, &mut files) => {
+                () = follow.until_ownership_changes(&mut fleet, &ownership) => {
                     tracing::info!("the provider file changed who owns what: starting the controllers again");
                     ended.cancel();
                     manager.await.context("the controllers ended")?;
@@ -213,27 +188,4 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         generation: served.generation.clone(),
     };
     Providers::new(fleet.served.values().map(entry).collect()).context("the providers do not fit together")
-}
-
-async fn reload_until_ownership_changes(path: &Path, fleet: &mut Fleet, files: &mut Files) {
-    let mut period = tokio::time::interval(FILES_PERIOD);
-    loop {
-        period.tick().await;
-        if !files.changed() {
-            continue;
-        }
-        let applied = match provider_file::load(path) {
-            Ok(file) => {
-                files.paths.clone_from(&file.files);
-                files.changed();
-                fleet.apply(file.providers).await
-            }
-            Err(error) => Err(error.into()),
-        };
-        match applied {
-            Ok(Applied::InPlace) => tracing::info!("provider file taken up"),
-            Ok(Applied::Ownership) => return,
-            Err(error) => tracing::error!("the provider file is refused, the last good one stays in force: {error:#}"),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher as _},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,12 +15,15 @@ use skysail_host::{
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
 
-use super::{ProviderFileError, ProviderSpec, text};
+use super::{Files, ProviderFileError, ProviderSpec, wrong};
 
 const API_VERSION: &str = "skysail.dev/v1alpha1";
 const KIND: &str = "Provider";
 /// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1 MiB.
 pub(super) const CONFIG_BYTES_MAX: u64 = 256 << 10;
+
+/// Longest CA bundle, in bytes; the system's own has a fifth of this.
+const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -78,21 +81,15 @@ pub(super) fn reason(error: &serde_saphyr::Error) -> String {
 }
 
 /// Checks one document and reads what it names.
-pub(super) fn check(
-    document: Document,
-    path: &Path,
-    files: &mut BTreeSet<PathBuf>,
-) -> Result<ProviderSpec, ProviderFileError> {
-    Check { path, files, name: String::new(), named: Vec::new() }.document(document)
+pub(super) fn check(document: Document, path: &Path, files: &mut Files) -> Result<ProviderSpec, ProviderFileError> {
+    Check { path, files, name: String::new() }.document(document)
 }
 
 /// Where a check stands: what its errors begin with.
 struct Check<'a> {
     path: &'a Path,
-    files: &'a mut BTreeSet<PathBuf>,
+    files: &'a mut Files,
     name: String,
-    /// Files whose content is part of the fingerprint.
-    named: Vec<PathBuf>,
 }
 
 type Checked<T> = Result<T, ProviderFileError>;
@@ -120,9 +117,10 @@ impl Check<'_> {
     }
 
     fn spec(mut self, spec: Spec) -> Checked<ProviderSpec> {
-        let written = format!("{:?}{:?}{:?}", spec.egress, spec.credentials, spec.limits);
         let config = self.config(spec.config, spec.config_file)?;
-        let egress = self.egress(spec.egress)?;
+        let egress_spec = self.egress(spec.egress)?;
+        let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
+        let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.error(None, "spec.egress", chain(&error)))?;
         let credentials = self.credentials(spec.credentials)?;
         spec.limits.validate().map_err(|error| self.error(None, "spec.limits", chain(&error)))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
@@ -132,7 +130,8 @@ impl Check<'_> {
         }
         let component = self.resolve(&spec.source.file);
         let flags = (spec.allow_interface_loss, spec.allow_identity_change);
-        let fingerprint = self.fingerprint(&(written, &config, &component, flags));
+        let mut fingerprint = DefaultHasher::new();
+        (written, &config, flags).hash(&mut fingerprint);
         Ok(ProviderSpec {
             name: self.name,
             default: spec.default.is_some_and(|default| default.value),
@@ -145,7 +144,7 @@ impl Check<'_> {
             limits: spec.limits,
             allow_interface_loss: spec.allow_interface_loss,
             allow_identity_change: spec.allow_identity_change,
-            fingerprint,
+            fingerprint: fingerprint.finish(),
         })
     }
 
@@ -171,49 +170,37 @@ impl Check<'_> {
             (Some(text), None) => Ok(text.value),
             (None, Some(file)) => {
                 let line = Some(file.referenced.line());
-                let mut file = file.value;
-                self.name_file(&mut file);
-                text::read(&file, CONFIG_BYTES_MAX)
-                    .map_err(|reason| self.error(line, "spec.configFile", format!("{} {reason}", file.display())))
+                self.text(&file.value, CONFIG_BYTES_MAX).map_err(|reason| self.error(line, "spec.configFile", reason))
             }
             (None, None) => Ok(String::new()),
         }
     }
 
-    fn egress(&mut self, mut egress: EgressSpec) -> Checked<EgressPolicy> {
-        if let Some(CaBundleSpec::File(file)) = &mut egress.ca_bundle {
-            self.name_file(file);
+    /// The rules with the certificates' text in place of the file that holds it.
+    fn egress(&mut self, mut egress: EgressSpec) -> Checked<EgressSpec> {
+        if let Some(CaBundleSpec::File(file)) = &egress.ca_bundle {
+            let read = self.text(file, CA_BUNDLE_BYTES_MAX);
+            let pem = read.map_err(|reason| self.error(None, "spec.egress.caBundle.file", reason))?;
+            egress.ca_bundle = Some(CaBundleSpec::Pem(pem));
         }
-        EgressPolicy::new(&egress).map_err(|error| self.error(None, "spec.egress", chain(&error)))
+        Ok(egress)
     }
 
     fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
         for value in specs.values_mut().flat_map(values_of) {
             if let ValueFrom::File(file) = value {
                 *file = self.resolve(file);
-                // Not part of the fingerprint: a value that is rotated is exchanged in place.
-                self.files.insert(file.clone());
+                // Only to be remembered: the host reads it again, and says what is wrong with it.
+                drop(self.files.text(file, Credentials::VALUE_BYTES_MAX));
             }
         }
         Credentials::load(specs, &environment).map_err(|error| self.error(None, "spec", chain(&error)))
     }
 
-    /// Makes a path absolute or relative to the process, and remembers that its file belongs to the provider file.
-    fn name_file(&mut self, file: &mut PathBuf) {
-        *file = self.resolve(file);
-        self.files.insert(file.clone());
-        self.named.push(file.clone());
-    }
-
-    /// Of what is written and of the content of the files that it names, values of credentials aside.
-    fn fingerprint(&self, written: &impl Hash) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        written.hash(&mut hasher);
-        for file in &self.named {
-            // One that vanished since it was read counts as empty: the next look at the files finds it changed.
-            std::fs::read(file).unwrap_or_default().hash(&mut hasher);
-        }
-        hasher.finish()
+    /// A file that the provider file names.
+    fn text(&mut self, file: &Path, bytes_max: u64) -> Result<String, String> {
+        let file = self.resolve(file);
+        self.files.text(&file, bytes_max).map_err(|reason| format!("{} {reason}", file.display()))
     }
 
     /// Relative paths start at the provider file.
@@ -223,7 +210,7 @@ impl Check<'_> {
 
     fn error(&self, line: Option<u64>, place: &str, reason: String) -> ProviderFileError {
         let place = if self.name.is_empty() { place.to_owned() } else { format!("provider {:?}: {place}", self.name) };
-        ProviderFileError { file: self.path.to_owned(), line, place, reason }
+        wrong(self.path, line, &place, reason)
     }
 }
 

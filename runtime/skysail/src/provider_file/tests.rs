@@ -54,7 +54,9 @@ fn a_good_file_is_read_with_everything_that_it_names() {
     assert!(provider.default);
     assert_eq!(provider.component, folder.path().join("sim.wasm"));
     assert_eq!(provider.config, "region = eu\n");
-    assert!(file.files.contains(&folder.path().join("token")));
+    assert!(!file.files.changed());
+    fs::write(folder.path().join("token"), "another").unwrap();
+    assert!(file.files.changed());
     assert!(!format!("{file:?}").contains("s3cret-token"), "a value never shows");
 }
 

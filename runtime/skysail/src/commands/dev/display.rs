@@ -159,6 +159,11 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
         let text = format!("{} {} serves ({digest}…): {}", active.name, active.version, active.interfaces.join(", "));
         screen.line(Source::Release, false, &text);
     }
+    if known.and_then(|known| known.source_failure.as_ref()) != status.source_failure.as_ref()
+        && let Some(failure) = &status.source_failure
+    {
+        screen.line(Source::Release, true, &format!("nothing to offer: {}", failure.reason));
+    }
     if known.and_then(|known| known.refused.as_ref()) != status.refused.as_ref()
         && let Some(refusal) = &status.refused
     {

@@ -1,0 +1,170 @@
+//! Follows the provider file while the manager runs: takes it up when it changes, whole or not at all.
+
+use std::path::{Path, PathBuf};
+
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    provider_file::{self, Files, ProviderFile},
+    providers::{Fleet, RETRY_PERIOD, may_pass},
+};
+
+/// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
+/// object, so that seconds do not matter; the component itself is watched by inotify.
+const FILES_PERIOD: Duration = Duration::from_secs(5);
+
+/// The provider file, and what of it was seen.
+pub(super) struct Follow {
+    path: PathBuf,
+    files: Files,
+    /// When the same content is tried again, where only the machine refused it.
+    again: Option<Instant>,
+    /// What was said last, so that it is said once.
+    refused: Option<String>,
+}
+
+/// What one look found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Look {
+    Unchanged,
+    TakenUp,
+    /// With the reason: the last good file stays in force.
+    Refused(String),
+}
+
+impl Follow {
+    /// From a file that was taken up, and the files that were read for it.
+    pub(super) fn new(path: &Path, files: Files) -> Self {
+        Self { path: path.to_owned(), files, again: None, refused: None }
+    }
+
+    /// Follows the file until the providers claim something else than `started`, which the controllers run with.
+    pub(super) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[provider_file::Claims]) {
+        let mut period = tokio::time::interval(FILES_PERIOD);
+        while fleet.ownership() == started {
+            period.tick().await;
+            match self.look(fleet).await {
+                Look::Unchanged => {}
+                Look::TakenUp => tracing::info!("provider file taken up"),
+                Look::Refused(reason) => {
+                    if self.refused.replace(reason.clone()).as_ref() != Some(&reason) {
+                        tracing::error!("the provider file is refused, the last good one stays in force: {reason}");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self, fleet: &mut Fleet) -> Look {
+        let due = self.again.is_some_and(|again| again <= Instant::now());
+        if !due && !self.files.changed() {
+            return Look::Unchanged;
+        }
+        self.again = None;
+        let applied = match provider_file::load(&self.path) {
+            Ok(ProviderFile { providers, files }) => {
+                self.files = files;
+                fleet.apply(providers).await
+            }
+            Err(error) => {
+                // Also of the files that are missing: one that is mounted later mends the error.
+                self.files = error.files().clone();
+                Err(error.into())
+            }
+        };
+        match applied {
+            Ok(()) => {
+                self.refused = None;
+                Look::TakenUp
+            }
+            Err(error) => {
+                self.again = may_pass(&error).then(|| Instant::now() + RETRY_PERIOD);
+                Look::Refused(format!("{error:#}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use prometheus_client::registry::Registry;
+    use tempfile::TempDir;
+
+    use super::{Follow, Look};
+    use crate::{
+        provider_file,
+        providers::{Fleet, services},
+    };
+
+    const PROVIDER: &str =
+        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n";
+    const CREDENTIAL: &str = "  credentials: {api: {origins: [\"https://api.example.com\"], bearer: {file: token}}}\n";
+
+    struct World {
+        folder: TempDir,
+        fleet: Fleet,
+        follow: Follow,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("providers.yaml");
+            fs::write(&path, PROVIDER).unwrap();
+            let file = provider_file::load(&path).unwrap();
+            let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
+            fleet.apply(file.providers).await.unwrap();
+            Self { folder, fleet, follow: Follow::new(&path, file.files) }
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.folder.path().join(name), text).unwrap();
+        }
+
+        async fn look(&mut self) -> Look {
+            self.follow.look(&mut self.fleet).await
+        }
+    }
+
+    #[tokio::test]
+    async fn what_did_not_change_is_not_read_again() {
+        let mut world = World::new().await;
+        assert_eq!(world.look().await, Look::Unchanged);
+        world.write("providers.yaml", &format!("{PROVIDER}  config: other\n"));
+        assert_eq!(world.look().await, Look::TakenUp);
+        assert_eq!(world.look().await, Look::Unchanged);
+        assert_eq!(world.fleet.served["sim"].spec.config, "other");
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_mounted_late_is_noticed() {
+        let mut world = World::new().await;
+        world.write("providers.yaml", &format!("{PROVIDER}{CREDENTIAL}"));
+        let Look::Refused(reason) = world.look().await else { panic!("the token is missing") };
+        assert!(reason.contains("token"), "{reason}");
+        assert_eq!(world.look().await, Look::Unchanged, "it is not read again for nothing");
+        world.write("token", "a-long-token");
+        assert_eq!(world.look().await, Look::TakenUp);
+    }
+
+    #[tokio::test]
+    async fn a_wrong_file_keeps_what_is_claimed_and_a_good_one_ends_the_wait() {
+        let mut world = World::new().await;
+        let started = world.fleet.ownership();
+        world.write("providers.yaml", &format!("{PROVIDER}  loadBalancerClasses: [a/b]\n---\nkind: x\n"));
+        assert!(matches!(world.look().await, Look::Refused(_)));
+        assert_eq!(world.fleet.ownership(), started);
+        world.write("providers.yaml", &format!("{PROVIDER}  loadBalancerClasses: [a/b]\n"));
+        world.follow.until_ownership_changes(&mut world.fleet, &started).await;
+        assert_ne!(world.fleet.ownership(), started);
+    }
+
+    /// The controllers may have been started with something else than what is in force: they must not wait for the next change.
+    #[tokio::test]
+    async fn claims_that_differ_from_those_of_the_controllers_end_the_wait_at_once() {
+        let mut world = World::new().await;
+        world.follow.until_ownership_changes(&mut world.fleet, &[]).await;
+    }
+}

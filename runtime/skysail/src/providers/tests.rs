@@ -1,0 +1,149 @@
+//! Provider files applied one after another.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use prometheus_client::registry::Registry;
+use skysail_host::slot::{ReconfigureError, Refusal, Stage};
+use tempfile::TempDir;
+
+use super::{Fleet, may_pass, services};
+use crate::provider_file::{self, ProviderSpec};
+
+const PROVIDER: &str = "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n  \
+                        credentials: {api: {origins: [\"https://api.example.com\"], bearer: {file: token}}}\n";
+
+/// A folder with a provider file and a token, and the providers of it.
+struct World {
+    folder: TempDir,
+    fleet: Fleet,
+}
+
+impl World {
+    async fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("token"), "the-first-value").unwrap();
+        let mut world = Self { folder, fleet: Fleet::new(services(&mut Registry::default()).unwrap()) };
+        world.apply(text).await.unwrap();
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn load(&self, text: &str) -> Vec<ProviderSpec> {
+        fs::write(self.path("providers.yaml"), text).unwrap();
+        provider_file::load(&self.path("providers.yaml")).unwrap().providers
+    }
+
+    async fn apply(&mut self, text: &str) -> anyhow::Result<()> {
+        let specs = self.load(text);
+        self.fleet.apply(specs).await
+    }
+
+    /// What the source said about the component of `sim`, as soon as it did.
+    async fn source_failure(&self, part: &str) -> String {
+        let mut status = self.fleet.served["sim"].slot.status();
+        let says = |reason: &str| reason.contains(part);
+        let status = status.wait_for(|status| status.source_failure.as_ref().is_some_and(|f| says(&f.reason))).await;
+        status.unwrap().source_failure.clone().unwrap().code.to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_credential_is_exchanged_in_place() {
+    let mut world = World::new(PROVIDER).await;
+    let ownership = world.fleet.ownership();
+    let in_use = Arc::clone(&world.fleet.served["sim"].spec.credentials);
+    assert!(!in_use.redact("it is the-first-value").contains("the-first-value"));
+
+    fs::write(world.path("token"), "another-value").unwrap();
+    world.apply(PROVIDER).await.unwrap();
+    assert_eq!(world.fleet.ownership(), ownership);
+    assert!(Arc::ptr_eq(&in_use, &world.fleet.served["sim"].spec.credentials));
+    // What was known before may still be in answers on their way.
+    let both = in_use.redact("the-first-value, another-value");
+    assert!(!both.contains("first") && !both.contains("another"), "{both}");
+}
+
+#[tokio::test]
+async fn the_controllers_do_not_wait_for_a_component_that_is_not_there() {
+    let world = World::new(PROVIDER).await;
+    let decided = tokio::time::timeout(super::FIRST_RELEASES / 2, world.fleet.first_releases()).await;
+    assert!(decided.is_ok(), "a missing file is a decision");
+}
+
+/// Of two providers one gets a class and a rotated credential, and the other settings that it refuses.
+#[tokio::test]
+async fn what_one_provider_refuses_leaves_every_other_as_it_was() {
+    let other = PROVIDER.replace("sim", "zoo");
+    let mut world = World::new(&format!("{PROVIDER}---\n{other}")).await;
+    let ownership = world.fleet.ownership();
+    fs::write(world.path("token"), "another-value").unwrap();
+    let text = format!(
+        "{PROVIDER}  loadBalancerClasses: [example.com/new]\n---\n{other}---\n{}",
+        PROVIDER.replace("sim", "new")
+    );
+    let mut specs = world.load(&text);
+    specs[1].limits.fuel = 0;
+    specs[1].fingerprint += 1;
+
+    let error = world.fleet.apply(specs).await.unwrap_err();
+    assert!(format!("{error:#}").starts_with("provider \"zoo\": "), "{error:#}");
+    assert_eq!(world.fleet.ownership(), ownership);
+    assert_eq!(world.fleet.served.len(), 2, "and none is new");
+    let credentials = &world.fleet.served["sim"].spec.credentials;
+    assert_eq!(credentials.redact("another-value"), "another-value", "the old value stays in force");
+
+    world.apply(&text).await.unwrap();
+    assert_ne!(world.fleet.ownership(), ownership, "mended, all of it is taken up");
+    assert_eq!(world.fleet.served.len(), 3);
+}
+
+#[tokio::test]
+async fn another_path_of_the_component_keeps_the_slot_with_what_serves() {
+    let mut world = World::new(PROVIDER).await;
+    let (slot, ownership) = (Arc::clone(&world.fleet.served["sim"].slot), world.fleet.ownership());
+    assert_eq!(world.source_failure("sim.wasm is missing").await, "SourceMissing");
+    world.apply(&PROVIDER.replace("sim.wasm", "next.wasm")).await.unwrap();
+    assert!(Arc::ptr_eq(&slot, &world.fleet.served["sim"].slot));
+    assert_eq!(world.fleet.ownership(), ownership, "the controllers go on");
+    assert_eq!(world.source_failure("next.wasm is missing").await, "SourceMissing");
+    fs::write(world.path("next.wasm"), "junk").unwrap();
+    let mut status = slot.status();
+    let status = status.wait_for(|status| status.refused.is_some()).await.unwrap().clone();
+    assert_eq!((status.refused.unwrap().code, status.source_failure), ("Text", None));
+}
+
+#[tokio::test]
+async fn a_raised_limit_of_the_component_holds_for_the_file_that_was_too_large() {
+    let mut world = World::new(&format!("{PROVIDER}  limits: {{componentBytes: 1024}}\n")).await;
+    fs::write(world.path("sim.wasm"), "a".repeat(2000)).unwrap();
+    assert_eq!(world.source_failure("componentBytes is 1024").await, "SourceTooLarge");
+    world.apply(&format!("{PROVIDER}  limits: {{componentBytes: 4096}}\n")).await.unwrap();
+    let mut status = world.fleet.served["sim"].slot.status();
+    let status = status.wait_for(|status| status.refused.is_some()).await.unwrap().clone();
+    assert_eq!(status.source_failure, None);
+}
+
+#[tokio::test]
+async fn a_provider_that_left_the_file_is_gone() {
+    let mut world = World::new(&format!("{PROVIDER}---\n{}", PROVIDER.replace("sim", "zoo"))).await;
+    world.apply(PROVIDER).await.unwrap();
+    assert_eq!(world.fleet.served.keys().collect::<Vec<_>>(), ["sim"]);
+}
+
+#[test]
+fn only_what_the_machine_refused_may_pass() {
+    let refusal = |lasting| Refusal {
+        digest: String::new(),
+        origin: String::new(),
+        stage: Stage::Verified,
+        code: "CompileUnavailable",
+        reason: "no jail".to_owned(),
+        lasting,
+    };
+    let error = |lasting| anyhow::Error::new(ReconfigureError::Refused(refusal(lasting))).context("provider \"sim\"");
+    assert!(may_pass(&error(false)) && !may_pass(&error(true)));
+    assert!(!may_pass(&anyhow::anyhow!("anything else")));
+}
