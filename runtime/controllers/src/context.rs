@@ -11,7 +11,10 @@ use crate::{
     providers::{ProviderEntry, Providers},
     queue::WorkQueue,
     report::Reporter,
-    service::{ledger::Ledger, validate},
+    service::{
+        ledger::{Entry, Ledger},
+        validate,
+    },
     settings::ControllerSettings,
     watch::{Cache, ObjectKey},
 };
@@ -47,7 +50,9 @@ impl Context {
         providers: Providers,
         settings: ControllerSettings,
         reporter: Reporter,
+        ledger: Ledger,
     ) -> Arc<Self> {
+        ledger.unsettle_all();
         let lane = || Lane {
             services: WorkQueue::new(),
             nodes: WorkQueue::new(),
@@ -61,7 +66,7 @@ impl Context {
             services: Cache::new(),
             nodes: Nodes::new(providers.claims(&[])),
             nodes_synced: watch::Sender::new(false),
-            ledger: Ledger::default(),
+            ledger,
             lanes: providers.entries().iter().map(|_| lane()).collect(),
             providers,
         })
@@ -91,11 +96,17 @@ impl Context {
         ownership::service_owner(&self.nodes.claims(), validate::class(object))
     }
 
+    /// What this provider holds for the Service.
+    pub(crate) fn held(&self, key: &ObjectKey, provider: usize) -> Option<Entry> {
+        self.ledger.get(key).filter(|entry| *entry.provider == *self.provider(provider).name)
+    }
+
     /// In whose queue this Service belongs: who holds its load balancer; else who owns it; else, where only our finalizer tells that it once had
     /// one, the default provider or the first, which then asks all.
     pub(crate) fn route_service(&self, key: &ObjectKey) -> Option<usize> {
-        if let Some(entry) = self.ledger.get(key) {
-            return Some(entry.provider);
+        let holder = self.ledger.get(key).and_then(|entry| self.providers.index_of(&entry.provider));
+        if holder.is_some() {
+            return holder;
         }
         let object = self.services.get(key)?;
         if validate::is_load_balancer(&object) {

@@ -39,5 +39,5 @@ pub use manager::{Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
-pub use service::validate::provider_service;
+pub use service::{ledger::Ledger, validate::provider_service};
 pub use settings::{ControllerSettings, EnabledControllers};

@@ -28,7 +28,7 @@ use crate::{
     node, node_lifecycle,
     providers::Providers,
     report::{Activity, Reporter},
-    service,
+    service::{self, ledger::Ledger},
     settings::ControllerSettings,
     triggers,
 };
@@ -54,17 +54,19 @@ pub enum ManagerError {
 }
 
 impl Manager {
-    /// Puts the controllers together; nothing runs yet.
+    /// Puts the controllers together; nothing runs yet. A manager that follows another in the same process gets that one's ledger, and does not
+    /// begin before that one has ended.
     #[must_use]
     pub fn new(
         client: kube::Client,
         providers: Providers,
         settings: ControllerSettings,
         metrics: ControllerMetrics,
+        ledger: Ledger,
     ) -> Self {
         let (events, notices) = Events::new(metrics.clone());
         let reporter = Reporter::new(events, metrics);
-        Self { context: Context::new(client, providers, settings, reporter), notices }
+        Self { context: Context::new(client, providers, settings, reporter, ledger), notices }
     }
 
     /// What is done to which object, live. A reader that is slow misses lines.
@@ -203,7 +205,7 @@ async fn keep_node_set((context, provider, stop): Shared) {
         let size = i64::try_from(context.nodes.shared(provider).nodes.len()).unwrap_or(i64::MAX);
         let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
         context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
-        for key in context.ledger.held_by(provider) {
+        for key in context.ledger.held_by(&context.provider(provider).name) {
             context.service_queue(provider).nudge(key);
         }
     };

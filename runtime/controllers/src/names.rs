@@ -64,6 +64,10 @@ pub mod reasons {
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
     /// Ours: two providers claim the object, so none acts.
     pub const PROVIDER_CONFLICT: &str = "ProviderConflict";
+    /// Ours: a Service has a load balancer that no provider looks after.
+    pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
+    /// Ours: the provider that made the load balancer is gone, and another one takes the Service over.
+    pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
     /// Ours: a node's provider ID has no scheme, so nobody can own it.
     pub const INVALID_PROVIDER_ID: &str = "InvalidProviderID";
     /// Ours: stands in for a provider's reason that is not CamelCase.

@@ -85,6 +85,11 @@ impl Providers {
         &self.entries
     }
 
+    /// The index of the provider of that name.
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.name == name)
+    }
+
     /// What each claims now. A provider that serves nothing keeps the schemes of `before`: a node does not change hands because a release
     /// is being replaced.
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {

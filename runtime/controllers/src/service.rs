@@ -14,13 +14,14 @@ pub(crate) mod ledger;
 mod plan;
 pub(crate) mod predicates;
 mod status;
+pub(crate) mod unclaimed;
 pub(crate) mod validate;
 
 use skysail_provider::{Code, EventKind};
 
 use self::{
     apply::Subject,
-    plan::{Observed, Plan},
+    plan::{Observed, Plan, Standing},
 };
 use crate::{
     backoff::retry,
@@ -63,19 +64,27 @@ async fn reconcile(
 ) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
     // observe (pure)
     let object = context.services.get(key);
-    let entry = context.ledger.get(key);
+    let entry = context.held(key, provider);
     let shared = context.nodes.shared(provider);
     let generation = *context.provider(provider).generation.borrow();
-    let mine = object.as_ref().is_some_and(|object| context.service_owner(object).provider() == Some(provider));
+    let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
+        Some(owner) if owner == provider => Standing::Mine,
+        Some(_) => Standing::Anothers,
+        None => Standing::Nobodys,
+    };
     // plan (pure)
-    let plan =
-        plan::plan(&Observed { object: object.as_deref(), entry: entry.as_ref(), mine, shared: &shared, generation });
+    let observed = Observed { object: object.as_deref(), entry: entry.as_ref(), standing, shared: &shared, generation };
+    let plan = plan::plan(&observed);
     let subject = Subject { context, provider, key, voice, generation, shared: &shared };
     let reference = match (&object, &entry) {
         (Some(object), _) => apply::object_reference(object),
         (None, Some(entry)) => subject_reference(key, &entry.service.uid),
         (None, None) => subject_reference(key, ""),
     };
+    if let (Plan::Ensure { .. } | Plan::Cleanup(_), Some(former)) = (&plan, unclaimed::former_holder(context, key)) {
+        let text = unclaimed::taken_over(&former, &voice.provider);
+        context.reporter.event(voice, &reference, (EventKind::Warning, reasons::LOAD_BALANCER_LEFT_BEHIND), text);
+    }
     // apply (provider, client)
     let remembered = matches!(plan, Plan::DeleteRemembered(_));
     let updating = matches!(plan, Plan::Update { .. });

@@ -13,7 +13,7 @@ use crate::{
     nodes::NodeView,
     ownership::Owner,
     report::Voice,
-    service::predicates::is_relevant,
+    service::{predicates::is_relevant, unclaimed},
     watch::{Change, ObjectKey},
 };
 
@@ -49,10 +49,34 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         if before != Some(owner) {
             report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
         }
+        report_unclaimed(context, key, new);
     }
-    if let Some(provider) = context.route_service(key) {
-        context.service_queue(provider).add(key.clone());
+    match context.route_service(key) {
+        Some(provider) => context.service_queue(provider).add(key.clone()),
+        None if new.is_none() => forget(context, key),
+        None => {}
     }
+}
+
+/// A Service is gone, and with it the last that reminded of a load balancer whose provider left before.
+fn forget(context: &Context, key: &ObjectKey) {
+    if let Some(entry) = context.ledger.remove(key) {
+        let (service, provider) = (key.to_string(), &*entry.provider);
+        tracing::warn!(
+            service,
+            provider,
+            "the Service is gone, and so is the provider that made its load balancer: delete that by hand"
+        );
+    }
+}
+
+/// A load balancer that nobody looks after is said at the first sight and when its Service changes.
+fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) {
+    let Some(text) = unclaimed::text(context, key, object) else { return };
+    tracing::warn!(service = key.to_string(), "{text}");
+    let voice = Voice { controller: controllers::SERVICE, provider: String::new() };
+    let reference = convert::service_reference(object);
+    context.reporter.event(&voice, &reference, (EventKind::Warning, reasons::UNCLAIMED_LOAD_BALANCER), text);
 }
 
 /// A node appeared, changed or went.
@@ -82,7 +106,7 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
         enqueue_node(context, &view);
     }
     // Those that wait for a backoff too: what the last release could not do, this one may.
-    let mut services = context.ledger.held_by(provider);
+    let mut services = context.ledger.held_by(&context.provider(provider).name);
     services.extend(context.service_queue(provider).delayed());
     services.sort();
     services.dedup();

@@ -52,7 +52,7 @@ impl Subject<'_> {
         let entry = self.context.provider(self.provider);
         let provider = load_balancers(&*entry.provider)?;
         self.normal(service, reasons::ENSURING_LOAD_BALANCER, "Ensuring load balancer");
-        self.context.ledger.begin(self.key, self.provider, Arc::clone(service));
+        self.context.ledger.begin(self.key, &entry.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if self.shared.nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";
@@ -171,7 +171,7 @@ impl Subject<'_> {
     /// Whom to ask. Where the type changed while this process was down, nobody remembers who made the load balancer, and the class went
     /// with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
     fn holders(&self, object: &core::Service) -> Result<Vec<usize>, Error> {
-        if self.context.ledger.get(self.key).is_some() || validate::is_load_balancer(object) {
+        if self.context.held(self.key, self.provider).is_some() || validate::is_load_balancer(object) {
             return Ok(vec![self.provider]);
         }
         let entries = self.context.providers.entries().iter().enumerate();

@@ -1,10 +1,11 @@
 //! What each Service's load balancer was last brought to.
 //!
-//! This memory only saves work: it is rebuilt by one `ensure` per Service after a start, and nothing that keeps a load balancer from leaking depends on
-//! it (that is the finalizer's task).
+//! It outlives a [`crate::Manager`]: where the providers' claims change, the next manager knows from it whose load balancer has to go. After a start
+//! of the process it is rebuilt by one `ensure` per Service; that no load balancer is forgotten is the finalizer's task.
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,8 +16,8 @@ use crate::watch::ObjectKey;
 /// One Service that was handed to a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Who holds it.
-    pub(crate) provider: usize,
+    /// Name of the provider that holds it; one manager's indices mean nothing to the next.
+    pub(crate) provider: Arc<str>,
     /// As it was handed over last, with success or not.
     pub(crate) service: Arc<Service>,
     /// What the last successful calls brought it to; none before, and after a failed `ensure`.
@@ -39,13 +40,29 @@ pub(crate) struct Settled {
 #[derive(Default)]
 struct Inner {
     entries: HashMap<ObjectKey, Entry>,
-    by_provider: HashMap<usize, BTreeSet<ObjectKey>>,
+    by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
-/// See the module.
-#[derive(Default)]
-pub(crate) struct Ledger {
-    inner: Mutex<Inner>,
+impl Inner {
+    fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
+            keys.remove(key);
+        }
+        Some(entry)
+    }
+}
+
+/// Which provider holds which Service's load balancer. Cloning shares it; the managers that follow each other in one process share one.
+#[derive(Clone, Default)]
+pub struct Ledger {
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").field("services", &self.lock().entries.len()).finish_non_exhaustive()
+    }
 }
 
 impl Ledger {
@@ -54,15 +71,22 @@ impl Ledger {
     }
 
     /// The Services that this provider holds.
-    pub(crate) fn held_by(&self, provider: usize) -> Vec<ObjectKey> {
-        self.lock().by_provider.get(&provider).into_iter().flatten().cloned().collect()
+    pub(crate) fn held_by(&self, provider: &str) -> Vec<ObjectKey> {
+        self.lock().by_provider.get(provider).into_iter().flatten().cloned().collect()
     }
 
     /// An `ensure` begins: from here on the provider may hold something.
-    pub(crate) fn begin(&self, key: &ObjectKey, provider: usize, service: Arc<Service>) {
+    pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
+        inner.take(key);
+        let provider: Arc<str> = provider.into();
+        inner.by_provider.entry(Arc::clone(&provider)).or_default().insert(key.clone());
         inner.entries.insert(key.clone(), Entry { provider, service, settled: None });
-        inner.by_provider.entry(provider).or_default().insert(key.clone());
+    }
+
+    /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.
+    pub(crate) fn unsettle_all(&self) {
+        self.lock().entries.values_mut().for_each(|entry| entry.settled = None);
     }
 
     /// A call succeeded.
@@ -86,14 +110,9 @@ impl Ledger {
         }
     }
 
-    /// Nothing is left in the cloud.
-    pub(crate) fn remove(&self, key: &ObjectKey) {
-        let mut inner = self.lock();
-        if let Some(entry) = inner.entries.remove(key)
-            && let Some(keys) = inner.by_provider.get_mut(&entry.provider)
-        {
-            keys.remove(key);
-        }
+    /// Nothing is left in the cloud, or nobody is left who could delete it.
+    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Entry> {
+        self.lock().take(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

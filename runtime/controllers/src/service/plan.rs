@@ -12,13 +12,24 @@ use super::{
 };
 use crate::nodes::SharedNodes;
 
+/// Who owns the object, as the provider that plans sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// This provider.
+    Mine,
+    /// Another provider of this process.
+    Anothers,
+    /// No provider, or more than one; or it is not of type LoadBalancer.
+    Nobodys,
+}
+
 /// What a plan is made from.
 pub(crate) struct Observed<'a> {
     /// As the cache has it; none where it is gone.
     pub(crate) object: Option<&'a core::Service>,
+    /// What the provider that plans holds for it.
     pub(crate) entry: Option<&'a Entry>,
-    /// The object is of type LoadBalancer and belongs to the provider that plans.
-    pub(crate) mine: bool,
+    pub(crate) standing: Standing,
     pub(crate) shared: &'a SharedNodes,
     /// Of the provider, read before anything is called.
     pub(crate) generation: u64,
@@ -62,12 +73,15 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         }
         _ => {}
     }
-    let deleting = object.metadata.deletion_timestamp.is_some();
-    if !observed.mine || deleting {
+    if observed.standing != Standing::Mine || object.metadata.deletion_timestamp.is_some() {
         // A Service of type LoadBalancer that is another's carries another's finalizer, even where it has the same name.
-        let foreign = is_load_balancer(object) && !observed.mine;
+        let foreign = is_load_balancer(object) && observed.standing != Standing::Mine;
         let held = observed.entry.is_some() || (has_finalizer(object) && !foreign);
-        return if held { Plan::Cleanup(Arc::new(service)) } else { Plan::Nothing };
+        return if held && has_to_go(object, &service, observed) {
+            Plan::Cleanup(Arc::new(service))
+        } else {
+            Plan::Nothing
+        };
     }
     if !problems.is_empty() {
         return Plan::Refuse(problems);
@@ -80,6 +94,18 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         }
         _ => Plan::Ensure { service: Arc::new(service), add_finalizer },
     }
+}
+
+/// Whether the load balancer has to go, be it to make room for another provider's.
+///
+/// Where the Service wants what it wanted and only the claims changed so that nobody owns it any more, what serves its clients stays: an
+/// operator's slip must not cost them. It goes with the Service.
+fn has_to_go(object: &core::Service, service: &Service, observed: &Observed<'_>) -> bool {
+    let same_wish = |entry: &Entry| entry.service.load_balancer_class == service.load_balancer_class;
+    object.metadata.deletion_timestamp.is_some()
+        || observed.standing == Standing::Anothers
+        || !is_load_balancer(object)
+        || !observed.entry.is_some_and(same_wish)
 }
 
 /// The load balancer is as the Service wants it, but for the nodes or our writes.

@@ -113,3 +113,162 @@ async fn a_shutdown_does_not_wait_for_a_provider_that_hangs() {
     world.running.join_next().await.unwrap().unwrap().unwrap();
     assert!(asked.elapsed() <= Duration::from_secs(11), "{:?}", asked.elapsed());
 }
+
+/// Two clouds, and a Service of a class of the second that is ensured.
+async fn with_a_classy_service() -> World {
+    let mut world =
+        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
+    world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(S).await;
+    assert!(world.state("classy").await.contains("203.0.113.1"));
+    drop(world.transcript().await);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_moves_takes_its_load_balancers_along() {
+    let world = with_a_classy_service().await;
+    let mut world = world
+        .restart(|clouds| {
+            let class = clouds[1].give_up_class();
+            clouds[0].claim_class(class);
+        })
+        .await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        api patch services/status classy
+        api patch services/status classy
+        api patch services/status classy
+        provider one ensure default/classy ports=80/TCP nodes=
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+        event classy Normal EnsuringLoadBalancer x2: Ensuring load balancer
+        event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+        event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
+    "#]],
+        )
+        .await;
+    world.delete_service("classy").await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider one get default/classy
+        provider one ensure-deleted default/classy
+        api patch services/status classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x2: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x2: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("classy").await, "gone");
+}
+
+/// An operator's slip must not delete what serves; deleting the Service must work all the same.
+#[tokio::test(start_paused = true)]
+async fn a_class_that_nobody_claims_any_more_leaves_its_load_balancers_until_their_services_go() {
+    let world = with_a_classy_service().await;
+    let mut world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
+    world.after(60 * S, expect![[r#"
+        event classy Warning UnclaimedLoadBalancer x1: No provider claims the class "two.example/lb" any more. The load balancer stays as two made it and goes with this Service; to have it kept up to date, let a provider claim that again
+    "#]]).await;
+    world.delete_service("classy").await;
+    world.after(5 * S, expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        api patch services/status classy
+        event classy Warning UnclaimedLoadBalancer x2: No provider claims the class "two.example/lb" any more. The load balancer stays as two made it and goes with this Service; to have it kept up to date, let a provider claim that again
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]]).await;
+    assert_eq!(world.state("classy").await, "gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_left_is_named_where_it_is_missed_and_cleans_up_when_it_is_back() {
+    let world = with_a_classy_service().await;
+    let mut left = None;
+    let mut world = world.restart(|clouds| left = clouds.pop()).await;
+    world.after(60 * S, expect![[r#"
+        event classy Warning UnclaimedLoadBalancer x1: The provider two made this Service's load balancer and is not there any more: nobody will delete it, and the finalizer keeps this Service. Give the provider two back, with the class "two.example/lb"; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+    "#]]).await;
+    world.delete_service("classy").await;
+    world.after(60 * S, expect![[r#"
+        event classy Warning UnclaimedLoadBalancer x2: The provider two made this Service's load balancer and is not there any more: nobody will delete it, and the finalizer keeps this Service. Give the provider two back, with the class "two.example/lb"; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+    "#]]).await;
+    let mut world = world.restart(|clouds| clouds.extend(left)).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("classy").await, "gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_over_from_a_provider_that_left_says_so() {
+    let world = with_a_classy_service().await;
+    let mut world = world
+        .restart(|clouds| {
+            drop(clouds.pop());
+            clouds[0].claim_class("two.example/lb".to_owned());
+        })
+        .await;
+    world.after(5 * S, expect![[r#"
+        provider one ensure default/classy ports=80/TCP nodes=
+        event classy Warning LoadBalancerLeftBehind x1: The provider two made this Service's load balancer and is not there any more; one takes the Service over. If one is another cloud, delete what two made by hand
+        event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+        event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
+    "#]]).await;
+}
+
+/// The object went while no manager ran, because somebody took the finalizer away.
+#[tokio::test(start_paused = true)]
+async fn what_a_service_left_behind_between_two_managers_is_deleted() {
+    let world = with_a_classy_service().await;
+    world.stop.cancel();
+    pass(S).await;
+    world.patch_service("classy", json!({ "metadata": { "finalizers": null } })).await;
+    world.delete_service("classy").await;
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two ensure-deleted default/classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+}
+
+/// Nothing is remembered after a start: only a finalizer that keeps a Service from going is worth a word.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_unknown_origin_is_explained_when_it_keeps_a_service() {
+    let mut world = with_a_classy_service().await;
+    world.forget();
+    let mut world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
+    world.after(60 * S, expect![[""]]).await;
+    world.delete_service("classy").await;
+    world.after(60 * S, expect![[r#"
+        event classy Warning UnclaimedLoadBalancer x1: This Service is kept by a finalizer, and no provider here claims the class "two.example/lb". If another controller looks after it, wait for that one. If a provider of ours made its load balancer, let that provider claim it again; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+    "#]]).await;
+}

@@ -15,7 +15,9 @@ use kube::{
 };
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager, ManagerError, ProviderEntry, Providers};
+use skysail_controllers::{
+    ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
+};
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, RequestInfo};
 use skysail_provider::{AddressKind, Instance, NodeAddress, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -50,6 +52,15 @@ impl Cloud {
         self
     }
 
+    /// Takes back the first class.
+    pub(crate) fn give_up_class(&mut self) -> String {
+        self.entry.load_balancer_classes.remove(0)
+    }
+
+    pub(crate) fn claim_class(&mut self, class: String) {
+        self.entry.load_balancer_classes.push(class);
+    }
+
     pub(crate) fn class(mut self, class: &str) -> Self {
         self.entry.load_balancer_classes.push(class.to_owned());
         self
@@ -64,6 +75,7 @@ pub(crate) struct World {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) registry: Registry,
     settings: ControllerSettings,
+    ledger: Ledger,
     log: Log,
     seen: BTreeSet<String>,
 }
@@ -100,6 +112,7 @@ impl World {
             server,
             registry: Registry::default(),
             settings: ControllerSettings::default(),
+            ledger: Ledger::default(),
             log,
             seen: BTreeSet::new(),
         }
@@ -119,11 +132,25 @@ impl World {
         let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
         let providers = Providers::new(entries).unwrap();
         let metrics = ControllerMetrics::register(&mut self.registry);
-        let manager = Manager::new(self.client.clone(), providers, self.settings.clone(), metrics);
+        let manager = Manager::new(self.client.clone(), providers, self.settings.clone(), metrics, self.ledger.clone());
         self.running.spawn(manager.run(self.stop.clone()));
         self.listen();
         pass(S / 2).await;
         self
+    }
+
+    /// Ends the manager and starts the next one of the same process with other claims.
+    pub(crate) async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
+        self.stop.cancel();
+        self.running.join_next().await.unwrap().unwrap().unwrap();
+        self.stop = CancellationToken::new();
+        claims(&mut self.clouds);
+        self.start().await
+    }
+
+    /// Another process starts: it remembers nothing.
+    pub(crate) fn forget(&mut self) {
+        self.ledger = Ledger::default();
     }
 
     fn listen(&self) {

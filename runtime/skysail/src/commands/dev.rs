@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager};
+use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_host::slot::Slot;
 use tempfile::TempDir;
 use tokio::{
@@ -106,8 +106,8 @@ impl Dev {
             swap_spread_max: Duration::from_secs(1),
             ..ControllerSettings::default()
         };
-        let manager =
-            Manager::new(world.client.clone(), entries(&fleet)?, settings, ControllerMetrics::register(&mut registry));
+        let metrics = ControllerMetrics::register(&mut registry);
+        let manager = Manager::new(world.client.clone(), entries(&fleet)?, settings, metrics, Ledger::default());
         let slot =
             fleet.served.values().next().map(|served| served.slot.status()).context("the provider file is empty")?;
         let feeds = Feeds {

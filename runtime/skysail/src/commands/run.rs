@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context as _, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
+use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager, ProviderEntry, Providers};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider;
 use tokio::{
@@ -147,10 +147,12 @@ impl Manage {
         if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
             return Ok(());
         }
+        let ledger = Ledger::default();
         loop {
             serving.send_replace(slots(&fleet));
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
-            let manager = Manager::new(self.client.clone(), entries(&fleet)?, self.settings(), self.metrics.clone());
+            let (client, metrics) = (self.client.clone(), self.metrics.clone());
+            let manager = Manager::new(client, entries(&fleet)?, self.settings(), metrics, ledger.clone());
             let mut manager = std::pin::pin!(manager.run(ended.clone()));
             tokio::select! {
                 outcome = &mut manager => return outcome.context("the controllers ended"),

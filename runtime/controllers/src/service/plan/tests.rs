@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use skysail_provider::{Ingress, LoadBalancerStatus};
 
-use super::{Observed, Plan, plan};
+use super::{Observed, Plan, Standing, plan};
 use crate::{
     nodes::Nodes,
     ownership::Claim,
@@ -21,11 +21,12 @@ use crate::{
 };
 
 /// What the world looks like, in words: `lb`, `clusterip`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
-/// `ensured`, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `not-mine`.
+/// `ensured`, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `other-class`; whose
+/// it is: `anothers`, `nobodys`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     let has = |word: &str| words.split_whitespace().any(|w| w == word);
-    let remembered = object("one", 80, &has);
+    let remembered = object("one", 80, &|word| has(word) && word != "other-class");
     let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
     let shared = Nodes::new(vec![Claim::default()]).shared(0);
     let status =
@@ -37,14 +38,18 @@ fn check(words: &str, expected: Expect) {
         written: !has("unwritten"),
     };
     let entry = (has("begun") || has("ensured") || has("elsewhere")).then(|| Entry {
-        provider: 0,
+        provider: "fake".into(),
         service: Arc::new(convert(&remembered).service),
         settled: (!has("begun")).then_some(settled),
     });
     let plan = plan(&Observed {
         object: (!has("gone")).then_some(&object),
         entry: entry.as_ref(),
-        mine: has("lb") && !has("not-mine"),
+        standing: match () {
+            () if has("anothers") => Standing::Anothers,
+            () if has("nobodys") || !has("lb") => Standing::Nobodys,
+            () => Standing::Mine,
+        },
         shared: &shared,
         generation: 1,
     });
@@ -72,7 +77,10 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
         type_: Some(if has("lb") { "LoadBalancer" } else { "ClusterIP" }.to_owned()),
-        load_balancer_class: has("class").then(|| "other.example/lb".to_owned()),
+        load_balancer_class: match () {
+            () if has("other-class") => Some("another.example/lb".to_owned()),
+            () => has("class").then(|| "other.example/lb".to_owned()),
+        },
         ports: Some(vec![ServicePort { port: if has("bad-port") { 70_000 } else { port }, ..ServicePort::default() }]),
         ..ServiceSpec::default()
     });
@@ -83,7 +91,8 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
 #[test]
 fn without_a_wish_nothing_is_done() {
     check("clusterip", expect!["nothing"]);
-    check("lb class not-mine", expect!["nothing"]);
+    check("lb class nobodys", expect!["nothing"]);
+    check("lb class anothers", expect!["nothing"]);
     check("gone", expect!["nothing"]);
 }
 
@@ -128,8 +137,18 @@ fn what_has_to_go_is_cleaned_up() {
 /// 4.9 item 9: a class that is not ours keeps its finalizer, unless it was ours in this very process.
 #[test]
 fn another_classes_finalizer_is_not_touched() {
-    check("lb class finalizer deleting not-mine", expect!["nothing"]);
-    check("lb class finalizer ensured not-mine", expect!["cleanup"]);
+    check("lb class finalizer deleting nobodys", expect!["nothing"]);
+    check("lb class finalizer deleting anothers", expect!["nothing"]);
+    check("lb class finalizer ensured anothers", expect!["cleanup"]);
+    check("lb class other-class finalizer ensured nobodys", expect!["cleanup"]);
+}
+
+/// The claims changed and the Service did not: a slip in the provider file must not delete what serves.
+#[test]
+fn what_nobody_owns_any_more_stays_until_its_service_goes() {
+    check("lb class finalizer ensured nobodys", expect!["nothing"]);
+    check("lb class finalizer ensured nobodys other-nodes other-port", expect!["nothing"]);
+    check("lb class finalizer ensured nobodys deleting", expect!["cleanup"]);
 }
 
 /// S8.2, S9, S6: the object vanished, or another took its name.
