@@ -215,6 +215,17 @@ impl SimCloud {
         self.state().serve_backend(id, port)
     }
 
+    /// Ends what [`SimCloud::serve_backend`] began; when this returns, the port is free. One that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::NotFound`].
+    pub async fn end_backend(&self, id: &str, port: u16) -> Result<(), CloudError> {
+        let program = self.state().end_backend(id, port)?;
+        stop_all(program.into_iter().collect()).await;
+        Ok(())
+    }
+
     /// Everything that the cloud holds now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -116,4 +116,10 @@ impl State {
         programs.insert(port, program);
         Ok(address)
     }
+
+    /// The caller stops the program that comes back; none where there is none, or the machine is off.
+    pub(in crate::cloud) fn end_backend(&mut self, id: &str, port: u16) -> Result<Option<Program>, CloudError> {
+        let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
+        Ok(entry.programs.remove(&port).flatten())
+    }
 }

@@ -53,6 +53,23 @@ async fn connections_reach_every_running_machine_in_turn() {
 }
 
 #[tokio::test]
+async fn a_backend_that_ended_frees_its_port_and_does_not_come_back_with_the_machine() {
+    let (cloud, _server) = cloud().await;
+    let instance = cloud.add_instance("a", "zone-a").unwrap();
+    let address = cloud.serve_backend(&instance.id, NODE_PORT).await.unwrap();
+    assert_eq!(who_answers(&address.to_string()).await.as_deref(), Some("a"));
+    for _ in 0..2 {
+        cloud.end_backend(&instance.id, NODE_PORT).await.unwrap();
+    }
+    drop(std::net::TcpListener::bind(address).expect("the port should be free"));
+    cloud.stop_instance(&instance.id).await.unwrap();
+    cloud.start_instance(&instance.id).await.unwrap();
+    assert_eq!(who_answers(&address.to_string()).await, None);
+    cloud.serve_backend(&instance.id, NODE_PORT).await.unwrap();
+    assert_eq!(who_answers(&address.to_string()).await.as_deref(), Some("a"));
+}
+
+#[tokio::test]
 async fn real_servers_are_replaced_while_it_serves() {
     let (cloud, server) = cloud().await;
     let both = backends(&cloud, &["a", "b"]).await;

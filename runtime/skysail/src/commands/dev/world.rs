@@ -3,22 +3,18 @@
 //! The ties are what a real cluster has beside a cloud-controller-manager: kubelets that register nodes, and kube-proxy with pods behind
 //! the node ports. Nothing here does a provider's work.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, Client,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{WatchStreamExt as _, reflector, watcher},
 };
 use skysail_dev::{
     api::{ApiOptions, ApiServer, Serving},
-    cloud::{Instance, Knobs, Power, SimCloud, SimOptions, SimServer},
+    cloud::{CloudError, Instance, Knobs, Power, SimCloud, SimOptions, SimServer},
     kubelet::{self, Machine},
 };
 use tokio::{
@@ -90,41 +86,116 @@ async fn follow_cloud(cloud: SimCloud, machines: watch::Sender<Vec<Machine>>) ->
     }
 }
 
-/// Does what kube-proxy and pods do: on every machine, each node port of a Service answers.
+/// Does what kube-proxy and pods do: on every machine, each node port of a Service answers for as long as the Service has it.
 async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     let mut changes = cloud.changes();
-    let mut events =
-        watcher(Api::<Service>::all(client), watcher::Config::default()).default_backoff().applied_objects().boxed();
-    let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
+    let (services, writer) = reflector::store();
+    let watched = watcher(Api::<Service>::all(client), watcher::Config::default());
+    let mut events = watched.default_backoff().reflect(writer).boxed();
+    let mut served = BTreeSet::new();
     loop {
         tokio::select! {
-            service = events.next() => {
-                let service = service.context("the watch of Services ended")?.context("the watch of Services broke")?;
-                let name = format!("{}/{}", service.metadata.namespace.as_deref().unwrap_or_default(), service.metadata.name.as_deref().unwrap_or_default());
-                ports.insert(name, node_ports(&service));
+            event = events.next() => {
+                // After an error the watch begins anew, with backoff.
+                if let Err(error) = event.context("the watch of Services ended")? {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the watch of Services broke");
+                }
             }
             change = changes.recv() => if matches!(change, Err(RecvError::Closed)) {
                 anyhow::bail!("the simulated cloud ended");
             }
         }
-        let wanted: BTreeSet<u16> = ports.values().flatten().copied().collect();
+        let wanted: BTreeSet<u16> = services.state().iter().flat_map(|service| node_ports(service)).collect();
         for instance in cloud.snapshot().instances {
-            for port in &wanted {
-                // One that is there stays; a machine that is going away refuses, and that is as it should be.
-                if let Err(error) = cloud.serve_backend(&instance.id, *port).await {
-                    tracing::debug!(
-                        instance = instance.name,
-                        port,
-                        error = &error as &dyn std::error::Error,
-                        "no backend"
-                    );
-                }
-            }
+            serve(&cloud, &instance, &served, &wanted).await;
+        }
+        served = wanted;
+    }
+}
+
+/// Brings the node ports of one machine from what was served to what is wanted.
+async fn serve(cloud: &SimCloud, instance: &Instance, served: &BTreeSet<u16>, wanted: &BTreeSet<u16>) {
+    for port in served.difference(wanted) {
+        if let Err(error) = cloud.end_backend(&instance.id, *port).await {
+            refused(instance, *port, &error);
         }
     }
+    for port in wanted {
+        // One that is there stays.
+        if let Err(error) = cloud.serve_backend(&instance.id, *port).await {
+            refused(instance, *port, &error);
+        }
+    }
+}
+
+/// A machine that is going away refuses, and that is as it should be.
+fn refused(instance: &Instance, port: u16, error: &CloudError) {
+    let error = error as &dyn std::error::Error;
+    tracing::debug!(instance = instance.name, port, error, "the machine refuses a change of its node ports");
 }
 
 fn node_ports(service: &Service) -> BTreeSet<u16> {
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     ports.filter_map(|port| u16::try_from(port.node_port?).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::SocketAddr,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        time::Duration,
+    };
+
+    use k8s_openapi::api::core::v1::Service;
+    use kube::{
+        Api,
+        api::{DeleteParams, PostParams},
+    };
+    use serde_json::json;
+    use skysail_dev::{
+        api::{ApiOptions, ApiServer, Fault, RequestInfo},
+        cloud::{SimCloud, SimOptions},
+    };
+    use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+
+    use super::{super::story::until, run_proxies};
+
+    const NODE_PORT: u16 = 30_123;
+
+    async fn answers(address: SocketAddr, wanted: bool) {
+        let look = until(async || Ok((TcpStream::connect(address).await.is_ok() == wanted).then_some(())));
+        timeout(Duration::from_secs(60), look).await.expect("the node port should follow its Service").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_node_port_is_served_as_long_as_its_service_is_there_whatever_becomes_of_the_watch() {
+        let cloud = SimCloud::new(SimOptions::isolated());
+        let machine = cloud.add_instance("node-1", "zone-a").unwrap();
+        let address = SocketAddr::from((machine.private_address, NODE_PORT));
+        let api = ApiServer::new(&ApiOptions::default());
+        let busy = AtomicBool::new(true);
+        api.set_faults(Some(Arc::new(move |request: &RequestInfo| {
+            let first = request.verb == "list" && busy.swap(false, Ordering::Relaxed);
+            if first { Fault::too_many_requests(1) } else { Fault::None }
+        })));
+        let mut proxies = JoinSet::new();
+        proxies.spawn(run_proxies(cloud.clone(), api.client()));
+
+        let services: Api<Service> = Api::default_namespaced(api.client());
+        let service: Service = serde_json::from_value(json!({
+            "metadata": {"name": "web"},
+            "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": NODE_PORT}]},
+        }))
+        .unwrap();
+        services.create(&PostParams::default(), &service).await.unwrap();
+        answers(address, true).await;
+        api.end_watches();
+        services.delete("web", &DeleteParams::default()).await.unwrap();
+        answers(address, false).await;
+        assert!(proxies.try_join_next().is_none(), "the proxies ended");
+    }
 }
