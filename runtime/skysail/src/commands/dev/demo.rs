@@ -15,10 +15,11 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -31,6 +32,7 @@ use super::{
 };
 use crate::{
     args::DevArgs,
+    component_file,
     exit::{MarkExt as _, Reason},
 };
 
@@ -38,6 +40,8 @@ use crate::{
 const SERVICE: &str = "web";
 /// Its port: above 1023, so that nobody has to be root.
 const PORT: u16 = 8080;
+/// The resourceVersion of the API before anything was written.
+const EMPTY_CLUSTER: &str = "1";
 /// Machines of the story.
 const MACHINES: u16 = 3;
 /// How long the provider is under load around the swap.
@@ -71,12 +75,15 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     tasks.stop().await?;
     screen.say(&screen.bold("What was shown"));
     screen.say(&story.table());
-    screen.say(
-        "What to type next\n\n  \
-         skysail dev                                  the same cluster and cloud, for kubectl and curl\n  \
-         skysail inspect target/components/simcloud.wasm   what the provider needs and offers\n  \
-         skysail run --provider-file providers.yaml   the manager on a real cluster (deploy/manifests)\n",
-    );
+    let component = component_file::bundled(&dev.components, "simcloud")?;
+    screen.say(&screen.bold("What to type next"));
+    screen.say(&format!(
+        "  skysail dev                                 the same cluster and cloud, for kubectl and curl\n  \
+         skysail inspect SIMCLOUD                    what the provider needs and offers\n  \
+         skysail run --provider-file providers.yaml  the manager on a real cluster (deploy/manifests)\n\n\
+         SIMCLOUD is {}",
+        component.display()
+    ));
     Ok(())
 }
 
@@ -99,6 +106,9 @@ fn cloud_requests(dev: &Dev) -> usize {
 async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     let nodes: Api<Node> = Api::all(dev.world.client.clone());
     let start = Instant::now();
+    for node in registered(&nodes).await? {
+        ensure!(is_tainted(&node), "{} was registered without the taint: nothing is shown by it", name(&node));
+    }
     let ready = until(async || {
         let list = nodes.list(&ListParams::default()).await.context("cannot list nodes")?.items;
         let initialized = list.iter().filter(|node| is_initialized(node)).count();
@@ -108,17 +118,38 @@ async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     let zones: BTreeSet<_> = ready.iter().filter_map(|node| label(node, "topology.kubernetes.io/zone")).collect();
     ensure!(zones.len() == usize::from(MACHINES), "the nodes' zones are {zones:?}, and every machine has its own");
     Ok(Shown {
-        what: format!("{MACHINES} nodes have a provider ID, addresses and a zone, and lost their taint"),
+        what: format!("{MACHINES} nodes came with a taint, lost it, and have a provider ID, addresses and a zone"),
         figures: format!("{} ms, {} cloud requests", start.elapsed().as_millis(), cloud_requests(dev)),
     })
 }
 
+/// The nodes as their kubelets registered them, whatever the manager has done since: the watch begins before the first of them.
+async fn registered(nodes: &Api<Node>) -> anyhow::Result<Vec<Node>> {
+    let mut events = nodes.watch(&WatchParams::default(), EMPTY_CLUSTER).await.context("cannot watch nodes")?.boxed();
+    let mut registered = Vec::new();
+    while registered.len() < usize::from(MACHINES) {
+        match events.next().await.context("the watch of nodes ended")?.context("the watch of nodes broke")? {
+            WatchEvent::Added(node) => registered.push(node),
+            WatchEvent::Error(status) => bail!("the nodes' history is not told: {}", status.message),
+            WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+        }
+    }
+    Ok(registered)
+}
+
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn is_tainted(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized")
+}
+
 fn is_initialized(node: &Node) -> bool {
-    let Some(spec) = &node.spec else { return false };
-    let tainted =
-        spec.taints.iter().flatten().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized");
-    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    !tainted && spec.provider_id.is_some() && addresses.filter(|address| address.type_ == "InternalIP").count() > 0
+    let has_id = node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some());
+    let mut addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    has_id && !is_tainted(node) && addresses.any(|address| address.type_ == "InternalIP")
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {

@@ -1,10 +1,17 @@
 //! Three hostile components beside the good one: each is stopped, and the good one does not notice.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, bail, ensure};
+use futures::{FutureExt as _, future::BoxFuture};
 use skysail_host::{
     CallRecord,
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::{HttpClient, Resolver},
     slot::{Offer, Slot},
 };
 use skysail_provider::{Call, Clusters as _, Code, Limit};
@@ -23,9 +30,14 @@ pub(super) struct Hostile {
 enum Expected {
     /// The call is stopped by this limit.
     Limit(Limit),
-    /// The guest is told that its request is forbidden, and nothing is sent.
-    Forbidden,
+    /// The guest is told that the address of an allowed name is forbidden, and nothing is sent.
+    ForbiddenAddress,
 }
+
+/// What the operator lets every hostile guest ask, and whose names the attacker answers.
+const ALLOWED_ORIGIN: &str = "http://api.example.com";
+/// Where clouds hand out the credentials of the machine that asks.
+const METADATA_SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
 pub(super) const ALL: &[Hostile] = &[
     Hostile {
@@ -39,9 +51,9 @@ pub(super) const ALL: &[Hostile] = &[
         expected: Expected::Limit(Limit::Memory),
     },
     Hostile {
-        title: "A guest asks 169.254.169.254 for the machine's credentials: it is refused",
+        title: "A guest asks for the machine's credentials, by a name that it may ask and that leads to 169.254.169.254: refused",
         probe: "probe-http-metadata",
-        expected: Expected::Forbidden,
+        expected: Expected::ForbiddenAddress,
     },
 ];
 
@@ -68,9 +80,11 @@ pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown
             ensure!(hit.limit == *limit, "another limit stopped it: {hit}");
             format!("stopped by {hit}; its next call works")
         }
-        (Expected::Forbidden, Ok(answer)) => {
-            ensure!(answer.contains("Forbidden") && record.http.requests == 0, "it was answered: {answer}");
-            "refused before a socket was opened; its next call works".to_owned()
+        (Expected::ForbiddenAddress, Ok(answer)) => {
+            ensure!(answer.starts_with("0 answered") && record.http.requests == 0, "it was answered: {answer}");
+            let reason = format!("{METADATA_SERVICE} is refused (the metadata service)");
+            ensure!(answer.contains(&reason), "its name was refused, its address was not looked at: {answer}");
+            "its name was allowed, the address behind it was not; its next call works".to_owned()
         }
         (_, outcome) => bail!("it was not stopped as it should be: {outcome:?}"),
     };
@@ -98,14 +112,38 @@ fn cost(record: &CallRecord) -> String {
     format!("{} M fuel, {} MiB at most", record.fuel / 1_000_000, record.memory_peak >> 20)
 }
 
-/// A slot beside the good one, with the same default limits and no egress rule at all.
+/// A slot beside the good one, with the same default limits and one rule: [`ALLOWED_ORIGIN`] may be asked.
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
     let path = component_file::bundled(&dev.components, probe)?;
-    let spec = ProviderSpec::closed(probe)?;
-    let slot = Slot::new(dev.fleet.services.clone(), providers::slot_options(&spec)?).context("cannot make a slot")?;
+    let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };
+    let mut options = providers::slot_options(&spec)?;
+    options.sandbox.http = Some(Arc::new(http(&spec)?));
+    let slot = Slot::new(dev.fleet.services.clone(), options).context("cannot make a slot")?;
     let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     slot.offer(Offer { bytes: bytes.into(), origin: format!("file {}", path.display()) })
         .await
         .context("the probe is refused")?;
     Ok(Arc::new(slot))
+}
+
+/// The HTTP client of a provider whose name servers are the attacker's.
+fn http(spec: &ProviderSpec) -> anyhow::Result<HttpClient> {
+    let rule = EgressRuleSpec { origins: vec![ALLOWED_ORIGIN.to_owned()], ..EgressRuleSpec::default() };
+    let egress = EgressPolicy::new(&EgressSpec { rules: vec![rule], ..EgressSpec::default() })?;
+    let (credentials, limits) = (Arc::clone(&spec.credentials), spec.limits.http());
+    Ok(HttpClient::with_resolver(Arc::new(egress), credentials, &limits, Arc::new(AttackersNames))?)
+}
+
+/// Every name leads to the metadata service.
+struct AttackersNames;
+
+impl Resolver for AttackersNames {
+    fn resolve<'a, 'b, 'f>(&'a self, _name: &'b str) -> BoxFuture<'f, io::Result<Vec<IpAddr>>>
+    where
+        'a: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        async { Ok(vec![METADATA_SERVICE]) }.boxed()
+    }
 }
