@@ -112,7 +112,9 @@ pub enum CredentialError {
         source: io::Error,
     },
     /// A value is not there.
-    #[error("credentials.{name}.{field}: environment variable {variable} is not set")]
+    #[error(
+        "credentials.{name}.{field}: environment variable {variable} is not set; set it for this process, or name a file"
+    )]
     Environment {
         /// Of the credential.
         name: String,

@@ -3,7 +3,9 @@
 //! A file is taken whole or not at all. Every error names the file, the place in it, the reason and the way out. This module reads the file
 //! and the files that it names (secrets, cloud-config, CA bundle) and starts nothing.
 
+mod explain;
 mod files;
+mod outline;
 mod schema;
 mod text;
 
@@ -14,13 +16,16 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::{files::Files, schema::environment};
-use schema::Document;
+use explain::Finding;
+use outline::Outline;
+use schema::{Check, Document};
 use skysail_host::{
     Limits,
     credentials::Credentials,
     egress::{EgressPolicy, EgressSpec},
 };
+
+pub(crate) use self::{files::Files, schema::environment};
 
 /// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk image) is refused before it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -147,12 +152,30 @@ pub(crate) fn load(path: &Path) -> Result<ProviderFile, ProviderFileError> {
 }
 
 fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFileError> {
-    let text = files.text(path, FILE_BYTES_MAX).map_err(|reason| wrong(path, None, "", reason))?;
-    parse(path, &text)?.into_iter().map(|document| schema::check(document, path, files)).collect()
-}
-
-fn wrong(path: &Path, line: Option<u64>, place: &str, reason: String) -> ProviderFileError {
-    ProviderFileError { file: path.to_owned(), line, place: place.to_owned(), reason, files: Files::default() }
+    let wrong = |Finding { line, place, reason }| ProviderFileError {
+        file: path.to_owned(),
+        line,
+        place,
+        reason,
+        files: Files::default(),
+    };
+    let whole = |reason| wrong(Finding { line: None, place: String::new(), reason });
+    let text = files.text(path, FILE_BYTES_MAX).map_err(whole)?;
+    let outline = Outline::of(&text).map_err(|error| wrong(explain::syntax(&error)))?;
+    let documents: Vec<Document> =
+        serde_saphyr::from_multiple(&text).map_err(|error| wrong(explain::schema(&outline, &error)))?;
+    if documents.is_empty() {
+        return Err(whole("no provider in it; write at least one document of kind Provider".to_owned()));
+    }
+    if documents.len() > PROVIDERS_MAX {
+        return Err(whole(format!(
+            "{} providers, at most {PROVIDERS_MAX} are possible; split the cluster's work",
+            documents.len()
+        )));
+    }
+    judge_together(&outline, &documents).map_err(wrong)?;
+    let check = |(number, document)| Check::new(path, files, (&outline, number)).document(document);
+    documents.into_iter().enumerate().map(check).collect::<Result<_, _>>().map_err(wrong)
 }
 
 /// Reads a cloud-config.
@@ -163,41 +186,32 @@ pub(crate) fn read_config(path: &Path) -> Result<String, String> {
     text::read(path, schema::CONFIG_BYTES_MAX)
 }
 
-/// The documents of a text, with the rules that span several of them.
-fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ProviderFileError> {
-    let at = |line: Option<u64>, place: &str, reason: String| wrong(path, line, place, reason);
-    let documents: Vec<Document> = serde_saphyr::from_multiple(text).map_err(|error| {
-        let line = error.location().map(|location| location.line());
-        at(line, "", format!("{}; compare with the example in `deploy/manifests`", schema::reason(&error)))
-    })?;
-    if documents.is_empty() {
-        return Err(at(None, "", "no provider in it; write at least one document of kind Provider".to_owned()));
-    }
-    if documents.len() > PROVIDERS_MAX {
-        let reason =
-            format!("{} providers, at most {PROVIDERS_MAX} are possible; split the cluster's work", documents.len());
-        return Err(at(None, "", reason));
-    }
-    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut default: Option<(&str, u64)> = None;
-    for document in &documents {
-        let name = &document.metadata.name;
-        let line = name.referenced.line();
-        if let Some(first) = names.insert(&name.value, line) {
-            let reason = format!("the provider of line {first} has the same name; give each its own");
-            return Err(at(Some(line), &format!("metadata.name {:?}", name.value), reason));
+/// The rules that span several documents.
+fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut default: Option<(&str, usize)> = None;
+    let line = |number: usize, place: &str| outline.line(number, place);
+    let shown =
+        |number: usize, place: &str| line(number, place).map_or_else(String::new, |line| format!(" of line {line}"));
+    for (number, document) in documents.iter().enumerate() {
+        let name = document.metadata.name.as_str();
+        if let Some(first) = names.insert(name, number) {
+            let reason = format!("the provider{} has the same name; give each its own", shown(first, "metadata.name"));
+            let place = format!("provider {name:?}: metadata.name");
+            return Err(Finding { line: line(number, "metadata.name"), place, reason });
         }
-        if document.spec.default.as_ref().is_some_and(|default| default.value) {
-            let line = document.spec.default.as_ref().map_or(line, |default| default.referenced.line());
-            if let Some((other, first)) = default.replace((&name.value, line)) {
-                let reason = format!(
-                    "provider {other:?} (line {first}) is the default already; at most one can take what no other claims, so remove one"
-                );
-                return Err(at(Some(line), &format!("provider {:?}: spec.default", name.value), reason));
-            }
+        if document.spec.default
+            && let Some((other, first)) = default.replace((name, number))
+        {
+            let reason = format!(
+                "provider {other:?}{} is the default already; at most one can take what no other claims, so remove one",
+                shown(first, "spec.default")
+            );
+            let place = format!("provider {name:?}: spec.default");
+            return Err(Finding { line: line(number, "spec.default"), place, reason });
         }
     }
-    Ok(documents)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Reader<'_> {
         let name = || self.name.to_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.name.is_empty() || self.name.len() > 63 || !self.name.chars().all(plain) {
-            let reason = "a name has 1 to 63 letters, digits, '-', '_' and '.'".to_owned();
+            let reason = format!("{:?} cannot be a name; use 1 to 63 letters, digits, '-', '_' and '.'", self.name);
             return Err(CredentialError::List { reason });
         }
         if origins.is_empty() || origins.len() > Credentials::ORIGINS_MAX {
@@ -77,7 +77,7 @@ impl Reader<'_> {
     fn basic(&self, username: &str, password: &ValueFrom) -> Result<Proof, CredentialError> {
         let password = self.secret("basic.password", password)?;
         if username.contains(':') || username.chars().any(char::is_control) {
-            return Err(self.value("basic.username", "has a ':' or a control character"));
+            return Err(self.value("basic.username", "has a ':' or a control character; use another one"));
         }
         let pair = Secret::new(format!("{username}:{}", password.expose()));
         let encoded = Secret::new(general_purpose::STANDARD.encode(pair.expose()));
@@ -86,7 +86,9 @@ impl Reader<'_> {
     }
 
     fn header_name(&self, text: &str) -> Result<HeaderName, CredentialError> {
-        let name: HeaderName = text.parse().map_err(|_| self.value("header.name", "is not a header name"))?;
+        let name: HeaderName = text
+            .parse()
+            .map_err(|_| self.value("header.name", "is not a header name; write one such as X-Auth-Token"))?;
         if crate::http_client::is_hosts_header(&name) {
             return Err(self.value("header.name", "is a header that the connection sets by itself; use another one"));
         }
@@ -101,7 +103,10 @@ impl Reader<'_> {
         secrets: Vec<Secret>,
     ) -> Result<Proof, CredentialError> {
         let mut value = HeaderValue::from_str(text).map_err(|_| {
-            self.value(field, "has a character that a header cannot carry, such as a line break inside")
+            self.value(
+                field,
+                "has a character that a header cannot carry, such as a line break inside; give the value alone",
+            )
         })?;
         // Keeps it out of Debug texts and of HTTP/2's compression tables.
         value.set_sensitive(true);
@@ -114,15 +119,20 @@ impl Reader<'_> {
         let chain = CertificateDer::pem_slice_iter(pem.expose().as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.unwrap_or_default();
         if chain.is_empty() {
-            return Err(self.value("clientCertificate.certificate", "has no PEM certificate"));
+            return Err(
+                self.value("clientCertificate.certificate", "has no PEM certificate; give the chain, leaf first")
+            );
         }
         let pem = self.read("clientCertificate.key", key)?;
         let key = PrivateKeyDer::from_pem_slice(pem.expose().as_bytes()).map_err(|_| {
-            self.value("clientCertificate.key", "has no PEM key (PKCS#8, PKCS#1 or SEC1, not encrypted)")
+            self.value("clientCertificate.key", "has no PEM key; give PKCS#8, PKCS#1 or SEC1, not encrypted")
         })?;
         let fits = CertifiedKey::from_der(chain.clone(), key.clone_key(), &rustls::crypto::ring::default_provider());
         fits.map_err(|_| {
-            self.value("clientCertificate.key", "does not belong to the certificate, or is of an unknown kind")
+            self.value(
+                "clientCertificate.key",
+                "does not belong to the certificate, or is of an unknown kind; give the certificate's own key",
+            )
         })?;
         Ok(ClientCertificate { chain, key })
     }
@@ -153,7 +163,7 @@ impl Reader<'_> {
                     source,
                 };
                 let bytes = read_bounded(path, Credentials::VALUE_BYTES_MAX).map_err(failed)?;
-                String::from_utf8(bytes).map_err(|_| self.value(field, "is not UTF-8 text"))?
+                String::from_utf8(bytes).map_err(|_| self.value(field, "is not UTF-8 text; is it the right file?"))?
             }
         };
         Ok(Secret::new(text.trim_ascii_end()))

@@ -53,7 +53,9 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "ABSENT"}}}"#,
-        expect!["credentials.api.bearer: environment variable ABSENT is not set"],
+        expect![
+            "credentials.api.bearer: environment variable ABSENT is not set; set it for this process, or name a file"
+        ],
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"file": "/nowhere/token"}}}"#,
@@ -69,7 +71,9 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"env": "LINES"}}}"#,
-        expect!["credentials.api.bearer: has a character that a header cannot carry, such as a line break inside"],
+        expect![
+            "credentials.api.bearer: has a character that a header cannot carry, such as a line break inside; give the value alone"
+        ],
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "header": {"name": "Host", "value": {"env": "TOKEN"}}}}"#,
@@ -77,15 +81,15 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "basic": {"username": "a:b", "password": {"env": "TOKEN"}}}}"#,
-        expect!["credentials.api.basic.username: has a ':' or a control character"],
+        expect!["credentials.api.basic.username: has a ':' or a control character; use another one"],
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "clientCertificate": {"certificate": {"env": "TOKEN"}, "key": {"env": "TOKEN"}}}}"#,
-        expect!["credentials.api.clientCertificate.certificate: has no PEM certificate"],
+        expect!["credentials.api.clientCertificate.certificate: has no PEM certificate; give the chain, leaf first"],
     );
     wrong(
         r#"{"a b": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#,
-        expect!["credentials: a name has 1 to 63 letters, digits, '-', '_' and '.'"],
+        expect![[r#"credentials: "a b" cannot be a name; use 1 to 63 letters, digits, '-', '_' and '.'"#]],
     );
 }
 

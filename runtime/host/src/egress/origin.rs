@@ -33,9 +33,12 @@ enum HostPattern {
 /// Why a text is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// Neither `http://` nor `https://`.
+    /// Nothing stands before the host.
     #[error("has no scheme; write https://HOST or http://HOST")]
     Scheme,
+    /// Neither `http://` nor `https://`.
+    #[error("has a scheme that the host does not speak; write https://HOST or http://HOST")]
+    OtherScheme,
     /// User name or password.
     #[error("has user information; give the provider a credential instead")]
     UserInfo,
@@ -91,7 +94,7 @@ impl Origin {
         }
         let (scheme, rest) = text.split_once("://").ok_or(OriginError::Scheme)?;
         if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-            return Err(OriginError::Scheme);
+            return Err(OriginError::OtherScheme);
         }
         if rest.contains(['/', '?', '#']) {
             return Err(OriginError::Path);

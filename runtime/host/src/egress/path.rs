@@ -12,7 +12,7 @@ pub(super) struct PathPrefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathPrefixError {
     /// Does not begin with `/`.
-    #[error("does not begin with /")]
+    #[error("does not begin with /; write it from the root, as in /v1")]
     Relative,
     /// Query, fragment, space or control character.
     #[error("has a query, a fragment or a character that no path has; write only the path")]

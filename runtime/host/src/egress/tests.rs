@@ -390,7 +390,7 @@ fn a_bad_origin_is_named_with_its_place_the_reason_and_the_way_out() {
     }
     expect![[r#"
         origin "api.example.com" has no scheme; write https://HOST or http://HOST
-        origin "ftp://api.example.com" has no scheme; write https://HOST or http://HOST
+        origin "ftp://api.example.com" has a scheme that the host does not speak; write https://HOST or http://HOST
         origin "https://" has no usable host; write a DNS name, an IPv4 address in four decimal parts or an IPv6 address in brackets
         origin "https://*" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
         origin "https://*:8443" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
@@ -481,7 +481,12 @@ fn a_bad_method_path_or_list_is_named_with_its_place() {
         &with(Some(&[]), None),
         expect!["rules[0].methods: is empty, which allows nothing; leave it out to allow the usual methods"],
     );
-    wrong(&with(None, Some(&["v2"])), expect![[r#"rules[0].pathPrefixes[0]: path prefix "v2" does not begin with /"#]]);
+    wrong(
+        &with(None, Some(&["v2"])),
+        expect![[
+            r#"rules[0].pathPrefixes[0]: path prefix "v2" does not begin with /; write it from the root, as in /v1"#
+        ]],
+    );
     wrong(
         &with(None, Some(&["/v2/../x"])),
         expect![[

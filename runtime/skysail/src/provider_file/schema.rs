@@ -8,28 +8,29 @@ use std::{
 };
 
 use serde::Deserialize;
-use serde_saphyr::Spanned;
 use skysail_host::{
-    Limits,
+    Limits, LimitsError,
     credentials::{BasicSpec, ClientCertificateSpec, CredentialSpec, Credentials, HeaderSpec, ValueFrom},
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
 
-use super::{Files, ProviderFileError, ProviderSpec, wrong};
+use super::{Files, ProviderSpec, explain::Finding, outline::Outline};
 
 const API_VERSION: &str = "skysail.dev/v1alpha1";
 const KIND: &str = "Provider";
 /// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1 MiB.
 pub(super) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
+/// Longest class, in bytes: a domain and a name, as for every label of Kubernetes.
+const CLASS_BYTES_MAX: usize = 253;
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Document {
-    pub(super) api_version: Spanned<String>,
-    pub(super) kind: Spanned<String>,
+    api_version: String,
+    kind: String,
     pub(super) metadata: Metadata,
     pub(super) spec: Spec,
 }
@@ -37,19 +38,20 @@ pub(super) struct Document {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Metadata {
-    pub(super) name: Spanned<String>,
+    pub(super) name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
-    pub(super) default: Option<Spanned<bool>>,
     #[serde(default)]
-    load_balancer_classes: Vec<Spanned<String>>,
+    pub(super) default: bool,
+    #[serde(default)]
+    load_balancer_classes: Vec<String>,
     node_selector: Option<NodeSelector>,
     source: Source,
-    config: Option<Spanned<String>>,
-    config_file: Option<Spanned<PathBuf>>,
+    config: Option<String>,
+    config_file: Option<PathBuf>,
     #[serde(default)]
     egress: EgressSpec,
     /// By name.
@@ -75,58 +77,55 @@ struct Source {
     file: PathBuf,
 }
 
-/// The parser's reason without its drawing of the text, on one line.
-pub(super) fn reason(error: &serde_saphyr::Error) -> String {
-    error.without_snippet().to_string().lines().next().unwrap_or("not readable as YAML").to_owned()
-}
-
 /// Checks one document and reads what it names.
-pub(super) fn check(document: Document, path: &Path, files: &mut Files) -> Result<ProviderSpec, ProviderFileError> {
-    Check { path, files, name: String::new() }.document(document)
-}
-
-/// Where a check stands: what its errors begin with.
-struct Check<'a> {
+pub(super) struct Check<'a> {
+    /// The provider file.
     path: &'a Path,
     files: &'a mut Files,
+    outline: &'a Outline,
+    /// Number of the document in the outline.
+    document: usize,
+    /// What its errors begin with; empty until it is known to be a name.
     name: String,
 }
 
-type Checked<T> = Result<T, ProviderFileError>;
+type Checked<T> = Result<T, Finding>;
 
-impl Check<'_> {
-    fn document(mut self, document: Document) -> Checked<ProviderSpec> {
-        let Document { api_version, kind, metadata, spec } = document;
-        if api_version.value != API_VERSION || kind.value != KIND {
-            let reason = format!(
-                "{} of {} is not what this file holds; write apiVersion: {API_VERSION} and kind: {KIND}",
-                kind.value, api_version.value
-            );
-            return Err(self.error(Some(api_version.referenced.line()), "kind", reason));
+impl<'a> Check<'a> {
+    pub(super) const fn new(path: &'a Path, files: &'a mut Files, (outline, document): (&'a Outline, usize)) -> Self {
+        Self { path, files, outline, document, name: String::new() }
+    }
+
+    pub(super) fn document(mut self, document: Document) -> Checked<ProviderSpec> {
+        let Document { api_version, kind, metadata: Metadata { name }, spec } = document;
+        if api_version != API_VERSION {
+            let reason = format!("{api_version:?} is not what this file holds; write {API_VERSION}");
+            return Err(self.wrong("apiVersion", reason));
         }
-        let line = metadata.name.referenced.line();
-        let name = metadata.name.value;
+        if kind != KIND {
+            return Err(self.wrong("kind", format!("{kind:?} is not what this file holds; write {KIND}")));
+        }
         if !is_dns_label(&name) {
             let reason = format!(
                 "{name:?} is not a name; use at most 63 lower-case letters, digits and dashes, and begin with a letter"
             );
-            return Err(self.error(Some(line), "metadata.name", reason));
+            return Err(self.wrong("metadata.name", reason));
         }
         self.name = name;
         self.spec(spec)
     }
 
     fn spec(mut self, spec: Spec) -> Checked<ProviderSpec> {
-        let config = self.config(spec.config, spec.config_file)?;
+        let config = self.config(spec.config, spec.config_file.as_deref())?;
         let egress_spec = self.egress(spec.egress)?;
         let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
-        let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.error(None, "spec.egress", chain(&error)))?;
+        let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", &error))?;
         let credentials = self.credentials(spec.credentials)?;
-        spec.limits.validate().map_err(|error| self.error(None, "spec.limits", chain(&error)))?;
+        spec.limits.validate().map_err(|error| self.limits(&error))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
         if spec.node_selector.as_ref().is_some_and(|selector| selector.match_labels.is_empty()) {
             let reason = "it selects every node; name a label, or mark the provider as default instead".to_owned();
-            return Err(self.error(None, "spec.nodeSelector.matchLabels", reason));
+            return Err(self.wrong("spec.nodeSelector.matchLabels", reason));
         }
         let component = self.resolve(&spec.source.file);
         let flags = (spec.allow_interface_loss, spec.allow_identity_change);
@@ -134,7 +133,7 @@ impl Check<'_> {
         (written, &config, flags).hash(&mut fingerprint);
         Ok(ProviderSpec {
             name: self.name,
-            default: spec.default.is_some_and(|default| default.value),
+            default: spec.default,
             load_balancer_classes,
             node_selector: spec.node_selector.map(|selector| selector.match_labels),
             component,
@@ -148,30 +147,21 @@ impl Check<'_> {
         })
     }
 
-    fn classes(&self, classes: Vec<Spanned<String>>) -> Checked<BTreeSet<String>> {
-        let mut checked = BTreeSet::new();
-        for class in classes {
-            let line = Some(class.referenced.line());
-            if class.value.is_empty() || class.value.len() > 253 {
-                let reason = format!("{:?} cannot be a class; use a name such as example.com/fast", class.value);
-                return Err(self.error(line, "spec.loadBalancerClasses", reason));
-            }
-            checked.insert(class.value);
+    fn classes(&self, classes: Vec<String>) -> Checked<BTreeSet<String>> {
+        if let Some(index) = classes.iter().position(|class| class.is_empty() || class.len() > CLASS_BYTES_MAX) {
+            let reason = format!("a class has 1 to {CLASS_BYTES_MAX} bytes; use a name such as example.com/fast");
+            return Err(self.wrong(&format!("spec.loadBalancerClasses[{index}]"), reason));
         }
-        Ok(checked)
+        Ok(classes.into_iter().collect())
     }
 
-    fn config(&mut self, text: Option<Spanned<String>>, file: Option<Spanned<PathBuf>>) -> Checked<String> {
+    fn config(&mut self, text: Option<String>, file: Option<&Path>) -> Checked<String> {
         match (text, file) {
-            (Some(text), Some(_)) => {
-                let reason = "config and configFile are both there; keep one".to_owned();
-                Err(self.error(Some(text.referenced.line()), "spec.config", reason))
+            (Some(_), Some(_)) => {
+                Err(self.wrong("spec.config", "config and configFile are both there; keep one".to_owned()))
             }
-            (Some(text), None) => Ok(text.value),
-            (None, Some(file)) => {
-                let line = Some(file.referenced.line());
-                self.text(&file.value, CONFIG_BYTES_MAX).map_err(|reason| self.error(line, "spec.configFile", reason))
-            }
+            (Some(text), None) => Ok(text),
+            (None, Some(file)) => self.text("spec.configFile", file, CONFIG_BYTES_MAX),
             (None, None) => Ok(String::new()),
         }
     }
@@ -179,28 +169,31 @@ impl Check<'_> {
     /// The rules with the certificates' text in place of the file that holds it.
     fn egress(&mut self, mut egress: EgressSpec) -> Checked<EgressSpec> {
         if let Some(CaBundleSpec::File(file)) = &egress.ca_bundle {
-            let read = self.text(file, CA_BUNDLE_BYTES_MAX);
-            let pem = read.map_err(|reason| self.error(None, "spec.egress.caBundle.file", reason))?;
+            let pem = self.text("spec.egress.caBundle.file", file, CA_BUNDLE_BYTES_MAX)?;
             egress.ca_bundle = Some(CaBundleSpec::Pem(pem));
         }
         Ok(egress)
     }
 
     fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
-        for value in specs.values_mut().flat_map(values_of) {
-            if let ValueFrom::File(file) = value {
-                *file = self.resolve(file);
-                // Only to be remembered: the host reads it again, and says what is wrong with it.
-                drop(self.files.text(file, Credentials::VALUE_BYTES_MAX));
+        for (name, spec) in &mut specs {
+            for (field, value) in values_of(spec) {
+                if let ValueFrom::File(file) = value {
+                    // The host reads it again: it keeps the path for the rotations to come.
+                    let place = format!("spec.credentials.{name}.{field}.file");
+                    self.text(&place, file, Credentials::VALUE_BYTES_MAX)?;
+                    *file = self.resolve(file);
+                }
             }
         }
-        Credentials::load(specs, &environment).map_err(|error| self.error(None, "spec", chain(&error)))
+        Credentials::load(specs, &environment).map_err(|error| self.of_host("spec.", &error))
     }
 
     /// A file that the provider file names.
-    fn text(&mut self, file: &Path, bytes_max: u64) -> Result<String, String> {
+    fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
         let file = self.resolve(file);
-        self.files.text(&file, bytes_max).map_err(|reason| format!("{} {reason}", file.display()))
+        let read = self.files.text(&file, bytes_max);
+        read.map_err(|reason| self.wrong(place, format!("{} {reason}", file.display())))
     }
 
     /// Relative paths start at the provider file.
@@ -208,9 +201,22 @@ impl Check<'_> {
         self.path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))
     }
 
-    fn error(&self, line: Option<u64>, place: &str, reason: String) -> ProviderFileError {
-        let place = if self.name.is_empty() { place.to_owned() } else { format!("provider {:?}: {place}", self.name) };
-        wrong(self.path, line, &place, reason)
+    /// An error about egress or credentials: its text begins with the place below `root`.
+    fn of_host(&self, root: &str, error: &(dyn std::error::Error + 'static)) -> Finding {
+        let text = chain(error);
+        let (place, reason) = text.split_once(": ").unwrap_or(("", &text));
+        self.wrong(&format!("{root}{place}"), reason.to_owned())
+    }
+
+    /// Each problem begins with the key that it is about; the first one's place stands for all.
+    fn limits(&self, error: &LimitsError) -> Finding {
+        let key = error.problems.first().and_then(|problem| problem.split(' ').next()).unwrap_or_default();
+        self.wrong(&format!("spec.limits.{key}"), error.to_string())
+    }
+
+    fn wrong(&self, path: &str, reason: String) -> Finding {
+        let place = if self.name.is_empty() { path.to_owned() } else { format!("provider {:?}: {path}", self.name) };
+        Finding { line: self.outline.line(self.document, path), place, reason }
     }
 }
 
@@ -227,14 +233,21 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Every value that a credential names.
-fn values_of(spec: &mut CredentialSpec) -> impl Iterator<Item = &mut ValueFrom> {
+/// Every value that a credential names, with its place below the credential.
+fn values_of(spec: &mut CredentialSpec) -> impl Iterator<Item = (&'static str, &mut ValueFrom)> {
     let CredentialSpec { origins: _, bearer, header, basic, client_certificate } = spec;
     let header = header.as_mut().map(|HeaderSpec { name: _, value }| value);
     let basic = basic.as_mut().map(|BasicSpec { username: _, password }| password);
     let (certificate, key) =
         client_certificate.as_mut().map(|ClientCertificateSpec { certificate, key }| (certificate, key)).unzip();
-    [bearer.as_mut(), header, basic, certificate, key].into_iter().flatten()
+    let values = [
+        ("bearer", bearer.as_mut()),
+        ("header.value", header),
+        ("basic.password", basic),
+        ("clientCertificate.certificate", certificate),
+        ("clientCertificate.key", key),
+    ];
+    values.into_iter().filter_map(|(field, value)| Some((field, value?)))
 }
 
 /// An error with its causes, on one line.

@@ -68,23 +68,152 @@ fn several_documents_are_several_providers() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_its_line() {
+fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
-        expect![
-            "DIR/providers.yaml:7: unknown field `egres`, expected one of default, loadBalancerClasses, nodeSelector, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange at line 7, column 3; compare with the example in `deploy/manifests`"
-        ],
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange"#
+        ]],
+    );
+}
+
+#[test]
+fn an_unknown_limit_is_refused() {
+    refused(
+        &document("limits: {fule: 5}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fule: "fule" is not a key of this place; write one of fuel, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes"#
+        ]],
+    );
+}
+
+#[test]
+fn a_key_that_stands_twice_is_refused() {
+    refused(
+        &document("config: a\nlimits: {}\nconfig: b\n"),
+        expect![[
+            r#"DIR/providers.yaml:9: provider "sim": spec.config: the key stands here again, and first in line 7; keep one of them"#
+        ]],
+    );
+}
+
+#[test]
+fn a_missing_key_is_refused() {
+    refused(
+        &document("").replace("  source: {file: sim.wasm}\n", "  default: true\n"),
+        expect![[r#"DIR/providers.yaml:5: provider "sim": spec: the key "source" is missing; add it"#]],
+    );
+}
+
+#[test]
+fn a_missing_key_is_refused_where_its_mapping_begins() {
+    refused(
+        &document("egress:\n  rules:\n  - methods: [GET]\n    pathPrefixes: [/]\n"),
+        expect![[
+            r#"DIR/providers.yaml:9: provider "sim": spec.egress.rules[0]: the key "origins" is missing; add it"#
+        ]],
+    );
+    refused(
+        &document("").replace("metadata:\n  name: sim\n", ""),
+        expect![[r#"DIR/providers.yaml:1: the key "metadata" is missing; add it"#]],
+    );
+    refused(
+        &document("").replace("  name: sim\n", "  {}\n"),
+        expect![[r#"DIR/providers.yaml:3: metadata: the key "name" is missing; add it"#]],
+    );
+}
+
+/// A secret that was written in the place of its path must not get into a log.
+#[test]
+fn what_may_be_a_secret_is_not_repeated() {
+    let api = "origins: [\"https://api.example.com\"]";
+    for wrong in ["bearer: s3cret", "basic: s3cret", "bearer: {file: [s3cret]}", "header: {name: X-A, value: s3cret}"] {
+        let folder = folder(&document(&format!("credentials:\n  api: {{{api}, {wrong}}}\n")));
+        let error = load(&folder.path().join("providers.yaml")).unwrap_err().to_string();
+        assert!(!error.contains("s3cret"), "{error}");
+        assert!(error.contains("providers.yaml:8: provider \"sim\": spec.credentials.api."), "{error}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_no_number_is_refused() {
+    refused(
+        &document("limits: {fuel: lots}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fuel: "lots" is not a whole number of 0 or more; correct it"#
+        ]],
+    );
+}
+
+#[test]
+fn a_flag_that_is_no_flag_is_refused() {
+    refused(
+        &document("default: maybe\n"),
+        expect![[r#"DIR/providers.yaml:7: provider "sim": spec.default: "maybe" is not true or false; correct it"#]],
+    );
+}
+
+#[test]
+fn a_list_that_is_none_is_refused() {
+    refused(
+        &document("loadBalancerClasses: example.com/fast\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerClasses: this has to be a list; correct it"#
+        ]],
+    );
+}
+
+#[test]
+fn a_mapping_that_is_none_is_refused() {
+    refused(
+        &document("egress: all\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.egress: this has to be a mapping of keys to values; correct it"#
+        ]],
+    );
+}
+
+#[test]
+fn a_value_that_is_a_text_is_refused() {
+    refused(
+        &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: the-token}\n"),
+        expect![[
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer: this has to be a mapping; write one of the keys file, env with its value"#
+        ]],
+    );
+}
+
+#[test]
+fn a_value_from_elsewhere_is_refused() {
+    refused(
+        &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: {vault: x}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer.vault: "vault" is not a key of this place; write one of file, env"#
+        ]],
+    );
+}
+
+#[test]
+fn a_document_without_content_is_refused() {
+    refused(
+        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\n",
+        expect![[r#"DIR/providers.yaml:1: the key "metadata" is missing; add it"#]],
     );
 }
 
 #[test]
 fn a_text_that_is_no_yaml_is_refused() {
     refused(
-        "\tno: [yaml",
+        "kind: Provider\nspec: {a: [b}\n",
         expect![
-            "DIR/providers.yaml:1: unknown field `no`, expected one of apiVersion, kind, metadata, spec at line 1, column 2; compare with the example in `deploy/manifests`"
+            "DIR/providers.yaml:2: this is not YAML: mismatched bracket '[' closed by '}'; mend it there, or in the line before"
         ],
     );
+}
+
+#[test]
+fn a_text_that_is_no_mapping_is_refused() {
+    refused("hello\n", expect!["DIR/providers.yaml:1: this has to be a mapping of keys to values; correct it"]);
 }
 
 #[test]
@@ -96,19 +225,68 @@ fn an_empty_file_is_refused() {
 fn another_kind_is_refused() {
     refused(
         &document("").replace("kind: Provider", "kind: ConfigMap"),
-        expect![
-            "DIR/providers.yaml:1: kind: ConfigMap of skysail.dev/v1alpha1 is not what this file holds; write apiVersion: skysail.dev/v1alpha1 and kind: Provider"
-        ],
+        expect![[r#"DIR/providers.yaml:2: kind: "ConfigMap" is not what this file holds; write Provider"#]],
+    );
+}
+
+#[test]
+fn another_version_is_refused() {
+    refused(
+        &document("").replace("v1alpha1", "v2"),
+        expect![[
+            r#"DIR/providers.yaml:1: apiVersion: "skysail.dev/v2" is not what this file holds; write skysail.dev/v1alpha1"#
+        ]],
+    );
+}
+
+#[test]
+fn a_name_that_is_none_is_refused() {
+    refused(
+        &document("").replace("name: sim", "name: Sim"),
+        expect![[
+            r#"DIR/providers.yaml:4: metadata.name: "Sim" is not a name; use at most 63 lower-case letters, digits and dashes, and begin with a letter"#
+        ]],
+    );
+}
+
+#[test]
+fn an_empty_class_is_refused() {
+    refused(
+        &document("loadBalancerClasses: [a, \"\"]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerClasses[1]: a class has 1 to 253 bytes; use a name such as example.com/fast"#
+        ]],
+    );
+}
+
+#[test]
+fn a_selector_of_everything_is_refused() {
+    refused(
+        &document("nodeSelector: {matchLabels: {}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.nodeSelector.matchLabels: it selects every node; name a label, or mark the provider as default instead"#
+        ]],
     );
 }
 
 #[test]
 fn a_bad_origin_is_refused() {
-    let text = "egress:\n  rules:\n  - origins: [\"https://api.example.com/v1\"]\n";
     refused(
-        &document(text),
+        &document(
+            "egress:\n  rules:\n  - origins: [\"https://a.example.com\"]\n  - origins:\n    - \"https://api.example.com/v1\"\n",
+        ),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec.egress: rules[0].origins[0]: origin "https://api.example.com/v1" has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths"#
+            r#"DIR/providers.yaml:11: provider "sim": spec.egress.rules[1].origins[0]: origin "https://api.example.com/v1" has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths"#
+        ]],
+    );
+}
+
+#[test]
+fn an_origin_of_another_scheme_is_refused() {
+    refused(
+        &document("egress:\n  rules:\n  - origins: [\"ftp://x\"]\n"),
+        expect![[
+            r#"DIR/providers.yaml:9: provider "sim": spec.egress.rules[0].origins[0]: origin "ftp://x" has a scheme that the host does not speak; write https://HOST or http://HOST"#
         ]],
     );
 }
@@ -118,7 +296,37 @@ fn an_origin_that_allows_everything_is_refused() {
     refused(
         &document("egress:\n  rules:\n  - origins: [\"https://*\"]\n"),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec.egress: rules[0].origins[0]: origin "https://*" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com"#
+            r#"DIR/providers.yaml:9: provider "sim": spec.egress.rules[0].origins[0]: origin "https://*" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com"#
+        ]],
+    );
+}
+
+#[test]
+fn an_empty_list_of_origins_is_refused() {
+    refused(
+        &document("egress:\n  rules:\n  - methods: [GET]\n    origins: []\n"),
+        expect![[
+            r#"DIR/providers.yaml:10: provider "sim": spec.egress.rules[0].origins: is empty, which allows nothing; name at least one origin"#
+        ]],
+    );
+}
+
+#[test]
+fn a_bad_method_is_refused() {
+    refused(
+        &document("egress:\n  rules:\n  - origins: [\"https://a.example.com\"]\n    methods: [CONNECT]\n"),
+        expect![[
+            r#"DIR/providers.yaml:10: provider "sim": spec.egress.rules[0].methods[0]: method "CONNECT" cannot be allowed; write one of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]"#
+        ]],
+    );
+}
+
+#[test]
+fn a_bad_path_prefix_is_refused() {
+    refused(
+        &document("egress:\n  rules:\n  - origins: [\"https://a.example.com\"]\n    pathPrefixes: [v1]\n"),
+        expect![[
+            r#"DIR/providers.yaml:10: provider "sim": spec.egress.rules[0].pathPrefixes[0]: path prefix "v1" does not begin with /; write it from the root, as in /v1"#
         ]],
     );
 }
@@ -126,43 +334,61 @@ fn an_origin_that_allows_everything_is_refused() {
 #[test]
 fn a_bad_cidr_is_refused() {
     refused(
-        &document("egress:\n  allowCidrs: [10.0.0.0/33]\n"),
+        &document("egress:\n  allowCidrs:\n  - 10.0.0.0/33\n"),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec.egress: allowCidrs[0]: "10.0.0.0/33" is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32"#
+            r#"DIR/providers.yaml:9: provider "sim": spec.egress.allowCidrs[0]: "10.0.0.0/33" is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32"#
+        ]],
+    );
+}
+
+#[test]
+fn a_missing_ca_bundle_is_refused() {
+    refused(
+        &document("egress:\n  caBundle: {file: missing}\n"),
+        expect![[
+            r#"DIR/providers.yaml:8: provider "sim": spec.egress.caBundle.file: DIR/missing does not exist; create it, or correct the path"#
+        ]],
+    );
+}
+
+#[test]
+fn a_ca_bundle_without_a_certificate_is_refused() {
+    refused(
+        &document("egress:\n  caBundle: {file: token}\n"),
+        expect![[
+            r#"DIR/providers.yaml:8: provider "sim": spec.egress.caBundle: no certificate found; it must be PEM with at least one certificate"#
         ]],
     );
 }
 
 #[test]
 fn a_missing_secret_file_is_refused() {
-    let text = "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {file: missing}\n";
     refused(
-        &document(text),
+        &document("credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {file: missing}\n"),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec: credentials.api.bearer: read file DIR/missing; check that the Secret is mounted there and readable: No such file or directory (os error 2)"#
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.bearer.file: DIR/missing does not exist; create it, or correct the path"#
         ]],
     );
 }
 
 #[test]
 fn an_empty_secret_file_is_refused() {
-    let text = "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {file: empty}\n";
     refused(
-        &document(text),
+        &document("credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {file: empty}\n"),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec: credentials.api.bearer: is shorter than 6 bytes: it could be guessed and could not be redacted from answers; use a longer one"#
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.bearer: is shorter than 6 bytes: it could be guessed and could not be redacted from answers; use a longer one"#
         ]],
     );
 }
 
 #[test]
 fn a_variable_that_is_not_set_is_refused() {
-    let text =
-        "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {env: SKYSAIL_TEST_NOT_SET}\n";
     refused(
-        &document(text),
+        &document(
+            "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    bearer: {env: SKYSAIL_TEST_NOT_SET}\n",
+        ),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec: credentials.api.bearer: environment variable SKYSAIL_TEST_NOT_SET is not set"#
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.bearer: environment variable SKYSAIL_TEST_NOT_SET is not set; set it for this process, or name a file"#
         ]],
     );
 }
@@ -172,7 +398,79 @@ fn a_credential_without_a_scheme_is_refused() {
     refused(
         &document("credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n"),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec: credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"#
+        ]],
+    );
+}
+
+#[test]
+fn a_credential_for_a_bad_origin_is_refused() {
+    refused(
+        &document("credentials:\n  api:\n    origins:\n    - api.example.com\n    bearer: {file: token}\n"),
+        expect![[
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.origins[0]: origin "api.example.com" has no scheme; write https://HOST or http://HOST"#
+        ]],
+    );
+}
+
+#[test]
+fn a_bad_name_of_a_credential_is_refused() {
+    refused(
+        &document("credentials:\n  \"a b\": {origins: [\"https://api.example.com\"], bearer: {file: token}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.credentials: "a b" cannot be a name; use 1 to 63 letters, digits, '-', '_' and '.'"#
+        ]],
+    );
+}
+
+#[test]
+fn a_bad_header_is_refused() {
+    refused(
+        &document(
+            "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    header: {name: Host, value: {file: token}}\n",
+        ),
+        expect![[
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.header.name: is a header that the connection sets by itself; use another one"#
+        ]],
+    );
+}
+
+#[test]
+fn a_limit_out_of_range_is_refused() {
+    refused(
+        &document("limits:\n  memoryBytes: 65536\n  fuel: 0\n"),
+        expect![[
+            r#"DIR/providers.yaml:9: provider "sim": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes about ten units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
+        ]],
+    );
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_refused() {
+    refused(
+        &document("limits: {deadlineMs: 1000}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.limits.httpTimeMs: httpTimeMs is 20000, but a call ends after deadlineMs, 1000: an exchange cannot take longer than its call"#
+        ]],
+    );
+}
+
+#[test]
+fn a_cloud_config_given_twice_is_refused() {
+    refused(
+        &document("config: a\nconfigFile: token\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.config: config and configFile are both there; keep one"#
+        ]],
+    );
+}
+
+#[test]
+fn a_missing_cloud_config_is_refused() {
+    refused(
+        &document("configFile: missing\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.configFile: DIR/missing does not exist; create it, or correct the path"#
         ]],
     );
 }
@@ -187,7 +485,7 @@ fn two_defaults_are_refused() {
     refused(
         &text,
         expect![[
-            r#"DIR/providers.yaml:15: provider "other": spec.default: provider "sim" (line 7) is the default already; at most one can take what no other claims, so remove one"#
+            r#"DIR/providers.yaml:15: provider "other": spec.default: provider "sim" of line 7 is the default already; at most one can take what no other claims, so remove one"#
         ]],
     );
 }
@@ -197,37 +495,19 @@ fn the_same_name_twice_is_refused() {
     refused(
         &format!("{}---\n{}", document(""), document("")),
         expect![[
-            r#"DIR/providers.yaml:11: metadata.name "sim": the provider of line 4 has the same name; give each its own"#
+            r#"DIR/providers.yaml:11: provider "sim": metadata.name: the provider of line 4 has the same name; give each its own"#
         ]],
     );
 }
 
+/// A key of the second document, after a document without content.
 #[test]
-fn a_limit_out_of_range_is_refused() {
+fn lines_are_those_of_the_document_that_is_wrong() {
+    let other = document("limits:\n  fuel: 0\n").replace("name: sim", "name: other");
     refused(
-        &document("limits: {fuel: 0}\n"),
+        &format!("---\n---\n{}---\n{other}", document("")),
         expect![[
-            r#"DIR/providers.yaml: provider "sim": spec.limits: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes about ten units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
-        ]],
-    );
-}
-
-#[test]
-fn an_unknown_limit_is_refused_with_its_line() {
-    refused(
-        &document("limits: {fule: 5}\n"),
-        expect![
-            "DIR/providers.yaml:7: unknown field `fule`, expected one of fuel, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes at line 7, column 12; compare with the example in `deploy/manifests`"
-        ],
-    );
-}
-
-#[test]
-fn a_cloud_config_given_twice_is_refused() {
-    refused(
-        &document("config: a\nconfigFile: token\n"),
-        expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.config: config and configFile are both there; keep one"#
+            r#"DIR/providers.yaml:17: provider "other": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes about ten units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
         ]],
     );
 }

@@ -1,0 +1,101 @@
+//! What the YAML library refuses, in our words: it knows lines and types, a reader needs the key, the reason and the way out.
+
+use serde_saphyr::{Error, Location};
+
+use super::outline::{Outline, Place};
+
+/// An error without its file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// 1-based; none where the text has no such place.
+    pub(super) line: Option<u64>,
+    /// For example `provider "sim": spec.limits.fuel`.
+    pub(super) place: String,
+    /// With the way out.
+    pub(super) reason: String,
+}
+
+/// A text that is not YAML.
+pub(super) fn syntax(error: &Error) -> Finding {
+    let line = error.location().map(|location| location.line());
+    let reason = format!("this is not YAML: {}; mend it there, or in the line before", reason(error));
+    Finding { line, place: String::new(), reason }
+}
+
+/// YAML that is not a provider file.
+pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
+    let error = error.without_snippet();
+    let Some(location) = error.location() else { return syntax(error) };
+    let place = match error {
+        Error::SerdeUnknownField { .. } | Error::SerdeUnknownVariant { .. } => outline.key_at(location),
+        Error::SerdeMissingField { .. } => outline.mapping_at(location),
+        Error::DuplicateMappingKey { key: Some(key), .. } => outline.last_before(location, key),
+        _ => None,
+    };
+    let place = place.or_else(|| outline.value_at(location)).or_else(|| outline.key_at(location));
+    let line = match (error, place) {
+        (Error::SerdeMissingField { .. }, Some(mapping)) => mapping.line,
+        _ => location.line(),
+    };
+    let provider = place.and_then(|place| outline.provider(place));
+    let path = place.map(|place| place.path.as_str()).unwrap_or_default();
+    let place_text = match provider {
+        Some(name) if path.is_empty() => format!("provider {name:?}"),
+        Some(name) => format!("provider {name:?}: {path}"),
+        None => path.to_owned(),
+    };
+    Finding { line: Some(line), place: place_text, reason: of_schema(error, place, location) }
+}
+
+fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String {
+    // A value may be a secret that was written in the wrong place: only what should be a number or a flag is repeated.
+    let written = place.and_then(|place| place.scalar.as_deref());
+    match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            format!("{field:?} is not a key of this place; write one of {}", expected.join(", "))
+        }
+        Error::SerdeUnknownVariant { expected, .. } if place.is_some_and(|place| place.is_value_at(location)) => {
+            format!("this has to be a mapping; write one of the keys {} with its value", expected.join(", "))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("{variant:?} is not a key of this place; write one of {}", expected.join(", "))
+        }
+        Error::SerdeMissingField { field, .. } => format!("the key {field:?} is missing; add it"),
+        Error::DuplicateMappingKey { .. } => match place {
+            Some(first) if first.line != location.line() => {
+                format!("the key stands here again, and first in line {}; keep one of them", first.line)
+            }
+            Some(_) | None => "the key stands here twice; keep one of them".to_owned(),
+        },
+        Error::InvalidScalar { ty, .. } => format!("{:?} is not {}; correct it", written.unwrap_or_default(), kind(ty)),
+        Error::InvalidBooleanStrict { .. } => {
+            format!("{:?} is neither true nor false; write one of them", written.unwrap_or_default())
+        }
+        Error::NullIntoString { .. } => "nothing is written here; write a text".to_owned(),
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            format!("this is {unexpected}, and has to be {}; correct it", kind(expected))
+        }
+        Error::Unexpected { expected, .. } => format!("this has to be {}; correct it", kind(expected)),
+        _ => format!("{}; correct it", reason(error)),
+    }
+}
+
+/// A type of the library in words for a reader.
+fn kind(name: &str) -> &str {
+    match name {
+        "u64" | "u32" | "u16" | "unsigned integer" => "a whole number of 0 or more",
+        "bool" | "boolean" => "true or false",
+        "string" | "string scalar" => "a text",
+        "mapping" | "mapping start" => "a mapping of keys to values",
+        "sequence" | "sequence start" => "a list",
+        other => other,
+    }
+}
+
+/// The library's reason without its drawing of the text and without the place, on one line.
+fn reason(error: &Error) -> String {
+    let text = error.without_snippet().to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.split(" at line ").next().unwrap_or(line).to_owned()
+}
