@@ -6,3 +6,5 @@ mod dev;
 mod program;
 #[cfg(test)]
 mod results;
+#[cfg(test)]
+mod run;

@@ -138,6 +138,15 @@ mod tests {
         assert_eq!(world.fleet.served["sim"].spec.config, "other");
     }
 
+    /// The compile jail could not be run, and nobody will write the file again for that.
+    #[tokio::test]
+    async fn what_only_the_machine_refused_is_tried_again_without_a_change() {
+        let mut world = World::new().await;
+        world.follow.again = Some(tokio::time::Instant::now());
+        assert_eq!(world.look().await, Look::TakenUp);
+        assert_eq!(world.look().await, Look::Unchanged);
+    }
+
     #[tokio::test]
     async fn a_secret_that_is_mounted_late_is_noticed() {
         let mut world = World::new().await;

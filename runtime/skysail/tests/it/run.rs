@@ -1,0 +1,225 @@
+//! `skysail run` as a process against the in-memory Kubernetes API: what becomes of a provider file that changes.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{Event, Service};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+use skysail_dev::api::{ApiOptions, ApiServer, Serving};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+    time::{interval, timeout},
+};
+
+use crate::program::{SKYSAIL, built};
+
+/// A component compiles in seconds, on a busy machine in many.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often an object is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A provider without a cloud, with a class and a pool of addresses.
+fn provider(name: &str, class: &str, pool: &str) -> String {
+    format!(
+        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {{name: {name}}}\nspec:\n  source: {{file: {name}.wasm}}\n  \
+         loadBalancerClasses: [{class}]\n  config: \"[LoadBalancer]\\npool = {pool}\\n\"\n"
+    )
+}
+
+/// A manager and its cluster.
+struct Run {
+    folder: TempDir,
+    client: Client,
+    admin: String,
+    log: Lines<BufReader<ChildStderr>>,
+    _process: Child,
+    _api: Serving,
+}
+
+impl Run {
+    async fn start(providers: &str) -> Self {
+        let api = ApiServer::new(&ApiOptions::default());
+        let serving = api.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            fs::copy(built("dummy"), path(&format!("{name}.wasm"))).unwrap();
+        }
+        fs::write(path("providers.yaml"), providers).unwrap();
+        fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&serving.url())).unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new(SKYSAIL);
+        command.arg("run").arg("--leader-elect=false").arg(format!("--metrics-bind-address={address}"));
+        command.arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
+        let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap()).lines();
+        let admin = format!("http://{address}");
+        Self { folder, client: api.client(), admin, log, _process: process, _api: serving }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, providers: &str) {
+        fs::write(self.path("providers.yaml"), providers).unwrap();
+    }
+
+    /// The next line of the log that contains this.
+    async fn says(&mut self, part: &str) -> String {
+        let read = async {
+            loop {
+                let line = self.log.next_line().await.unwrap().expect("it should not end");
+                if line.contains(part) {
+                    return line;
+                }
+            }
+        };
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say {part:?}"))
+    }
+
+    fn services(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn add_service(&self, name: &str, class: &str) {
+        let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": class, "ports": [{ "port": 80 }] });
+        let service = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap();
+        self.services().create(&PostParams::default(), &service).await.unwrap();
+    }
+
+    /// Looks again and again until there is something to find.
+    async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+        let looks = async {
+            let mut turns = interval(LOOK);
+            loop {
+                turns.tick().await;
+                if let Some(found) = look().await {
+                    return found;
+                }
+            }
+        };
+        timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} should come"))
+    }
+
+    /// The address of a Service's load balancer, as soon as there is one.
+    async fn address(&self, name: &str) -> String {
+        let address = async || {
+            let status = self.services().get(name).await.unwrap().status?;
+            status.load_balancer?.ingress?.into_iter().next()?.ip
+        };
+        self.until("the address of the load balancer", address).await
+    }
+
+    async fn event(&self, reason: &str) -> String {
+        let message = async || {
+            let events: Api<Event> = Api::all(self.client.clone());
+            let events = events.list(&ListParams::default()).await.unwrap().items;
+            events.into_iter().find(|event| event.reason.as_deref() == Some(reason))?.message
+        };
+        self.until(reason, message).await
+    }
+
+    async fn ask(&self, path: &str) -> (u16, String) {
+        // The tests of this process share it: whoever comes first installs it.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let answer = reqwest::get(format!("{}/{path}", self.admin)).await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_one_provider_refuses_moves_no_class_and_once_mended_moves_it() {
+    let (a, b) = (provider("a", "old.example/lb", "192.0.2.0/24"), provider("b", "b.example/lb", "203.0.113.0/24"));
+    let mut run = Run::start(&format!("{a}---\n{b}")).await;
+    run.add_service("kept", "old.example/lb").await;
+    assert!(run.address("kept").await.starts_with("192.0.2."));
+
+    let moved = a.replace("old.example", "new.example");
+    run.write(&format!("{moved}---\n{}", provider("b", "b.example/lb", "nonsense")));
+    let line = run.says("the provider file is refused").await;
+    assert!(line.contains("provider \"b\""), "{line}");
+    run.add_service("early", "old.example/lb").await;
+    assert!(run.address("early").await.starts_with("192.0.2."), "the last good file is in force");
+
+    run.write(&format!("{moved}---\n{b}"));
+    run.add_service("late", "new.example/lb").await;
+    assert!(run.address("late").await.starts_with("192.0.2."), "the controllers know the new class");
+    assert!(run.event("UnclaimedLoadBalancer").await.contains("old.example/lb"));
+    run.services().delete("kept", &DeleteParams::default()).await.unwrap();
+    let gone = async || run.services().get_opt("kept").await.unwrap().is_none().then_some(());
+    run.until("the end of the Service", gone).await;
+}
+
+#[tokio::test]
+async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
+    let a = provider("a", "a.example/lb", "192.0.2.0/24");
+    let mut run = Run::start(&a).await;
+    run.says("release active").await;
+    fs::write(run.path("junk.wasm"), "junk").unwrap();
+    run.write(&a.replace("a.wasm", "junk.wasm"));
+    run.says("release refused").await;
+    assert_eq!(run.ask("readyz").await, (200, "ok".to_owned()));
+    run.add_service("web", "a.example/lb").await;
+    assert!(run.address("web").await.starts_with("192.0.2."));
+}
+
+#[tokio::test]
+async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
+    let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
+    run.says("nothing to offer").await;
+    let (status, text) = run.ask("readyz").await;
+    assert_eq!(status, 503);
+    assert!(
+        text.starts_with("provider \"c\": no release serves: file ") && text.contains("c.wasm is missing"),
+        "{text}"
+    );
+}
+
+/// Nothing is started: the file is judged before a cluster is looked for.
+#[tokio::test]
+async fn a_wrong_provider_file_ends_the_start_with_its_place() {
+    let good = provider("a", "a.example/lb", "192.0.2.0/24");
+    let cases = [
+        (format!("{good}  egres: {{}}\n"), 8, "spec.egres: "),
+        (format!("{good}  egress: {{rules: [{{origins: [ftp://x]}}]}}\n"), 8, "spec.egress.rules[0].origins[0]: "),
+        (
+            format!("{good}  credentials: {{api: {{origins: [\"https://a.b\"], bearer: {{file: none}}}}}}\n"),
+            8,
+            "spec.credentials.api.bearer.file: ",
+        ),
+        (
+            format!("{good}  default: true\n---\n{good}  default: true\n").replacen("name: a}", "name: z}", 1),
+            17,
+            "spec.default: ",
+        ),
+        (format!("{good}---\n{good}"), 11, "metadata.name: "),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("providers.yaml");
+    for (text, line, place) in cases {
+        fs::write(&file, text).unwrap();
+        let output = Command::new(SKYSAIL)
+            .args(["run", "--leader-elect=false", "--provider-file"])
+            .arg(&file)
+            .output()
+            .await
+            .unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        let begin = format!("skysail: {}:{line}: provider \"a\": {place}", file.display());
+        assert!(told.starts_with(&begin), "{told} should begin with {begin}");
+        assert!(!place.contains("file") || told.contains(&folder.path().join("none").display().to_string()), "{told}");
+    }
+}
