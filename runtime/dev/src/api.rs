@@ -8,8 +8,9 @@
 //! client can observe. One suite (`tests/api`) runs against this server and a real one.
 //!
 //! What it leaves out: authentication and authorization, admission webhooks, garbage collection by owner, protobuf
-//! in answers (clients that prefer it take JSON), CEL and patterns of custom resources, TLS, conversion webhooks. What a cluster's
-//! controllers do is not done either, but for one thing: a deleted Namespace is emptied, since nothing else here would.
+//! in answers (clients that prefer it take JSON), subresources but `status`, OpenAPI v2, CEL and patterns of custom resources, TLS,
+//! conversion webhooks. What a cluster's controllers do is not done either, but for one thing: a deleted Namespace is emptied, since
+//! nothing else here would.
 //!
 //! # Why not an existing one
 //! kube-rs has none (kube-rs/kube #1108). The crate `kube-fake-client` is a store behind kube's client without watches
@@ -18,7 +19,7 @@
 //! `tests/support` does, and it can neither pause its clock nor ship inside `skysail dev`.
 
 mod allocator;
-mod clock;
+pub(crate) mod clock;
 mod codec;
 mod custom;
 mod defaults;
@@ -29,7 +30,7 @@ mod events;
 mod fault;
 mod http;
 mod kinds;
-mod object;
+pub(crate) mod object;
 mod openapi;
 mod ownership;
 mod patch;
@@ -38,6 +39,7 @@ mod random;
 mod read;
 mod request;
 mod requests;
+mod reviews;
 mod schema;
 mod selectors;
 mod state;

@@ -210,6 +210,47 @@ pub(crate) async fn kubectl_describes_services_and_nodes(env: &Env) {
     expect_file!["../snapshots/describes.txt"].assert_eq(&session.transcript);
 }
 
+pub(crate) async fn kubectl_asks_and_mistypes(env: &Env) {
+    let mut session = Session::new(env);
+    let unknown = "apiVersion: v1\nkind: Servise\nmetadata: {name: web}\n";
+    session.run("create -f -", unknown).await;
+    session.run("apply -f -", unknown).await;
+    session.run("apply --server-side -f -", unknown).await;
+    session.run("create -f -", &unknown.replace("v1", "apps/v9")).await;
+    session.run("create -f -", &unknown.replace("v1", "example.test/v1")).await;
+    session.run("auth can-i create services", "").await;
+    session.run("auth can-i delete nodes --all-namespaces", "").await;
+    session.run("auth can-i get /metrics", "").await;
+    let review = json!({"spec": {"namespace": env.ns}});
+    let rules = env.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review).await;
+    let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
+    assert!(rules.code == 201 && rules.body["status"]["resourceRules"].as_array().unwrap().contains(&everything));
+    session.run("explain service.spec.type", "").await;
+    session.run("explain service.spec.ports --recursive", "").await;
+    session.run("explain node.spec.taints", "").await;
+    session.run("explain service.spec.nothing", "").await;
+    session.run("explain servise", "").await;
+    expect_file!["../snapshots/asks.txt"].assert_eq(&session.transcript);
+}
+
+pub(crate) async fn kubectl_creates_what_it_sends_as_protobuf(env: &Env) {
+    let mut session = Session::new(env);
+    session.run("create deployment web --image=example.test/web:1 --replicas=2 --port=8080 -- serve --fast", "").await;
+    session.run("get deployment web", "").await;
+    session.run("get deployment web -o jsonpath={.spec}", "").await;
+    session.run("create role reader --verb=get,list --resource=services,services/status --resource-name=web", "").await;
+    session.run("get role reader -o jsonpath={.rules}", "").await;
+    session
+        .run("create rolebinding readers --role=reader --user=ann --group=ops --serviceaccount=NODE:default", "")
+        .await;
+    session.run("get rolebinding readers -o jsonpath={.roleRef},{.subjects}", "").await;
+    session.run("create clusterrole NODE --verb=get --non-resource-url=/metrics", "").await;
+    session.run("create clusterrolebinding NODE --clusterrole=NODE --user=ann", "").await;
+    session.run("delete clusterrole,clusterrolebinding NODE", "").await;
+    session.run("create serviceaccount robot", "").await;
+    expect_file!["../snapshots/protobuf.txt"].assert_eq(&session.transcript);
+}
+
 pub(crate) async fn kubectl_watches(env: &Env) {
     let mut session = Session::new(env);
     env.post(&env.core("services"), &json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}))

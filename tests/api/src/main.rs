@@ -88,5 +88,7 @@ suite! {
     kubectl::kubectl_applies_both_ways,
     kubectl::kubectl_edits_labels_taints_and_waits,
     kubectl::kubectl_describes_services_and_nodes,
+    kubectl::kubectl_asks_and_mistypes,
+    kubectl::kubectl_creates_what_it_sends_as_protobuf,
     kubectl::kubectl_watches,
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
+use super::reviews::{self, REVIEWS};
 use super::state::State;
 
 /// The version this server claims: what its kinds and their defaults are modelled on.
@@ -24,11 +25,13 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 /// Groups with their versions, the core group left out, in order of first appearance.
 fn groups(state: &State) -> Vec<(String, Vec<String>)> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for kind in state.kinds.iter().filter(|k| !k.group.is_empty()) {
-        match groups.iter_mut().find(|(g, _)| *g == kind.group) {
-            Some((_, versions)) if versions.contains(&kind.version) => {}
-            Some((_, versions)) => versions.push(kind.version.clone()),
-            None => groups.push((kind.group.clone(), vec![kind.version.clone()])),
+    let kinds = state.kinds.iter().map(|kind| (kind.group.as_str(), kind.version.as_str()));
+    let reviews = REVIEWS.iter().map(|review| (review.group, reviews::VERSION));
+    for (group, version) in kinds.chain(reviews).filter(|(group, _)| !group.is_empty()) {
+        match groups.iter_mut().find(|(g, _)| g == group) {
+            Some((_, versions)) if versions.iter().any(|v| v == version) => {}
+            Some((_, versions)) => versions.push(version.to_owned()),
+            None => groups.push((group.to_owned(), vec![version.to_owned()])),
         }
     }
     groups
@@ -81,6 +84,12 @@ pub(crate) fn resources(state: &State, group: &str, version: &str) -> Option<Val
                 "kind": kind.kind, "verbs": ["get", "patch", "update"],
             }));
         }
+    }
+    for review in REVIEWS.iter().filter(|review| review.group == group && version == reviews::VERSION) {
+        resources.push(json!({
+            "name": review.plural, "singularName": review.singular, "namespaced": false, "kind": review.kind,
+            "verbs": ["create"],
+        }));
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     (!resources.is_empty()).then(|| {

@@ -24,6 +24,7 @@ use super::patch::PatchType;
 use super::protobuf;
 use super::request::{Params, Target};
 use super::requests;
+use super::reviews;
 use super::state::Call;
 use super::table::Tabulator;
 use super::watch::Form;
@@ -153,6 +154,12 @@ impl ApiServer {
     ) -> Result<Response<Body>, ApiError> {
         let verb = target.verb(&incoming.method, &params).ok_or_else(ApiError::method_not_allowed)?;
         let accept = Accept::of(incoming.header(ACCEPT))?;
+        if let Some(review) = reviews::at(&target) {
+            return match verb {
+                "create" => Ok(json_response(StatusCode::CREATED, &review.answer(&incoming.decoded()?))),
+                _ => Err(ApiError::method_not_allowed()),
+            };
+        }
         let mut state = self.state();
         let kind = match state.kind_of(&target) {
             Ok(kind) => kind,
@@ -215,6 +222,7 @@ impl ApiServer {
             ["healthz" | "livez" | "readyz"] => {
                 return with_type(Response::new(Body::from("ok")), "text/plain; charset=utf-8");
             }
+            ["openapi", "v2"] => return openapi::v2(incoming.header(ACCEPT)),
             ["api"] => Some(discovery::core_versions()),
             ["apis"] => Some(discovery::group_list(&state)),
             ["openapi", "v3"] => Some(openapi::index(&state)),
@@ -302,7 +310,7 @@ fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
     response
 }
 
-fn with_type(mut response: Response<Body>, content_type: &'static str) -> Response<Body> {
+pub(crate) fn with_type(mut response: Response<Body>, content_type: &'static str) -> Response<Body> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

@@ -1,111 +1,25 @@
 //! Kubernetes' protobuf encoding, read only: `kubectl create configmap` and its kin send it without asking.
 //!
-//! Answers are always JSON, which those clients accept. Only the messages that kubectl's typed commands send for the
-//! kinds of this project are known; anything else is `415 UnsupportedMediaType`.
+//! Answers are always JSON, which those clients accept. Only the messages that kubectl's typed commands send for the kinds of this project
+//! are known (`messages`); anything else, a field included, is `415 UnsupportedMediaType`: nothing is lost in silence.
+
+mod messages;
 
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
+
+use self::messages::{Field, Kind, UNKNOWN, fields_of};
 
 /// What every encoded object begins with.
 const MAGIC: &[u8] = b"k8s\0";
 /// Messages inside messages: deeper than any known one.
 const DEPTH_MAX: usize = 16;
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Bytes,
-    Int,
-    Bool,
-    Time,
-    IntOrString,
-    Message(&'static [Field]),
-    /// A map from text to text (false) or bytes (true).
-    Map(bool),
-}
-
-/// Number, name, kind, repeated.
-type Field = (u64, &'static str, Kind, bool);
-
-static OWNER: &[Field] = &[
-    (5, "apiVersion", Kind::Text, false),
-    (1, "kind", Kind::Text, false),
-    (3, "name", Kind::Text, false),
-    (4, "uid", Kind::Text, false),
-    (6, "controller", Kind::Bool, false),
-    (7, "blockOwnerDeletion", Kind::Bool, false),
-];
-static META: &[Field] = &[
-    (1, "name", Kind::Text, false),
-    (2, "generateName", Kind::Text, false),
-    (3, "namespace", Kind::Text, false),
-    (5, "uid", Kind::Text, false),
-    (6, "resourceVersion", Kind::Text, false),
-    (7, "generation", Kind::Int, false),
-    (8, "creationTimestamp", Kind::Time, false),
-    (9, "deletionTimestamp", Kind::Time, false),
-    (11, "labels", Kind::Map(false), false),
-    (12, "annotations", Kind::Map(false), false),
-    (13, "ownerReferences", Kind::Message(OWNER), true),
-    (14, "finalizers", Kind::Text, true),
-];
-static CONFIG_MAP: &[Field] = &[
-    (1, "metadata", Kind::Message(META), false),
-    (2, "data", Kind::Map(false), false),
-    (3, "binaryData", Kind::Map(true), false),
-    (4, "immutable", Kind::Bool, false),
-];
-static SECRET: &[Field] = &[
-    (1, "metadata", Kind::Message(META), false),
-    (2, "data", Kind::Map(true), false),
-    (3, "type", Kind::Text, false),
-    (4, "stringData", Kind::Map(false), false),
-    (5, "immutable", Kind::Bool, false),
-];
-static META_ONLY: &[Field] = &[(1, "metadata", Kind::Message(META), false)];
-static PORT: &[Field] = &[
-    (1, "name", Kind::Text, false),
-    (2, "protocol", Kind::Text, false),
-    (3, "port", Kind::Int, false),
-    (4, "targetPort", Kind::IntOrString, false),
-    (5, "nodePort", Kind::Int, false),
-    (6, "appProtocol", Kind::Text, false),
-];
-static SERVICE_SPEC: &[Field] = &[
-    (1, "ports", Kind::Message(PORT), true),
-    (2, "selector", Kind::Map(false), false),
-    (3, "clusterIP", Kind::Text, false),
-    (4, "type", Kind::Text, false),
-    (5, "externalIPs", Kind::Text, true),
-    (7, "sessionAffinity", Kind::Text, false),
-    (8, "loadBalancerIP", Kind::Text, false),
-    (9, "loadBalancerSourceRanges", Kind::Text, true),
-    (10, "externalName", Kind::Text, false),
-    (11, "externalTrafficPolicy", Kind::Text, false),
-    (12, "healthCheckNodePort", Kind::Int, false),
-    (17, "ipFamilyPolicy", Kind::Text, false),
-    (18, "clusterIPs", Kind::Text, true),
-    (19, "ipFamilies", Kind::Text, true),
-    (20, "allocateLoadBalancerNodePorts", Kind::Bool, false),
-    (21, "loadBalancerClass", Kind::Text, false),
-    (22, "internalTrafficPolicy", Kind::Text, false),
-];
-static SERVICE: &[Field] =
-    &[(1, "metadata", Kind::Message(META), false), (2, "spec", Kind::Message(SERVICE_SPEC), false)];
-static TYPE: &[Field] = &[(1, "apiVersion", Kind::Text, false), (2, "kind", Kind::Text, false)];
-static UNKNOWN: &[Field] = &[(1, "typeMeta", Kind::Message(TYPE), false), (2, "raw", Kind::Bytes, false)];
-
 /// Decodes an object; `None` for a message that is not known and for bytes that are no message.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Value> {
     let envelope = message(UNKNOWN, bytes.strip_prefix(MAGIC)?, 0)?;
     let (api_version, kind) = (envelope.pointer("/typeMeta/apiVersion")?, envelope.pointer("/typeMeta/kind")?);
-    let fields = match (api_version.as_str()?, kind.as_str()?) {
-        ("v1", "ConfigMap") => CONFIG_MAP,
-        ("v1", "Secret") => SECRET,
-        ("v1", "Namespace" | "ServiceAccount") => META_ONLY,
-        ("v1", "Service") => SERVICE,
-        _ => return None,
-    };
+    let fields = fields_of(api_version.as_str()?, kind.as_str()?)?;
     let raw = base64::engine::general_purpose::STANDARD.decode(envelope.get("raw")?.as_str()?).ok()?;
     let mut object = message(fields, &raw, 0)?;
     super::object::set(&mut object, "/apiVersion", api_version.clone());
@@ -121,14 +35,23 @@ fn message(fields: &[Field], mut bytes: &[u8], depth: usize) -> Option<Value> {
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;
         let (number, payload) = (tag >> 3, payload(tag & 7, &mut bytes)?);
-        let Some((_, name, kind, repeated)) = fields.iter().find(|(n, ..)| *n == number) else { continue };
+        let Some((_, name, kind, repeated)) = fields.iter().find(|(n, ..)| *n == number) else {
+            if payload.is_zero() {
+                continue;
+            }
+            return None;
+        };
         if let Kind::Map(binary) = kind {
             let (key, value) = entry(payload, *binary)?;
             let map = object.entry(*name).or_insert_with(|| json!({}));
             super::object::map_mut(map).insert(key, value);
             continue;
         }
-        let Some(value) = scalar(*kind, payload, depth)? else { continue };
+        let value = match scalar(*kind, payload, depth)? {
+            Some(value) => value,
+            None if *repeated && matches!(kind, Kind::Text) => json!(""),
+            None => continue,
+        };
         if *repeated {
             let list = object.entry(*name).or_insert_with(|| json!([]));
             list.as_array_mut()?.push(value);
@@ -142,6 +65,16 @@ fn message(fields: &[Field], mut bytes: &[u8], depth: usize) -> Option<Value> {
 enum Payload<'a> {
     Number(u64),
     Bytes(&'a [u8]),
+}
+
+impl Payload<'_> {
+    /// What Go writes for a field that nobody set.
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Number(number) => *number == 0,
+            Self::Bytes(bytes) => bytes.is_empty(),
+        }
+    }
 }
 
 fn payload<'a>(wire: u64, bytes: &mut &'a [u8]) -> Option<Payload<'a>> {
@@ -187,7 +120,7 @@ fn encoded(bytes: &[u8]) -> Value {
 /// The outer `None` is a broken message, the inner one a value that is as good as absent.
 fn scalar(kind: Kind, payload: Payload<'_>, depth: usize) -> Option<Option<Value>> {
     Some(Some(match (kind, payload) {
-        (Kind::Text, Payload::Bytes([])) => return Some(None),
+        (Kind::Ignored, _) | (Kind::Text, Payload::Bytes([])) => return Some(None),
         (Kind::Text, Payload::Bytes(bytes)) => text(bytes)?,
         (Kind::Bytes, Payload::Bytes(bytes)) => encoded(bytes),
         (Kind::Int, Payload::Number(number)) => Value::from(number.cast_signed()),
@@ -228,6 +161,23 @@ fn entry(payload: Payload<'_>, binary: bool) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::decode;
+
+    /// `runtime.Unknown` with a v1 `ServiceAccount` of these bytes.
+    fn service_account(raw: &[u8]) -> Vec<u8> {
+        let mut bytes = b"k8s\0\x0a\x14\x0a\x02v1\x12\x0eServiceAccount\x12".to_vec();
+        bytes.push(u8::try_from(raw.len()).unwrap());
+        bytes.extend(raw);
+        bytes
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_refused_unless_it_says_nothing() {
+        let named = b"\x0a\x03\x0a\x01a";
+        assert_eq!(decode(&service_account(named)).unwrap()["metadata"]["name"], "a");
+        let with = |more: &[u8]| decode(&service_account(&[named, more].concat()));
+        assert!(with(b"\x20\x00").is_some(), "automountServiceAccountToken: false");
+        assert!(with(b"\x20\x01").is_none(), "automountServiceAccountToken: true");
+    }
 
     #[test]
     fn broken_bytes_are_no_object() {

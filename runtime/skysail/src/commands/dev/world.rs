@@ -48,7 +48,8 @@ pub(crate) async fn start(
     }
     let cloud_server =
         cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.context("cannot serve the simulated cloud")?;
-    let api = ApiServer::new(&ApiOptions { epoch: k8s_openapi::jiff::Timestamp::now(), ..ApiOptions::default() });
+    let epoch = k8s_openapi::jiff::Timestamp::now();
+    let api = ApiServer::new(&ApiOptions { epoch, ..ApiOptions::default() });
     let serving = api
         .serve(api_address)
         .await
@@ -58,7 +59,7 @@ pub(crate) async fn start(
     let mut ties = JoinSet::new();
     ties.spawn(follow_cloud(cloud.clone(), sender));
     let kubelets = client.clone();
-    ties.spawn(async move { kubelet::run(kubelets, receiver).await.context("the simulated kubelets broke") });
+    ties.spawn(async move { kubelet::run(kubelets, receiver, epoch).await.context("the simulated kubelets broke") });
     ties.spawn(run_proxies(cloud.clone(), client.clone()));
     Ok((World { serving, client, cloud, cloud_server }, ties))
 }

@@ -1,0 +1,71 @@
+//! Questions of clients about themselves: may I, what may I, who am I. Nothing of them is stored.
+//!
+//! This API asks nobody who they are, so everybody is nobody in particular and may do everything.
+
+use serde_json::{Value, json};
+
+use super::request::Target;
+
+/// A resource that is only created, and answered at once.
+#[derive(Debug)]
+pub(crate) struct Review {
+    pub(crate) group: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) singular: &'static str,
+}
+
+/// The one version of all of them.
+pub(crate) const VERSION: &str = "v1";
+
+const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// The reviews, in the order of discovery.
+pub(crate) const REVIEWS: [Review; 3] = [
+    Review {
+        group: "authentication.k8s.io",
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        singular: "selfsubjectreview",
+    },
+    Review {
+        group: AUTHORIZATION,
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        singular: "selfsubjectaccessreview",
+    },
+    Review {
+        group: AUTHORIZATION,
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        singular: "selfsubjectrulesreview",
+    },
+];
+
+/// The review at a path.
+pub(crate) fn at(target: &Target) -> Option<&'static Review> {
+    let here = |review: &&Review| review.group == target.group && review.plural == target.resource;
+    REVIEWS.iter().find(here).filter(|_| target.version == VERSION)
+}
+
+impl Review {
+    /// What was asked, with the answer in its status.
+    pub(crate) fn answer(&self, question: &Value) -> Value {
+        let status = match self.kind {
+            "SelfSubjectAccessReview" => json!({"allowed": true, "reason": "this API allows everybody everything"}),
+            "SelfSubjectRulesReview" => json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            }),
+            _ => json!({"userInfo": {"username": "system:anonymous", "groups": ["system:unauthenticated"]}}),
+        };
+        let mut answer = json!({
+            "kind": self.kind, "apiVersion": format!("{}/{VERSION}", self.group), "metadata": {}, "status": status,
+        });
+        if let Some(spec) = question.get("spec") {
+            super::object::set(&mut answer, "/spec", spec.clone());
+        }
+        answer
+    }
+}
