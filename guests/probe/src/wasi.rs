@@ -14,6 +14,8 @@ mod bindings {
                 import wasi:cli/stderr@0.2.0;
                 import wasi:cli/exit@0.2.0;
                 import wasi:random/random@0.2.0;
+                import wasi:http/types@0.2.0;
+                import wasi:http/outgoing-handler@0.2.0;
             }
 
             package wasi:io@0.2.0 {
@@ -22,6 +24,11 @@ mod bindings {
                 interface streams {
                     use error.{error};
                     variant stream-error { last-operation-failed(error), closed }
+                    /// Where bytes come from.
+                    resource input-stream {
+                        /// Waits for bytes, at most so many.
+                        blocking-read: func(len: u64) -> result<list<u8>, stream-error>;
+                    }
                     /// Where bytes are written.
                     resource output-stream {
                         /// Writes at most 4096 bytes and waits until they are out.
@@ -32,6 +39,7 @@ mod bindings {
             package wasi:clocks@0.2.0 {
                 interface monotonic-clock {
                     use wasi:io/poll@0.2.0.{pollable};
+                    type duration = u64;
                     subscribe-duration: func(when: u64) -> pollable;
                 }
             }
@@ -43,11 +51,100 @@ mod bindings {
             package wasi:random@0.2.0 {
                 interface random { get-random-u64: func() -> u64; }
             }
+            package wasi:http@0.2.0 {
+                interface types {
+                    use wasi:clocks/monotonic-clock@0.2.0.{duration};
+                    use wasi:io/streams@0.2.0.{input-stream, output-stream};
+                    use wasi:io/poll@0.2.0.{pollable};
+                    variant method { get, head, post, put, delete, connect, options, trace, patch, other(string) }
+                    variant scheme { HTTP, HTTPS, other(string) }
+                    record DNS-error-payload { rcode: option<string>, info-code: option<u16> }
+                    record TLS-alert-received-payload { alert-id: option<u8>, alert-message: option<string> }
+                    record field-size-payload { field-name: option<string>, field-size: option<u32> }
+                    variant error-code {
+                        DNS-timeout, DNS-error(DNS-error-payload), destination-not-found, destination-unavailable,
+                        destination-IP-prohibited, destination-IP-unroutable, connection-refused, connection-terminated,
+                        connection-timeout, connection-read-timeout, connection-write-timeout, connection-limit-reached,
+                        TLS-protocol-error, TLS-certificate-error, TLS-alert-received(TLS-alert-received-payload),
+                        HTTP-request-denied, HTTP-request-length-required, HTTP-request-body-size(option<u64>),
+                        HTTP-request-method-invalid, HTTP-request-URI-invalid, HTTP-request-URI-too-long,
+                        HTTP-request-header-section-size(option<u32>), HTTP-request-header-size(option<field-size-payload>),
+                        HTTP-request-trailer-section-size(option<u32>), HTTP-request-trailer-size(field-size-payload),
+                        HTTP-response-incomplete, HTTP-response-header-section-size(option<u32>),
+                        HTTP-response-header-size(field-size-payload), HTTP-response-body-size(option<u64>),
+                        HTTP-response-trailer-section-size(option<u32>), HTTP-response-trailer-size(field-size-payload),
+                        HTTP-response-transfer-coding(option<string>), HTTP-response-content-coding(option<string>),
+                        HTTP-response-timeout, HTTP-upgrade-failed, HTTP-protocol-error, loop-detected, configuration-error,
+                        internal-error(option<string>)
+                    }
+                    variant header-error { invalid-syntax, forbidden, immutable }
+                    /// Headers or trailers.
+                    resource fields {
+                        constructor();
+                        /// Adds one.
+                        append: func(name: string, value: list<u8>) -> result<_, header-error>;
+                        /// All of them.
+                        entries: func() -> list<tuple<string, list<u8>>>;
+                    }
+                    /// A request that is made.
+                    resource outgoing-request {
+                        constructor(headers: fields);
+                        /// Its body, once.
+                        body: func() -> result<outgoing-body>;
+                        /// GET without it.
+                        set-method: func(method: method) -> result;
+                        /// Path and query.
+                        set-path-with-query: func(path-with-query: option<string>) -> result;
+                        /// HTTP or HTTPS.
+                        set-scheme: func(scheme: option<scheme>) -> result;
+                        /// Host and port.
+                        set-authority: func(authority: option<string>) -> result;
+                    }
+                    /// Timeouts.
+                    resource request-options { constructor(); }
+                    /// An answer.
+                    resource incoming-response {
+                        /// Its status.
+                        status: func() -> u16;
+                        /// Its headers.
+                        headers: func() -> fields;
+                        /// Its body, once.
+                        consume: func() -> result<incoming-body>;
+                    }
+                    /// The body of an answer.
+                    resource incoming-body {
+                        /// Its bytes, once.
+                        %stream: func() -> result<input-stream>;
+                    }
+                    /// The body of a request.
+                    resource outgoing-body {
+                        /// Where its bytes are written, once.
+                        write: func() -> result<output-stream>;
+                        /// Says that it is whole.
+                        finish: static func(this: outgoing-body, trailers: option<fields>) -> result<_, error-code>;
+                    }
+                    /// An answer that comes.
+                    resource future-incoming-response {
+                        /// Ready when it is there.
+                        subscribe: func() -> pollable;
+                        /// The answer, once.
+                        get: func() -> option<result<result<incoming-response, error-code>>>;
+                    }
+                }
+                interface outgoing-handler {
+                    use types.{outgoing-request, request-options, future-incoming-response, error-code};
+                    handle: func(request: outgoing-request, options: option<request-options>) -> result<future-incoming-response, error-code>;
+                }
+            }
         ",
         generate_all,
     });
 }
 
+use bindings::wasi::http::{
+    outgoing_handler::handle,
+    types::{ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme},
+};
 pub use bindings::wasi::io::streams::OutputStream;
 
 /// Waits without work, in a host call.
@@ -77,4 +174,68 @@ pub fn exit(status: Result<(), ()>) {
 #[must_use]
 pub fn random() -> u64 {
     bindings::wasi::random::random::get_random_u64()
+}
+
+/// A request by `wasi:http`: a GET, or a POST of so many bytes. The answer's status, headers and body.
+///
+/// # Errors
+/// A header that cannot be set, or a code of `wasi:http`.
+pub fn fetch(url: &str, headers: &[(&str, &str)], body: Option<usize>) -> Result<(u16, String, usize), String> {
+    let fields = Fields::new();
+    for (name, value) in headers {
+        fields.append(name, value.as_bytes()).map_err(|error| format!("{name}: {error:?}"))?;
+    }
+    let request = OutgoingRequest::new(fields);
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let set = |result: Result<(), ()>| result.map_err(|()| format!("{url} cannot be set"));
+    set(request.set_scheme(Some(&Scheme::Http)))?;
+    set(request.set_authority(Some(authority)))?;
+    set(request.set_path_with_query(Some(path)))?;
+    let outgoing = match body {
+        Some(_) => {
+            set(request.set_method(&Method::Post))?;
+            Some(request.body().map_err(|()| "no body".to_owned())?)
+        }
+        None => None,
+    };
+    let answer = handle(request, None).map_err(code)?;
+    if let (Some(outgoing), Some(len)) = (outgoing, body) {
+        // Where the host takes no more, the answer says why.
+        let _refused = write_all(outgoing, len);
+    }
+    answer.subscribe().block();
+    let answer = answer.get().and_then(Result::ok).ok_or("no answer")?.map_err(code)?;
+    Ok((answer.status(), names(&answer), read_all(&answer)?))
+}
+
+fn code(code: ErrorCode) -> String {
+    format!("{code:?}")
+}
+
+fn write_all(body: OutgoingBody, len: usize) -> Result<(), ()> {
+    let stream = body.write()?;
+    let chunk = [b'x'; 4096];
+    let mut left = len;
+    while left > 0 {
+        let now = left.min(chunk.len());
+        stream.blocking_write_and_flush(chunk.get(..now).unwrap_or_default()).map_err(drop)?;
+        left -= now;
+    }
+    drop(stream);
+    OutgoingBody::finish(body, None).map_err(drop)
+}
+
+fn names(answer: &IncomingResponse) -> String {
+    answer.headers().entries().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(",")
+}
+
+fn read_all(answer: &IncomingResponse) -> Result<usize, String> {
+    let body = answer.consume().map_err(|()| "the body is gone".to_owned())?;
+    let stream = body.stream().map_err(|()| "the stream is gone".to_owned())?;
+    let mut len = 0;
+    while let Ok(bytes) = stream.blocking_read(1 << 16) {
+        len += bytes.len();
+    }
+    Ok(len)
 }

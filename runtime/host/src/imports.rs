@@ -11,11 +11,13 @@ mod http;
 mod log;
 mod nodes;
 mod wasi;
+mod wasi_http;
 
 pub(crate) use self::{
     http::HttpCall,
     log::CallLog,
     wasi::{context as wasi_context, has as has_wasi},
+    wasi_http::WasiHttp,
 };
 
 use wasmtime::component::{HasSelf, Linker};

@@ -11,7 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
     CallRecord, Sandbox,
-    imports::{CallLog, HttpCall},
+    imports::{CallLog, HttpCall, WasiHttp},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
 };
 
@@ -33,6 +33,7 @@ pub(crate) struct CallState {
     /// For the guest's monotonic clock.
     pub(crate) began: Instant,
     wasi: Option<WasiCtx>,
+    pub(crate) wasi_http: Option<WasiHttp>,
 }
 
 impl CallState {
@@ -53,6 +54,7 @@ impl CallState {
             hits: Vec::new(),
             began: Instant::now(),
             wasi: None,
+            wasi_http: None,
             call,
             sandbox,
         }

@@ -59,6 +59,7 @@ const TESTS: &[(&str, fn())] = &[
     ("stack", guards::stack_ends_a_guest_that_recurses),
     ("table", guards::table_elements_end_a_guest_that_grows_its_tables),
     ("trap", guards::trap_says_where_the_guest_panicked),
+    ("wasi-http", http::wasi_http_goes_through_the_same_rules_and_budgets),
     ("wasi-stdio", soft::wasi_stdio_becomes_log_lines_under_the_budget),
 ];
 

@@ -220,7 +220,9 @@ fn withheld(import: &str) -> Option<&'static str> {
              a Rust guest built for wasm32-unknown-unknown imports none of it"
         }
         "wasi:sockets" => "and the sandbox has no sockets: send requests with skysail:provider/http",
-        "wasi:http" => "and this host does not bridge wasi:http: send requests with skysail:provider/http",
+        "wasi:http" if is_0_2 && !has_wasi(path) => {
+            "and of wasi:http the sandbox has outgoing-handler and types only: a provider serves no requests"
+        }
         "wasi:cli" if path == "wasi:cli/environment" => {
             "and the sandbox has no environment variables and no arguments: read settings from skysail:provider/config; a Rust guest built \
              for wasm32-unknown-unknown imports none of it"

@@ -47,6 +47,26 @@ impl HttpCall {
         Self { client, refused, budget: HttpBudget::new(limits.http(), Some(deadline)), room: limits.memory_bytes }
     }
 
+    /// The client, where this call may send.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) fn client(&self) -> Result<&Arc<HttpClient>, &'static str> {
+        match (&self.client, self.refused) {
+            (Some(client), None) => Ok(client),
+            (_, refused) => Err(refused.unwrap_or("this call may send no request")),
+        }
+    }
+
+    pub(super) fn budget(&self) -> &HttpBudget {
+        &self.budget
+    }
+
+    /// Bytes of answers that the guest could hold.
+    pub(super) fn room(&self) -> u64 {
+        self.room
+    }
+
     pub(crate) fn usage(&self) -> HttpUsage {
         self.budget.usage()
     }

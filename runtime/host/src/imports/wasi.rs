@@ -1,4 +1,5 @@
-//! WASI 0.2 for components of any toolchain: clocks, random, streams, standard output and error as log lines, exit as an outcome.
+//! WASI 0.2 for components of any toolchain: clocks, random, streams, standard output and error as log lines, exit as an outcome, and
+//! outgoing requests ([`super::wasi_http`]).
 //!
 //! Files, environment and sockets are not linked at all: a component that imports them is refused before it runs.
 
@@ -13,6 +14,11 @@ use wasmtime_wasi::{
     random::{WasiRandom, WasiRandomView as _},
 };
 
+use wasmtime_wasi_http::{
+    WasiHttp, WasiHttpView as _,
+    p2::bindings::{LinkOptions, http},
+};
+
 use super::log::{CallLog, Stream};
 use crate::store::CallState;
 
@@ -24,8 +30,9 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 /// Links one interface.
 type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 
-/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need nothing of the machine.
-const LINKS: [(&str, Link); 17] = [
+/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need nothing of the machine,
+/// and requests over the provider's own client.
+const LINKS: [(&str, Link); 19] = [
     ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
     ("wasi:cli/stderr", |l| bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
     ("wasi:cli/stdin", |l| bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
@@ -50,6 +57,12 @@ const LINKS: [(&str, Link); 17] = [
     }),
     ("wasi:clocks/wall-clock", |l| {
         bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)
+    }),
+    ("wasi:http/outgoing-handler", |l| {
+        http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http)
+    }),
+    ("wasi:http/types", |l| {
+        http::types::add_to_linker::<CallState, WasiHttp>(l, &LinkOptions::default().into(), CallState::http)
     }),
     ("wasi:io/error", |l| {
         wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)

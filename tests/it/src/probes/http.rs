@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use skysail_host::{
     Limits,
-    credentials::Credentials,
+    credentials::{CredentialSpec, Credentials, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
 };
@@ -41,6 +41,8 @@ struct Server {
     url: String,
     origin: String,
     requests: Arc<AtomicU64>,
+    /// Request lines and headers, in order.
+    heads: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -49,15 +51,16 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&requests);
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let (counted, noted) = (Arc::clone(&requests), Arc::clone(&heads));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
-                connections.spawn(serve(connection, answer.clone(), Arc::clone(&counted)));
+                connections.spawn(serve(connection, answer.clone(), Arc::clone(&counted), Arc::clone(&noted)));
             }
         });
-        Self { url: format!("{origin}/"), origin, requests, _tasks: tasks }
+        Self { url: format!("{origin}/"), origin, requests, heads, _tasks: tasks }
     }
 
     /// A probe that may ask this server.
@@ -65,22 +68,38 @@ impl Server {
         let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
         let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ca_bundle: None };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
-        let credentials = Arc::new(Credentials::load(BTreeMap::new(), &|_| None).unwrap());
+        let api = CredentialSpec {
+            origins: vec![self.origin.clone()],
+            bearer: Some(ValueFrom::Env("TOKEN".to_owned())),
+            ..CredentialSpec::default()
+        };
+        let specs = BTreeMap::from([("api".to_owned(), api)]);
+        let credentials = Arc::new(Credentials::load(specs, &|_| Some("the-secret-token".to_owned())).unwrap());
         let client = Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap());
         let wasm = built(&format!("probe-{probe}"));
         Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
     }
 }
 
-async fn serve(mut connection: TcpStream, answer: Answer, requests: Arc<AtomicU64>) {
+/// The head of the first request in `read`, once that request is there with its body; takes it out.
+fn take_request(read: &mut Vec<u8>) -> Option<String> {
+    let end = read.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse().ok());
+    let whole = end + length.unwrap_or(0);
+    (read.len() >= whole).then(|| {
+        read.drain(..whole);
+        head
+    })
+}
+
+async fn serve(mut connection: TcpStream, answer: Answer, requests: Arc<AtomicU64>, heads: Arc<Mutex<Vec<String>>>) {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(len @ 1..) = connection.read(&mut buffer).await {
         read.extend_from_slice(&buffer[..len]);
-        if !read.ends_with(b"\r\n\r\n") {
-            continue;
-        }
-        read.clear();
+        let Some(head) = take_request(&mut read) else { continue };
+        heads.lock().unwrap().push(head);
         requests.fetch_add(1, Ordering::SeqCst);
         let body = match &answer {
             Answer::Body(len) => *len,
@@ -241,6 +260,45 @@ pub(super) async fn http_metadata_is_refused_in_every_spelling() {
             let report = result.unwrap();
             assert!(report.starts_with("0 answered") && report.contains("Forbidden"), "{report}");
             assert_eq!(record.http.requests, 0, "nothing was sent");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
+    let server = Server::new(Answer::Body(9)).await;
+    let limits = Limits { http_requests: 7, http_request_bytes: 20_000, ..Limits::default() };
+    let attacked = server.attacked_by("wasi-http", limits).await;
+    let heads = Arc::clone(&server.heads);
+    let said = [
+        r#"with a credential: Ok((200, "content-length", 9))"#,
+        r#"a body: Ok((200, "content-length", 9))"#,
+        r#"too large a body: Err("ErrorCode::HttpRequestBodySize(Some(20000))")"#,
+        r#"another origin: Err("ErrorCode::HttpRequestDenied")"#,
+        r#"metadata: Err("ErrorCode::HttpRequestDenied")"#,
+        r#"unknown credential: Err("ErrorCode::InternalError(Some(\"there is no credential \\\"root\\\"\"))")"#,
+        // The host's own `host` is sent in place of the guest's.
+        r#"Ok((200, "content-length", 9))"#,
+        r#"Err("proxy-authorization: HeaderError::Forbidden")"#,
+        r#"Err("cookie: HeaderError::Forbidden")"#,
+        r#"Err("transfer-encoding: HeaderError::Forbidden")"#,
+        r#"Err("x-http-method-override: HeaderError::Forbidden")"#,
+        r#"one request too many: Err("ErrorCode::ConnectionLimitReached")"#,
+    ];
+    attacked
+        .run(Attack::Master, move |result, record| {
+            assert_eq!(result.unwrap().split(" | ").collect::<Vec<_>>(), said);
+            let hits: Vec<_> = record.limits_hit.iter().map(|hit| hit.limit).collect();
+            assert!(hits.contains(&Limit::HttpRequestBytes) && hits.contains(&Limit::HttpRequests), "{hits:?}");
+            assert_eq!(record.http.requests, 3);
+            let heads = heads.lock().unwrap();
+            let starts: Vec<_> = heads.iter().filter_map(|head| head.lines().next()).collect();
+            assert_eq!(starts, ["get / http/1.1", "post / http/1.1", "get / http/1.1"]);
+            let with_token: Vec<_> =
+                heads.iter().map(|head| head.contains("authorization: bearer the-secret-token")).collect();
+            assert_eq!(with_token, [true, false, false]);
+            assert!(heads.iter().all(|head| head.matches("\r\nhost: 127.0.0.1:").count() == 1), "{heads:?}");
+            assert!(!heads.iter().any(|head| head.contains("skysail-credential")), "{heads:?}");
         })
         .await;
 }

@@ -1,0 +1,211 @@
+//! Import `wasi:http/outgoing-handler`, for components whose language brings an HTTP client of its own: JavaScript, Python, Go.
+//!
+//! Every request goes through the provider's client, under the rules, budgets and accounting of the contract's `http`. What differs from
+//! `wasi:http` elsewhere:
+//! - A request names one of the provider's credentials in the header `skysail-credential`, which does not leave the host.
+//! - The answer is collected, judged and redacted as a whole before the guest gets it. So `first-byte-timeout` bounds the whole exchange, and
+//!   the two other timeouts have nothing left to bound. There are no trailers, in either direction.
+//! - Headers that are the host's are refused when they are set (`forbidden`), those that HTTP clients set by themselves are left out.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use skysail_provider::{Limit, LimitHit};
+use tracing::Instrument as _;
+use wasmtime_wasi_http::{
+    Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use super::http::HttpCall;
+use crate::{
+    http_client::{Failure, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_hosts_header},
+    limits::as_usize,
+    store::CallState,
+};
+
+/// Names the credential. Not `x-…`, so that no cloud means something by it.
+const CREDENTIAL: HeaderName = HeaderName::from_static("skysail-credential");
+
+/// The host sets them; clients do too, without being asked.
+const LEFT_OUT: [HeaderName; 3] = [header::CONTENT_LENGTH, header::ACCEPT_ENCODING, header::HOST];
+
+/// Bytes of one `fields` on the host. A guest may have as many as handles, so this is a thousandth of what they cost together.
+const FIELDS_BYTES_MAX: usize = 32 << 10;
+
+/// What a body under way takes at once, for the same reason.
+const CHUNK_BYTES_MAX: usize = 16 << 10;
+
+type Finished = Box<dyn Future<Output = Result<(), Error>> + Send>;
+type Answer = Result<(Response<WasiBody>, Finished), Error>;
+
+/// The `wasi:http` side of one call.
+pub(crate) struct WasiHttp {
+    ctx: WasiHttpCtx,
+    bridge: Bridge,
+}
+
+/// Sends what the guest asks for.
+#[derive(Clone)]
+struct Bridge {
+    client: Option<Arc<HttpClient>>,
+    budget: HttpBudget,
+    /// Bytes of answers that the guest could hold; beyond them nothing more is asked for.
+    room: u64,
+    collected: Arc<AtomicU64>,
+}
+
+impl WasiHttp {
+    pub(crate) fn new(call: &HttpCall) -> Self {
+        let mut ctx = WasiHttpCtx::new();
+        ctx.set_field_size_limit(FIELDS_BYTES_MAX);
+        let bridge = Bridge {
+            client: call.client().ok().cloned(),
+            budget: call.budget().clone(),
+            room: call.room(),
+            collected: Arc::default(),
+        };
+        Self { ctx, bridge }
+    }
+}
+
+impl WasiHttpView for CallState {
+    /// Made at the first use: most providers have no `wasi:http` in them.
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let call = &self.http;
+        let WasiHttp { ctx, bridge } = self.wasi_http.get_or_insert_with(|| WasiHttp::new(call));
+        WasiHttpCtxView { hooks: bridge, table: &mut self.table, ctx }
+    }
+}
+
+impl WasiHttpHooks for Bridge {
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        Arc::new(|name| is_hosts_header(name) && !LEFT_OUT.contains(name))
+    }
+
+    fn set_host_header(&mut self) -> bool {
+        false
+    }
+
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _processed: Finished,
+    ) -> Box<dyn Future<Output = Answer> + Send> {
+        let bridge = self.clone();
+        // A task of its own, which ends with the guest's handle or with the call.
+        let sent = async move { bridge.send(request, options).await.map_err(|failure| error_of(&failure)) };
+        Box::new(sent.in_current_span())
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK_BYTES_MAX
+    }
+}
+
+impl Bridge {
+    async fn send(
+        self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+    ) -> Result<(Response<WasiBody>, Finished), Failure> {
+        let Some(client) = &self.client else {
+            return Err(Failure::new(FailureKind::Forbidden, "this call may send no request"));
+        };
+        let used = self.collected.load(Ordering::Relaxed);
+        if used > self.room {
+            let hit = LimitHit { limit: Limit::Memory, used, max: self.room };
+            return Err(self.noted(Failure::with_limit(FailureKind::Limited, hit)));
+        }
+        let (parts, body) = request.into_parts();
+        let body = self.collect(body).await?;
+        let request = HttpRequest {
+            method: parts.method.as_str().to_owned(),
+            url: parts.uri.to_string(),
+            headers: headers_of(&parts.headers)?,
+            body: (!body.is_empty()).then_some(body),
+            credential: credential_of(&parts.headers)?,
+            timeout: options.and_then(|options| options.first_byte_timeout),
+        };
+        let response = client.send(&self.budget, request).await?;
+        self.collected.fetch_add(response.body.len() as u64, Ordering::Relaxed);
+        Ok((response_of(response)?, Box::new(std::future::ready(Ok(())))))
+    }
+
+    /// The whole body, as the guest writes it.
+    async fn collect(&self, body: WasiBody) -> Result<Bytes, Failure> {
+        let max = self.budget.limits().request_bytes_max;
+        match Limited::new(body, as_usize(max)).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let hit = LimitHit { limit: Limit::HttpRequestBytes, used: max.saturating_add(1), max };
+                Err(self.noted(Failure::with_limit(FailureKind::Limited, hit)))
+            }
+            Err(error) => Err(Failure::new(FailureKind::Malformed, format!("the request's body: {error}"))),
+        }
+    }
+
+    /// A refusal that the client has not seen, and so not counted.
+    fn noted(&self, failure: Failure) -> Failure {
+        // One request more, refused for this reason; that there were too many is the next one's answer.
+        drop(self.budget.take_request());
+        self.budget.note(&failure);
+        failure
+    }
+}
+
+/// The headers for the client.
+fn headers_of(given: &HeaderMap) -> Result<Vec<(String, String)>, Failure> {
+    let kept = given.iter().filter(|(name, _)| **name != CREDENTIAL && !LEFT_OUT.contains(name));
+    kept.map(|(name, value)| Ok((name.as_str().to_owned(), text_of(name, value)?))).collect()
+}
+
+/// The credential that one of the headers names.
+fn credential_of(given: &HeaderMap) -> Result<Option<String>, Failure> {
+    let mut named = given.get_all(CREDENTIAL).iter();
+    match (named.next(), named.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => text_of(&CREDENTIAL, value).map(Some),
+        (Some(_), Some(_)) => {
+            Err(Failure::malformed(format!("{CREDENTIAL} is given twice; a request carries one credential")))
+        }
+    }
+}
+
+fn text_of(name: &HeaderName, value: &HeaderValue) -> Result<String, Failure> {
+    let text = std::str::from_utf8(value.as_bytes());
+    text.map(str::to_owned).map_err(|_| Failure::malformed(format!("the value of header {name} is not UTF-8")))
+}
+
+fn response_of(response: HttpResponse) -> Result<Response<WasiBody>, Failure> {
+    let HttpResponse { status, headers, body } = response;
+    let mut builder = Response::builder().status(status);
+    for (name, value) in headers {
+        builder = builder.header(name, value);
+    }
+    let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+    builder.body(body).map_err(|error| Failure::new(FailureKind::Interrupted, format!("the answer: {error}")))
+}
+
+/// The nearest code of `wasi:http`; only its last one has room for a sentence. The whole failure is in the host's log.
+fn error_of(failure: &Failure) -> Error {
+    let Failure { kind, message, limit } = failure;
+    match kind {
+        FailureKind::Forbidden => Error::HttpRequestDenied,
+        FailureKind::Limited => match limit {
+            Some(LimitHit { limit: Limit::HttpRequestBytes, max, .. }) => Error::HttpRequestBodySize(Some(*max)),
+            Some(_) | None => Error::ConnectionLimitReached,
+        },
+        FailureKind::Malformed => Error::InternalError(Some(message.clone())),
+        FailureKind::Unreachable => Error::DestinationUnavailable,
+        FailureKind::Tls => Error::TlsProtocolError,
+        FailureKind::Interrupted => Error::ConnectionTerminated,
+        FailureKind::Timeout => Error::HttpResponseTimeout,
+        FailureKind::TooLarge(bytes) => Error::HttpResponseBodySize((*bytes > 0).then_some(*bytes)),
+    }
+}
