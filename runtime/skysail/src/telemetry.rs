@@ -1,6 +1,6 @@
 //! Where log lines go. Only this file knows the subscriber.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 use crate::args::LogFormat;
@@ -10,9 +10,9 @@ use crate::args::LogFormat;
 /// # Errors
 /// The filter cannot be parsed, or logging runs already.
 pub(crate) fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::builder()
-        .parse(log)
-        .with_context(|| format!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug)"))?;
+    // Its cause would be told twice: the error's own text has it.
+    let wrong = |error| anyhow!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug): {error}");
+    let filter = EnvFilter::builder().parse(log).map_err(wrong)?;
     let layer =
         fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     let layer = match format {

@@ -70,6 +70,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         }
         Function::Provider(function) => {
             let slot = slot(services, options, offer).await?;
+            check_exported(&args, &slot)?;
             let context = Call { object: None, events: Some(Arc::new(PrintedEvents)) };
             function.call(&slot, &context).await
         }
@@ -138,6 +139,17 @@ async fn slot(services: SlotServices, options: SlotOptions, offer: Offer) -> any
     match slot.offer(offer).await {
         Ok(_) => Ok(slot),
         Err(refusal) => Err(refused(refusal, configured)).or_exit(Reason::Refused),
+    }
+}
+
+/// The slot would say that nothing serves the interface, as if it might come.
+fn check_exported(args: &CallArgs, slot: &Slot) -> anyhow::Result<()> {
+    let exported = slot.status().borrow().active.as_ref().map(|active| active.interfaces.clone()).unwrap_or_default();
+    match args.function.split_once('.') {
+        Some((interface, _)) if !exported.contains(&interface) => {
+            bail!("{} does not export {interface}; it has {}", args.file.display(), exported.join(", "))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -100,7 +100,8 @@ fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {
         line("digest", digest);
     }
     line("size", &format!("{size} bytes ({} KiB)", size.div_ceil(1024)));
-    if !digest.is_empty() {
+    let is_component = refusals.is_empty() || !exports.is_empty() || !imports.is_empty();
+    if is_component {
         line("contract", contract_version.as_deref().unwrap_or("none"));
     }
     if let Some(CompileCost { cpu, memory_bytes }) = cost {
@@ -110,11 +111,12 @@ fn text(inspection: &Inspection, cost: Option<CompileCost>) -> String {
         line("made with", producer);
     }
     for (name, interfaces) in [("exports", exports), ("imports", imports)] {
-        if interfaces.is_empty() && !digest.is_empty() {
+        if interfaces.is_empty() && is_component {
             line(name, "nothing");
         }
         for Interface { name: interface, functions } in interfaces {
-            line(name, &format!("{interface}  {}", functions.join(", ")));
+            let functions = if functions.is_empty() { "types only".to_owned() } else { functions.join(", ") };
+            line(name, &format!("{interface}  {functions}"));
         }
     }
     if refusals.is_empty() {

@@ -52,6 +52,26 @@ fn other_functions_say_how_to_give_a_cloud_config() {
 }
 
 #[test]
+fn a_function_that_is_not_exported_is_told_with_what_is() {
+    let (code, _, stderr) = run(&[&"call", &built("dummy"), &"routes.list"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.ends_with("dummy.wasm does not export routes; it has load-balancers, instances\n"), "{stderr}");
+}
+
+#[test]
+fn a_file_that_is_no_component_is_told_as_what_it_is_and_no_more() {
+    let (code, stdout, _) = run(&[&"inspect", &concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
+    let names: Vec<_> = stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!((code, names), (Some(3), vec!["file", "digest", "size", "refused"]));
+}
+
+#[test]
+fn a_wrong_log_filter_is_told_once() {
+    let (code, _, stderr) = run(&[&"call", &"p.wasm", &"identity.describe", &"--log", &"x=y=z"]);
+    assert_eq!((code, stderr.matches("error parsing level filter").count()), (Some(2), 1), "{stderr}");
+}
+
+#[test]
 fn a_file_that_is_too_large_is_told_with_its_true_size_and_no_digest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
@@ -87,7 +107,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let status = skysail(args).stdout(writer).stderr(Stdio::inherit()).status().unwrap();
+        let status = skysail(args).stdout(writer).stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.code(), Some(0), "{:?}", args.iter().map(|arg| (*arg).as_ref()).collect::<Vec<_>>());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use skysail_controllers::{provider_node, provider_service};
@@ -345,6 +345,13 @@ fn node_legacy(name: &str, arguments: Value) -> Parsed {
 
 fn service(object: Value) -> anyhow::Result<Box<Service>> {
     let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
+    let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
+    for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
+        // A load balancer is named after these: without one it would be another Service's.
+        if value.as_ref().is_none_or(String::is_empty) {
+            bail!("service has no metadata.{field}: give the object as `kubectl get -o json` prints it");
+        }
+    }
     match provider_service(&object) {
         Ok(service) => Ok(Box::new(service)),
         Err(problems) => bail!("service: {}", problems.join("; ")),
@@ -355,6 +362,9 @@ fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
     let node = |(index, object)| {
         let object: core::Node =
             serde_json::from_value(object).with_context(|| format!("nodes[{index}] is not a Kubernetes Node"))?;
+        if object.metadata.name.as_ref().is_none_or(String::is_empty) {
+            bail!("nodes[{index}] has no metadata.name: give the object as `kubectl get -o json` prints it");
+        }
         Ok(Arc::new(provider_node(&object)))
     };
     Ok(NodeSet::new(objects.into_iter().enumerate().map(node).collect::<anyhow::Result<Vec<_>>>()?))
@@ -434,6 +444,16 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 21);
+    }
+
+    #[test]
+    fn an_object_that_nobody_could_know_again_is_refused() {
+        let ports = json!({"ports": [{"port": 80}]});
+        let without_uid = json!({"service": {"metadata": {"name": "web", "namespace": "default"}, "spec": ports}});
+        let error = parse("load-balancers.name", without_uid, "").unwrap_err();
+        assert!(format!("{error:#}").contains("service has no metadata.uid"), "{error:#}");
+        let error = parse("instances.describe", json!({"nodes": [{}]}), "").unwrap_err();
+        assert!(format!("{error:#}").contains("nodes[0] has no metadata.name"), "{error:#}");
     }
 
     #[test]
