@@ -247,7 +247,11 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
         () = signals.end() => Ok(()),
     };
     screen.say("ending");
-    tasks.stop().await?;
+    tokio::select! {
+        stopped = tasks.stop() => stopped?,
+        // Whoever asks twice does not want to wait for calls that run.
+        () = signals.end() => {}
+    }
     outcome
 }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -18,19 +19,22 @@ use crate::program::{SKYSAIL, built};
 /// A component compiles in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `skysail dev`; it is killed when this is dropped.
+/// A running `skysail dev`; it is killed when this is dropped, and what it left behind goes with its folder of temporary files.
 struct Dev {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    _temporary: TempDir,
 }
 
 impl Dev {
     fn start(provider: &Path) -> Self {
+        let temporary = tempfile::tempdir().unwrap();
         let mut command = Command::new(SKYSAIL);
         command.args(["dev", "--nodes", "1", "--provider"]).arg(provider).kill_on_drop(true);
+        command.env("TMPDIR", temporary.path());
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        Self { process, lines }
+        Self { process, lines, _temporary: temporary }
     }
 
     /// Reads on to the first line that the look finds something in.
