@@ -93,14 +93,13 @@ fn arguments(json: &str) -> anyhow::Result<Value> {
 }
 
 fn read_arguments(input: impl Read) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let read = input.take(ARGUMENTS_BYTES_MAX + 1).read_to_string(&mut text);
-    // Asked first: what is cut may end within a character.
-    if read.as_ref().map_or(text.len(), |read| *read) as u64 > ARGUMENTS_BYTES_MAX {
+    let mut bytes = Vec::new();
+    let read = input.take(ARGUMENTS_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.context("--json -: cannot read standard input")?;
+    if bytes.len() as u64 > ARGUMENTS_BYTES_MAX {
         bail!("--json -: standard input has more than {} MiB; give fewer nodes at once", ARGUMENTS_BYTES_MAX >> 20);
     }
-    read.context("--json -: cannot read standard input")?;
-    Ok(text)
+    String::from_utf8(bytes).context("--json -: standard input is not UTF-8")
 }
 
 /// The provider file's provider, or one with default limits and no way out.
@@ -176,8 +175,11 @@ mod tests {
 
     #[test]
     fn more_arguments_than_allowed_are_refused_and_not_cut() {
-        let error = read_arguments(std::io::repeat(b' ')).unwrap_err();
-        assert_eq!(error.to_string(), "--json -: standard input has more than 64 MiB; give fewer nodes at once");
+        // The second one would be cut within a character.
+        for byte in [b' ', 0xc3] {
+            let error = read_arguments(std::io::repeat(byte)).unwrap_err();
+            assert_eq!(error.to_string(), "--json -: standard input has more than 64 MiB; give fewer nodes at once");
+        }
         let most = std::io::Read::take(std::io::repeat(b' '), ARGUMENTS_BYTES_MAX);
         assert_eq!(read_arguments(most).unwrap().len() as u64, ARGUMENTS_BYTES_MAX);
     }
