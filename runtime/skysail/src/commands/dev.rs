@@ -40,6 +40,9 @@ use crate::{
     telemetry,
 };
 
+/// Name of the one provider.
+const PROVIDER: &str = "dev";
+
 /// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the story.
 ///
 /// # Errors
@@ -214,7 +217,7 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
     let provider = serde_json::json!({
         "apiVersion": "skysail.dev/v1alpha1",
         "kind": "Provider",
-        "metadata": {"name": "dev"},
+        "metadata": {"name": PROVIDER},
         "spec": {
             "default": true,
             "source": {"file": component},

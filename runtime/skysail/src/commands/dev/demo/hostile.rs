@@ -15,9 +15,12 @@ use skysail_host::{
     slot::{Offer, Slot},
 };
 use skysail_provider::{Call, Clusters as _, Code, Limit};
-use tokio::time::Instant;
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::Instant,
+};
 
-use super::{Dev, Shown, load::Load};
+use super::{super::PROVIDER as GOOD, Dev, Shown, load::Load};
 use crate::{component_file, provider_file::ProviderSpec, providers};
 
 /// A component that attacks, and what has to stop it.
@@ -61,17 +64,14 @@ pub(super) const ALL: &[Hostile] = &[
 pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown> {
     let Hostile { title: _, probe, expected } = hostile;
     let slot = slot(dev, probe).await?;
-    let load = Load::start(dev).await?;
     let mut records = dev.fleet.services.recorder.subscribe();
+    let load = Load::start(dev).await?;
+    // An attack may be over before the load has begun: then nothing would be shown about the good provider.
+    next(&mut records, GOOD).await?;
     let start = Instant::now();
     let outcome = slot.master(&Call::default(), "attack").await;
     let took = start.elapsed();
-    let record = loop {
-        let record = records.recv().await.context("the call left no record")?;
-        if *record.provider == **probe {
-            break record;
-        }
-    };
+    let record = next(&mut records, probe).await?;
     let after = slot.master(&Call::default(), "again").await;
     ensure!(after.as_deref() == Ok("again"), "the call after the attack answered {after:?}");
     let what = match (expected, outcome) {
@@ -106,6 +106,18 @@ pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown
             counts.all()
         ),
     })
+}
+
+/// The next call of this provider.
+async fn next(records: &mut Receiver<Arc<CallRecord>>, provider: &str) -> anyhow::Result<Arc<CallRecord>> {
+    loop {
+        match records.recv().await {
+            Ok(record) if *record.provider == *provider => return Ok(record),
+            // Whoever lags loses the oldest, and the newest is what is waited for.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => bail!("no call of {provider} left a record"),
+        }
+    }
 }
 
 fn cost(record: &CallRecord) -> String {
