@@ -1,8 +1,8 @@
 //! One provider call: a place, a fresh store, the guest under all guards, an outcome, a record.
 //!
 //! # Flow
-//! wait for one of the provider's concurrent calls to end → store from the pre-instantiated component → the function → outcome → record.
-//! The deadline covers all of it.
+//! wait for one of the provider's concurrent calls to end → store from the pre-instantiated component → the function → its answer judged →
+//! outcome → record. The deadline covers all of it.
 //!
 //! # Cancel safety
 //! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the record says `Cancelled`.
@@ -41,11 +41,14 @@ pub(crate) struct Guest<'s, 'env: 's> {
     pub(crate) env: PhantomData<&'s &'env ()>,
 }
 
-/// Runs one call: `function` is given a fresh guest.
-pub(crate) async fn run<'env, R, F>(request: Request<'_>, function: F) -> Result<R, Error>
+/// Runs one call: `function` is given a fresh guest, `judge` its answer. The record says what the caller gets: an error of the guest and an
+/// answer that breaks the contract are failures of the call.
+pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Error>
 where
     R: Send,
+    T: Send,
     F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
+    J: FnOnce(R) -> Result<T, Error> + Send,
 {
     let Request { sandbox, release, call, function: name, http_allowed } = request;
     let span = tracing::debug_span!(
@@ -81,7 +84,7 @@ where
             function(Guest { store, instance: &instance, env: PhantomData }).await
         })
         .await;
-        let result = running.finish(result);
+        let result = running.finish(result, judge);
         drop(permit);
         result
     }
@@ -156,9 +159,14 @@ impl<'a> Running<'a> {
         error
     }
 
-    fn finish<R>(&mut self, result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>) -> Result<R, Error> {
+    fn finish<R, T>(
+        &mut self,
+        result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
+        judge: impl FnOnce(R) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         match result {
-            Ok(Ok(value)) => {
+            Ok(Ok(answer)) => {
+                let value = judge(answer).map_err(|error| self.failed(error))?;
                 self.record(Outcome::Ok, None);
                 Ok(value)
             }
@@ -217,3 +225,6 @@ impl Drop for Running<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

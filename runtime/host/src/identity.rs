@@ -40,11 +40,14 @@ pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info>
     let indices = &release.exports().identity;
     let request =
         Request { sandbox, release, call: &Call::default(), function: "identity.describe", http_allowed: false };
-    let info = run(request, |Guest { store, instance, env: _ }| {
-        Box::pin(async move { indices.load(&mut *store, instance)?.call_describe(store).await })
-    })
-    .await?;
-    convert::info(info)
+    run(
+        request,
+        |Guest { store, instance, env: _ }| {
+            Box::pin(async move { indices.load(&mut *store, instance)?.call_describe(store).await })
+        },
+        convert::info,
+    )
+    .await
 }
 
 /// Asks a release what is wrong with a cloud-config, under all limits and without HTTP. An empty answer means that it is good.
@@ -55,9 +58,12 @@ pub async fn check_config(sandbox: &Arc<Sandbox>, release: &Release, text: &str)
     let indices = &release.exports().identity;
     let request =
         Request { sandbox, release, call: &Call::default(), function: "identity.check-config", http_allowed: false };
-    let problems = run(request, |Guest { store, instance, env: _ }| {
-        Box::pin(async move { indices.load(&mut *store, instance)?.call_check_config(store, text).await })
-    })
-    .await?;
-    convert::problems(problems)
+    run(
+        request,
+        |Guest { store, instance, env: _ }| {
+            Box::pin(async move { indices.load(&mut *store, instance)?.call_check_config(store, text).await })
+        },
+        convert::problems,
+    )
+    .await
 }

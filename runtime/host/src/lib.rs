@@ -26,6 +26,8 @@ mod sandbox;
 mod sandboxed_provider;
 pub mod slot;
 mod store;
+#[cfg(test)]
+mod test_guest;
 mod text;
 
 pub use self::{

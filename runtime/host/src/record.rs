@@ -20,7 +20,8 @@ pub const RECORDS_BUFFERED_MAX: usize = 256;
 pub enum Outcome {
     /// With a result.
     Ok,
-    /// With an error: of the guest, or of the sandbox.
+    /// With an error: the guest's own, one of the sandbox, or that the answer breaks the contract. Where the contract answers with a list
+    /// of results, an error in it is about that entry and the call is `Ok`.
     Failed {
         /// What the caller does about it.
         code: Code,
@@ -39,6 +40,15 @@ impl Outcome {
             Self::Ok => "Ok",
             Self::Failed { code, message: _ } => code.category(),
             Self::Cancelled => "Cancelled",
+        }
+    }
+
+    /// Whether the release is to blame, as far as one call can tell: see [`Code::counts_against_release`].
+    #[must_use]
+    pub const fn counts_against_release(&self) -> bool {
+        match self {
+            Self::Failed { code, message: _ } => code.counts_against_release(),
+            Self::Ok | Self::Cancelled => false,
         }
     }
 }
@@ -121,6 +131,7 @@ struct ProviderLabels {
 #[derive(Clone, Debug)]
 pub struct CallMetrics {
     calls: Family<CallLabels, Counter>,
+    release_faults: Family<FunctionLabels, Counter>,
     duration: Family<FunctionLabels, Histogram>,
     guest_time: Family<FunctionLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     fuel: Family<FunctionLabels, Counter>,
@@ -144,6 +155,7 @@ impl Default for CallMetrics {
             || Histogram::new([18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30].map(|bits| f64::from(1_u32 << bits)));
         Self {
             calls: Family::default(),
+            release_faults: Family::default(),
             duration: Family::new_with_constructor(seconds),
             guest_time: Family::default(),
             fuel: Family::default(),
@@ -168,6 +180,11 @@ impl CallMetrics {
         let metrics = Self::default();
         let r = registry.sub_registry_with_prefix("skysail_provider");
         r.register("calls", "Count of provider calls by outcome", metrics.calls.clone());
+        r.register(
+            "release_faults",
+            "Count of provider calls whose failure counts against the release",
+            metrics.release_faults.clone(),
+        );
         r.register_with_unit("call_duration", "Wall time of provider calls", Unit::Seconds, metrics.duration.clone());
         r.register_with_unit("guest_time", "Time inside guest code", Unit::Seconds, metrics.guest_time.clone());
         r.register("fuel", "Count of fuel units used by guests", metrics.fuel.clone());
@@ -204,6 +221,9 @@ impl CallMetrics {
             CallLabels { provider: provider.clone(), function: record.function, outcome: record.outcome.category() };
         self.calls.get_or_create(&call).inc();
         let function = FunctionLabels { provider: provider.clone(), function: record.function };
+        if record.outcome.counts_against_release() {
+            self.release_faults.get_or_create(&function).inc();
+        }
         self.duration.get_or_create(&function).observe(record.wall.as_secs_f64());
         self.guest_time.get_or_create(&function).inc_by(record.guest.as_secs_f64());
         self.fuel.get_or_create(&function).inc_by(record.fuel);
@@ -291,7 +311,7 @@ fn trace(record: &CallRecord) {
         };
     }
     match &record.outcome {
-        Outcome::Failed { code, message } if code.counts_against_release() => {
+        Outcome::Failed { code: _, message } if record.outcome.counts_against_release() => {
             let limit = record.limits_hit.first().map_or_else(String::new, ToString::to_string);
             event!(tracing::Level::WARN, "provider call failed", call.error = %message, call.limit = %limit,);
         }

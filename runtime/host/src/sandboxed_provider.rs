@@ -52,11 +52,13 @@ impl SandboxedProvider {
         &self.release
     }
 
-    /// Runs one function of the contract, with HTTP as far as the provider may.
-    async fn run<'env, R, F>(&self, call: &Call, function: &'static str, guest: F) -> Result<R>
+    /// Runs one function of the contract, with HTTP as far as the provider may; `judge` makes the caller's result of the answer.
+    async fn run<'env, R, T, F, J>(&self, call: &Call, function: &'static str, guest: F, judge: J) -> Result<T>
     where
         R: Send,
+        T: Send,
         F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
+        J: FnOnce(R) -> Result<T> + Send,
     {
         let request = Request {
             sandbox: &self.sandbox,
@@ -65,7 +67,7 @@ impl SandboxedProvider {
             function,
             http_allowed: sends_http(function),
         };
-        run(request, guest).await
+        run(request, guest, judge).await
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Code {
     RetryAfter,
     /// The cloud is unreachable, slow or broken. Retried with backoff.
     Unavailable,
-    /// A bug or surprise of the provider. Retried with backoff.
+    /// A bug or surprise of the provider. Retried with backoff, counted against the release.
     Internal,
     /// The guest trapped. Retried with backoff, counted against the release.
     Trapped,
@@ -74,7 +74,8 @@ impl Code {
         }
     }
 
-    /// Whether a failure with this code speaks against the release (and not against the cloud, the object or the operator).
+    /// Whether a failure with this code speaks against the release (and not against the cloud, the object or the operator). It is counted, for
+    /// people to see; nothing else follows from it.
     #[must_use]
     pub const fn counts_against_release(self) -> bool {
         matches!(self, Self::Internal | Self::Trapped | Self::LimitExceeded | Self::DeadlineExceeded)

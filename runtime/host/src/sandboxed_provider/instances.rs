@@ -34,14 +34,17 @@ impl SandboxedProvider {
     async fn describe_page(&self, call: &Call, nodes: NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         let indices = self.release.exports().instances.as_ref().ok_or_else(|| absent(Interface::Instances))?;
         let asked = nodes.len();
-        let list = self
-            .run(call, "instances.describe", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "instances.describe",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     let nodes = lend(store, nodes)?;
                     indices.load(&mut *store, instance)?.call_describe(store, nodes, convert::detail(detail)).await
                 })
-            })
-            .await?;
-        convert::result(list, |list| convert::instances(asked, list))
+            },
+            |list| convert::result(list, |list| convert::instances(asked, list)),
+        )
+        .await
     }
 }

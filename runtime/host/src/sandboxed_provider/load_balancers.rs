@@ -22,27 +22,35 @@ impl LoadBalancers for SandboxedProvider {
     async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String> {
         let indices = self.load_balancer_indices()?;
         let service = convert::service_to_guest(service);
-        let name = self
-            .run(call, "load-balancers.name", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancers.name",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_name(store, cluster, &service).await })
-            })
-            .await?;
-        convert::load_balancer_name(name)
+            },
+            convert::load_balancer_name,
+        )
+        .await
     }
 
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let indices = self.load_balancer_indices()?;
         let service = convert::service_to_guest(service);
-        let found = self
-            .run(call, "load-balancers.get", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancers.get",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_get(store, cluster, &service).await })
-            })
-            .await?;
-        // The contract answers absence with none; a guest that says `not-found` means the same.
-        match convert::result(found, |status| status.map(convert::status).transpose()) {
-            Err(error) if error.code == Code::NotFound => Ok(None),
-            other => other,
-        }
+            },
+            |found| {
+                // The contract answers absence with none; a guest that says `not-found` means the same.
+                match convert::result(found, |status| status.map(convert::status).transpose()) {
+                    Err(error) if error.code == Code::NotFound => Ok(None),
+                    other => other,
+                }
+            },
+        )
+        .await
     }
 
     async fn ensure(
@@ -54,45 +62,54 @@ impl LoadBalancers for SandboxedProvider {
     ) -> Result<LoadBalancerStatus> {
         let indices = self.load_balancer_indices()?;
         let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
-        let status = self
-            .run(call, "load-balancers.ensure", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancers.ensure",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     let nodes = lend(store, nodes)?;
                     indices.load(&mut *store, instance)?.call_ensure(store, cluster, &service, nodes).await
                 })
-            })
-            .await?;
-        convert::result(status, convert::status)
+            },
+            |status| convert::result(status, convert::status),
+        )
+        .await
     }
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         let indices = self.load_balancer_indices()?;
         let (service, nodes) = (convert::service_to_guest(service), nodes.clone());
-        let updated = self
-            .run(call, "load-balancers.update", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancers.update",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     let nodes = lend(store, nodes)?;
                     indices.load(&mut *store, instance)?.call_update(store, cluster, &service, nodes).await
                 })
-            })
-            .await?;
-        convert::result(updated, Ok)
+            },
+            |updated| convert::result(updated, Ok),
+        )
+        .await
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         let indices = self.load_balancer_indices()?;
         let service = convert::service_to_guest(service);
-        let deleted = self
-            .run(call, "load-balancers.ensure-deleted", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancers.ensure-deleted",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     indices.load(&mut *store, instance)?.call_ensure_deleted(store, cluster, &service).await
                 })
-            })
-            .await?;
-        match convert::result(deleted, Ok) {
-            Err(error) if error.code == Code::NotFound => Ok(()),
-            other => other,
-        }
+            },
+            |deleted| match convert::result(deleted, Ok) {
+                Err(error) if error.code == Code::NotFound => Ok(()),
+                other => other,
+            },
+        )
+        .await
     }
 }
 
@@ -100,21 +117,27 @@ impl LoadBalancers for SandboxedProvider {
 impl LoadBalancerInventory for SandboxedProvider {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         let indices = self.inventory_indices()?;
-        let list = self
-            .run(call, "load-balancer-inventory.list", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancer-inventory.list",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store, cluster).await })
-            })
-            .await?;
-        convert::result(list, convert::owned)
+            },
+            |list| convert::result(list, convert::owned),
+        )
+        .await
     }
 
     async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
         let indices = self.inventory_indices()?;
-        let deleted = self
-            .run(call, "load-balancer-inventory.delete", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "load-balancer-inventory.delete",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, name).await })
-            })
-            .await?;
-        convert::result(deleted, Ok)
+            },
+            |deleted| convert::result(deleted, Ok),
+        )
+        .await
     }
 }

@@ -23,34 +23,43 @@ impl SandboxedProvider {
 impl Zones for SandboxedProvider {
     async fn current(&self, call: &Call) -> Result<Zone> {
         let indices = self.zone_indices()?;
-        let zone = self
-            .run(call, "zones.current", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "zones.current",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_current(store).await })
-            })
-            .await?;
-        convert::result(zone, convert::zone)
+            },
+            |zone| convert::result(zone, convert::zone),
+        )
+        .await
     }
 
     async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone> {
         let indices = self.zone_indices()?;
-        let zone = self
-            .run(call, "zones.by-provider-id", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "zones.by-provider-id",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(
                     async move { indices.load(&mut *store, instance)?.call_by_provider_id(store, provider_id).await },
                 )
-            })
-            .await?;
-        convert::result(zone, convert::zone)
+            },
+            |zone| convert::result(zone, convert::zone),
+        )
+        .await
     }
 
     async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone> {
         let indices = self.zone_indices()?;
-        let zone = self
-            .run(call, "zones.by-node-name", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "zones.by-node-name",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_by_node_name(store, node).await })
-            })
-            .await?;
-        convert::result(zone, convert::zone)
+            },
+            |zone| convert::result(zone, convert::zone),
+        )
+        .await
     }
 }
 
@@ -58,22 +67,28 @@ impl Zones for SandboxedProvider {
 impl Clusters for SandboxedProvider {
     async fn list(&self, call: &Call) -> Result<Vec<String>> {
         let indices = self.cluster_indices()?;
-        let list = self
-            .run(call, "clusters.list", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "clusters.list",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store).await })
-            })
-            .await?;
-        convert::result(list, convert::cluster_names)
+            },
+            |list| convert::result(list, convert::cluster_names),
+        )
+        .await
     }
 
     async fn master(&self, call: &Call, cluster: &str) -> Result<String> {
         let indices = self.cluster_indices()?;
-        let master = self
-            .run(call, "clusters.master", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "clusters.master",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_master(store, cluster).await })
-            })
-            .await?;
-        convert::result(master, |master| convert::short("the master's address", master))
+            },
+            |master| convert::result(master, |master| convert::short("the master's address", master)),
+        )
+        .await
     }
 }
 
@@ -81,26 +96,32 @@ impl Clusters for SandboxedProvider {
 impl NodeLegacy for SandboxedProvider {
     async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()> {
         let indices = self.legacy_indices()?;
-        let added = self
-            .run(call, "node-legacy.add-ssh-key-to-all-instances", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "node-legacy.add-ssh-key-to-all-instances",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     indices.load(&mut *store, instance)?.call_add_ssh_key_to_all_instances(store, user, key).await
                 })
-            })
-            .await?;
-        convert::result(added, Ok)
+            },
+            |added| convert::result(added, Ok),
+        )
+        .await
     }
 
     async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String> {
         let indices = self.legacy_indices()?;
-        let name = self
-            .run(call, "node-legacy.current-node-name", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "node-legacy.current-node-name",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(
                     async move { indices.load(&mut *store, instance)?.call_current_node_name(store, hostname).await },
                 )
-            })
-            .await?;
-        convert::result(name, |name| convert::short("the node's name", name))
+            },
+            |name| convert::result(name, |name| convert::short("the node's name", name)),
+        )
+        .await
     }
 
     async fn scrub_dns(
@@ -110,13 +131,18 @@ impl NodeLegacy for SandboxedProvider {
         searches: &[String],
     ) -> Result<(Vec<String>, Vec<String>)> {
         let indices = self.legacy_indices()?;
-        let (nameservers, searches) = self
-            .run(call, "node-legacy.scrub-dns", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "node-legacy.scrub-dns",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move {
                     indices.load(&mut *store, instance)?.call_scrub_dns(store, nameservers, searches).await
                 })
-            })
-            .await?;
-        Ok((convert::texts("nameservers", nameservers)?, convert::texts("searches", searches)?))
+            },
+            |(nameservers, searches)| {
+                Ok((convert::texts("nameservers", nameservers)?, convert::texts("searches", searches)?))
+            },
+        )
+        .await
     }
 }

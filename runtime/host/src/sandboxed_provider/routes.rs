@@ -13,12 +13,15 @@ impl SandboxedProvider {
 impl Routes for SandboxedProvider {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<Route>> {
         let indices = self.route_indices()?;
-        let list = self
-            .run(call, "routes.list", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "routes.list",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_list(store, cluster).await })
-            })
-            .await?;
-        convert::result(list, convert::routes)
+            },
+            |list| convert::result(list, convert::routes),
+        )
+        .await
     }
 
     async fn create(&self, call: &Call, cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
@@ -26,23 +29,29 @@ impl Routes for SandboxedProvider {
         let asked = routes.len();
         let routes: Vec<_> =
             routes.iter().map(|(hint, route)| (hint.clone(), convert::route_to_guest(route))).collect();
-        let list = self
-            .run(call, "routes.create", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "routes.create",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_create(store, cluster, &routes).await })
-            })
-            .await?;
-        convert::result(list, |list| convert::results(asked, list, Ok))
+            },
+            |list| convert::result(list, |list| convert::results(asked, list, Ok)),
+        )
+        .await
     }
 
     async fn delete(&self, call: &Call, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
         let indices = self.route_indices()?;
         let asked = routes.len();
         let routes: Vec<_> = routes.iter().map(convert::route_to_guest).collect();
-        let list = self
-            .run(call, "routes.delete", |Guest { store, instance, env: _ }| {
+        self.run(
+            call,
+            "routes.delete",
+            |Guest { store, instance, env: _ }| {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_delete(store, cluster, &routes).await })
-            })
-            .await?;
-        convert::result(list, |list| convert::results(asked, list, Ok))
+            },
+            |list| convert::result(list, |list| convert::results(asked, list, Ok)),
+        )
+        .await
     }
 }

@@ -10,85 +10,18 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
 use tokio::{task::JoinSet, time};
-use wit_component::{ComponentEncoder, StringEncoding};
-use wit_parser::Resolve;
 
 use super::{
     Offer, Offered, ReconfigureError, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage,
 };
-use crate::{CallRecorder, Engine, Limits, SandboxOptions, jail::Compiler};
+use crate::{
+    CallRecorder, Engine, Limits, SandboxOptions,
+    jail::Compiler,
+    test_guest::{CHOOSY, GUEST, Guest, Master, PICKY, component},
+};
 
 /// Nothing on a working machine takes this long: a test that waits for it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A provider that is written by hand: it has `clusters`, whose `master` tells the version after so many turns of a loop.
-struct Guest {
-    name: &'static str,
-    version: &'static str,
-    has_clusters: bool,
-    describe: &'static str,
-    check_config: &'static str,
-    turns: u32,
-}
-
-const GUEST: Guest =
-    Guest { name: "p", version: "1", has_clusters: true, describe: "", check_config: "(i32.const 512)", turns: 0 };
-
-/// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
-const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.ne (local.get 1) (i32.const 0))) \
-                     (i32.const 512)";
-
-/// Finds the cloud-config wrong if it is empty.
-const CHOOSY: &str =
-    "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.eqz (local.get 1))) (i32.const 512)";
-
-fn component(guest: &Guest) -> Bytes {
-    let Guest { name, version, has_clusters, describe, check_config, turns } = *guest;
-    let word = |text: &str| text.len();
-    let clusters = if has_clusters {
-        format!(
-            r#"(func (export "skysail:provider/clusters@0.1.0#list") (result i32) unreachable)
-               (func (export "skysail:provider/clusters@0.1.0#master") (param i32 i32) (result i32) (local i32)
-                 (local.set 2 (i32.const {turns}))
-                 (loop $again (if (local.get 2) (then (local.set 2 (i32.sub (local.get 2) (i32.const 1))) (br $again))))
-                 (i32.store (i32.const 808) (i32.const 220)) (i32.store (i32.const 812) (i32.const {}))
-                 (i32.const 800))"#,
-            word(version)
-        )
-    } else {
-        String::new()
-    };
-    let text = format!(
-        r#"(module
-          (memory (export "memory") 1)
-          (global $free (mut i32) (i32.const 8192))
-          (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
-          (data (i32.const 600) "\01\00\00\00\07\00\00\00\80\02\00\00\06\00\00\00\90\02\00\00\0b\00\00\00")
-          (data (i32.const 640) "region") (data (i32.const 656) "is unknown!")
-          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local i32)
-            (local.set 4 (global.get $free))
-            (global.set $free (i32.add (local.get 4) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))
-            (local.get 4))
-          (func (export "skysail:provider/identity@0.1.0#describe") (result i32)
-            {describe}
-            (i32.store (i32.const 100) (i32.const 200)) (i32.store (i32.const 104) (i32.const {}))
-            (i32.store (i32.const 108) (i32.const 220)) (i32.store (i32.const 112) (i32.const {}))
-            (i32.const 100))
-          (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) {check_config})
-          {clusters})"#,
-        word(name),
-        word(version),
-    );
-    let mut module = wat::parse_str(text).unwrap();
-    let mut resolve = Resolve::default();
-    resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).unwrap();
-    let export = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
-    let world = format!("package a:b; world w {{ export skysail:provider/identity@0.1.0; {export} }}");
-    let package = resolve.push_str("w.wit", &world).unwrap();
-    let world = resolve.select_world(&[package], Some("w")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
-}
 
 fn options(config: &str) -> SlotOptions {
     let sandbox =
@@ -296,7 +229,7 @@ async fn a_source_that_fails_is_in_the_status_until_the_next_offer() {
 #[tokio::test]
 async fn changed_limits_hold_for_the_next_call() {
     let slot = slot("");
-    offer(&slot, &component(&Guest { turns: 1_000_000, ..GUEST })).await.unwrap();
+    offer(&slot, &component(&Guest { master: Master::Version(1_000_000), ..GUEST })).await.unwrap();
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
     let limits = Limits { fuel: 500_000, ..Limits::default() };
     let tight = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
@@ -323,7 +256,7 @@ async fn the_newest_of_many_offers_wins_and_the_ones_between_are_not_even_judged
 async fn a_call_ends_on_the_release_it_began_on_and_then_its_memory_is_given_back() {
     let slot = Arc::new(slot(""));
     // Tens of milliseconds: several turns of the epoch, in which the swap happens.
-    offer(&slot, &component(&Guest { turns: 50_000_000, ..GUEST })).await.unwrap();
+    offer(&slot, &component(&Guest { master: Master::Version(50_000_000), ..GUEST })).await.unwrap();
     let old: Weak<super::Active> = Arc::downgrade(&slot.active.load_full().unwrap());
     let next = component(&Guest { version: "2", ..GUEST });
     let mut call = JoinSet::new();
@@ -353,7 +286,7 @@ async fn a_thousand_swaps_under_load_fail_no_call_and_each_call_ends_on_the_rele
     const CALLS_PER_SECOND: u32 = 200;
     let slot = Arc::new(slot(""));
     let mut records = slot.services.recorder.subscribe();
-    let releases = ["1", "2"].map(|version| component(&Guest { version, turns: 10_000, ..GUEST }));
+    let releases = ["1", "2"].map(|version| component(&Guest { version, master: Master::Version(10_000), ..GUEST }));
     let version_of: BTreeMap<String, &str> = releases
         .iter()
         .map(|bytes| crate::admission::digest_text(&crate::admission::digest_of(bytes)))

@@ -1,0 +1,105 @@
+//! A provider that is written by hand, for tests that need a component and not what it was built from.
+
+use bytes::Bytes;
+use wit_component::{ComponentEncoder, StringEncoding};
+use wit_parser::Resolve;
+
+/// What the component is and answers.
+#[derive(Clone, Copy)]
+pub(crate) struct Guest {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) has_clusters: bool,
+    pub(crate) describe: &'static str,
+    pub(crate) check_config: &'static str,
+    pub(crate) master: Master,
+}
+
+/// What `clusters.master` does.
+#[derive(Clone, Copy)]
+pub(crate) enum Master {
+    /// Tells the version after so many turns of a loop.
+    Version(u32),
+    /// Answers with the error `denied`, and with the version as its message.
+    Denied,
+    /// Answers with a control character, which no text for machines may have.
+    ControlCharacter,
+}
+
+pub(crate) const GUEST: Guest = Guest {
+    name: "p",
+    version: "1",
+    has_clusters: true,
+    describe: "",
+    check_config: "(i32.const 512)",
+    master: Master::Version(0),
+};
+
+/// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
+pub(crate) const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.ne (local.get 1) (i32.const 0))) \
+                                (i32.const 512)";
+
+/// Finds the cloud-config wrong if it is empty.
+pub(crate) const CHOOSY: &str =
+    "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.eqz (local.get 1))) (i32.const 512)";
+
+/// The component. Texts lie at 200 (name) and 220 (version), what is answered at 100, 512 and 800.
+pub(crate) fn component(guest: &Guest) -> Bytes {
+    let Guest { name, version, has_clusters, describe, check_config, master } = *guest;
+    let clusters = if has_clusters { clusters(master, version) } else { String::new() };
+    let text = format!(
+        r#"(module
+          (memory (export "memory") 1)
+          (global $free (mut i32) (i32.const 8192))
+          (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
+          (data (i32.const 600) "\01\00\00\00\07\00\00\00\80\02\00\00\06\00\00\00\90\02\00\00\0b\00\00\00")
+          (data (i32.const 640) "region") (data (i32.const 656) "is unknown!")
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local i32)
+            (local.set 4 (global.get $free))
+            (global.set $free (i32.add (local.get 4) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))
+            (local.get 4))
+          (func (export "skysail:provider/identity@0.1.0#describe") (result i32)
+            {describe}
+            (i32.store (i32.const 100) (i32.const 200)) (i32.store (i32.const 104) (i32.const {}))
+            (i32.store (i32.const 108) (i32.const 220)) (i32.store (i32.const 112) (i32.const {}))
+            (i32.const 100))
+          (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) {check_config})
+          {clusters})"#,
+        name.len(),
+        version.len(),
+    );
+    let mut module = wat::parse_str(text).unwrap();
+    let mut resolve = Resolve::default();
+    resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).unwrap();
+    let clusters = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
+    let world = format!("package a:b; world w {{ export skysail:provider/identity@0.1.0; {clusters} }}");
+    let package = resolve.push_str("w.wit", &world).unwrap();
+    let world = resolve.select_world(&[package], Some("w")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
+}
+
+fn clusters(master: Master, version: &str) -> String {
+    let version = version.len();
+    let body = match master {
+        Master::Version(turns) => format!(
+            "(local.set 2 (i32.const {turns}))
+             (loop $again (if (local.get 2) (then (local.set 2 (i32.sub (local.get 2) (i32.const 1))) (br $again))))
+             (i32.store (i32.const 808) (i32.const 220)) (i32.store (i32.const 812) (i32.const {version}))"
+        ),
+        // The fifth case of `error`, in the second of `result`.
+        Master::Denied => format!(
+            "(i32.store8 (i32.const 800) (i32.const 1)) (i32.store8 (i32.const 808) (i32.const 4))
+             (i32.store (i32.const 816) (i32.const 220)) (i32.store (i32.const 820) (i32.const {version}))"
+        ),
+        Master::ControlCharacter => {
+            "(i32.store (i32.const 808) (i32.const 600)) (i32.store (i32.const 812) (i32.const 1))".to_owned()
+        }
+    };
+    format!(
+        r#"(func (export "skysail:provider/clusters@0.1.0#list") (result i32) unreachable)
+           (func (export "skysail:provider/clusters@0.1.0#master") (param i32 i32) (result i32) (local i32)
+             {body}
+             (i32.const 800))"#
+    )
+}
