@@ -1,4 +1,4 @@
-//! Kubernetes Events on the object of the call.
+//! Kubernetes Events on the object of the call, or about the cluster where it has none.
 
 use crate::bindings::imports::skysail::provider::events::{Kind, emit};
 

@@ -1,17 +1,27 @@
 //! Looks up the machines of many nodes in pages (provider).
 
-use skysail_provider::{Call, Code, Detail, Error, Instance, NodeSet, Provider, Result};
+use skysail_provider::{Call, Code, Detail, Error, Instance, NodeSet, Result};
+
+use crate::context::Context;
 
 /// Most nodes in one call: the contract's page.
 pub(crate) const PAGE_MAX: usize = 500;
 
 /// One result for each node, in the order of the set; where a page failed as a whole, its error for each of its nodes.
-pub(crate) async fn describe(provider: &dyn Provider, nodes: &NodeSet, detail: Detail) -> Vec<Result<Instance>> {
+pub(crate) async fn describe(
+    context: &Context,
+    provider: usize,
+    nodes: &NodeSet,
+    detail: Detail,
+) -> Vec<Result<Instance>> {
+    let entry = context.provider(provider);
+    // Many nodes are no one object.
+    let call = Call { object: None, events: Some(context.reporter.sink(&entry.name)) };
     let mut results = Vec::with_capacity(nodes.len());
     for page in nodes.pages(PAGE_MAX) {
         // Asked anew for each page: a swap may come in between.
-        let answer = match provider.instances() {
-            Some(instances) => instances.describe(&Call::default(), &page, detail).await,
+        let answer = match entry.provider.instances() {
+            Some(instances) => instances.describe(&call, &page, detail).await,
             None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
         };
         match answer {

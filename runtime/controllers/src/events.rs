@@ -174,7 +174,7 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
             kind: Some((*object_kind).to_owned()),
             namespace: Some(object_namespace.clone()).filter(|namespace| !namespace.is_empty()),
             name: Some(name.clone()),
-            uid: Some(uid.clone()),
+            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
             ..core::ObjectReference::default()
         },
         reason: Some(reason.clone()),

@@ -34,6 +34,9 @@ pub const REGION_LABEL: &str = "topology.kubernetes.io/region";
 /// Region of the machine, older spelling.
 pub const BETA_REGION_LABEL: &str = "failure-domain.beta.kubernetes.io/region";
 
+/// Its object stands for the cluster, as its UID does for others: an Event about no object of its own is about this one.
+pub const SYSTEM_NAMESPACE: &str = "kube-system";
+
 /// Reasons of Events, as upstream's unless the text says otherwise.
 pub mod reasons {
     /// An ensure begins.

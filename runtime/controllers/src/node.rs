@@ -65,7 +65,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
     }
     // describe (provider)
     let set = NodeSet::new(waiting.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(cloud, &set, Detail::Metadata).await;
+    let described = describe(context, provider, &set, Detail::Metadata).await;
     let answers: BTreeMap<&str, ProviderResult<Instance>> =
         set.as_slice().iter().map(|node| node.name.as_str()).zip(described).collect();
     // initialize (pure), write (client), report
@@ -191,7 +191,7 @@ pub(crate) async fn update_addresses(context: &Context, provider: usize) {
         context.nodes.owned(provider).into_iter().filter(|view| !convert::is_uninitialized(&view.object)).collect();
     // describe (provider)
     let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(cloud, &set, Detail::Metadata).await;
+    let described = describe(context, provider, &set, Detail::Metadata).await;
     // compare (pure), write (client), report; both are sorted by name
     let voice = &voice;
     stream::iter(views.iter().zip(described))

@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &Context, provider: usize) {
     let not_ready = if cloud.instances().is_some() { not_ready } else { Vec::new() };
     // describe (provider)
     let set = NodeSet::new(not_ready.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(cloud, &set, Detail::State).await;
+    let described = describe(context, provider, &set, Detail::State).await;
     // plan (pure); both lists are sorted by name
     let grace = context.settings.uninitialized_node_grace;
     let now = Instant::now();

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, chain},
     events::{Events, Notice},
     metrics::{ControllerMetrics, OutcomeLabels},
-    names::reasons,
+    names::{self, reasons},
 };
 
 /// A slow reader misses lines rather than holding up a controller.
@@ -100,7 +100,8 @@ impl Reporter {
         }
     }
 
-    /// Where a provider's own Events go: through the same queue, so within the same bounds.
+    /// Where a provider's own Events go: through the same queue, so within the same bounds. Those of a call without an object are about the
+    /// cluster: the API takes no Event without an object, and the provider itself has none.
     pub(crate) fn sink(&self, provider: &str) -> Arc<dyn EventSink> {
         Arc::new(Sink { events: self.events.clone(), source: Arc::from(format!("skysail-provider-{provider}")) })
     }
@@ -135,6 +136,12 @@ fn shown(object: &ObjectReference) -> String {
     }
 }
 
+/// The namespace that every cluster has stands for it.
+fn cluster() -> ObjectReference {
+    let (namespace, name, uid) = (String::new(), names::SYSTEM_NAMESPACE.to_owned(), String::new());
+    ObjectReference { kind: "Namespace", namespace, name, uid }
+}
+
 struct Sink {
     events: Events,
     source: Arc<str>,
@@ -142,8 +149,7 @@ struct Sink {
 
 impl EventSink for Sink {
     fn emit(&self, event: ProviderEvent) {
-        // An Event needs an object; the API refuses one without, and a look-up of many nodes has none.
-        let Some(object) = event.object else { return };
+        let object = event.object.unwrap_or_else(cluster);
         let camel_case = event.reason.len() <= 128
             && event.reason.starts_with(|c: char| c.is_ascii_uppercase())
             && event.reason.chars().all(|c| c.is_ascii_alphanumeric());

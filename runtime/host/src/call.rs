@@ -201,6 +201,7 @@ impl<'a> Running<'a> {
             log_lines: 0,
             log_lines_dropped: 0,
             events: 0,
+            events_dropped: 0,
             limits_hit: Vec::new(),
         };
         if let Some(store) = self.store.as_mut() {

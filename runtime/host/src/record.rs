@@ -97,8 +97,10 @@ pub struct CallRecord {
     pub log_lines: u64,
     /// Log lines dropped because a limit was met.
     pub log_lines_dropped: u64,
-    /// Events published.
+    /// Events handed over to be published.
     pub events: u64,
+    /// Events dropped: a limit was met, or nobody takes Events of this call.
+    pub events_dropped: u64,
     /// Limits that were met, whether they ended the call or only refused something; each once, with the most that was used.
     pub limits_hit: Vec<LimitHit>,
 }
@@ -144,6 +146,7 @@ pub struct CallMetrics {
     log_lines: Family<ProviderLabels, Counter>,
     log_lines_dropped: Family<ProviderLabels, Counter>,
     events: Family<ProviderLabels, Counter>,
+    events_dropped: Family<ProviderLabels, Counter>,
     running: Family<ProviderLabels, Gauge>,
 }
 
@@ -168,6 +171,7 @@ impl Default for CallMetrics {
             log_lines: Family::default(),
             log_lines_dropped: Family::default(),
             events: Family::default(),
+            events_dropped: Family::default(),
             running: Family::default(),
         }
     }
@@ -206,7 +210,8 @@ impl CallMetrics {
         r.register_with_unit("http_time", "Time that calls waited for HTTP", Unit::Seconds, metrics.http_time.clone());
         r.register("log_lines", "Count of log lines kept", metrics.log_lines.clone());
         r.register("log_lines_dropped", "Count of log lines dropped", metrics.log_lines_dropped.clone());
-        r.register("events", "Count of Kubernetes Events asked for by guests", metrics.events.clone());
+        r.register("events", "Count of guests' Kubernetes Events handed over", metrics.events.clone());
+        r.register("events_dropped", "Count of guests' Kubernetes Events dropped", metrics.events_dropped.clone());
         r.register("calls_running", "Calls that run now", metrics.running.clone());
         metrics
     }
@@ -240,6 +245,7 @@ impl CallMetrics {
         self.log_lines.get_or_create(&labels).inc_by(record.log_lines);
         self.log_lines_dropped.get_or_create(&labels).inc_by(record.log_lines_dropped);
         self.events.get_or_create(&labels).inc_by(record.events);
+        self.events_dropped.get_or_create(&labels).inc_by(record.events_dropped);
     }
 }
 
@@ -305,6 +311,7 @@ fn trace(record: &CallRecord) {
                 call.log_lines = record.log_lines,
                 call.log_lines_dropped = record.log_lines_dropped,
                 call.events = record.events,
+                call.events_dropped = record.events_dropped,
                 $($error)*
                 $text
             )

@@ -90,6 +90,7 @@ impl CallState {
         record.log_lines = lines.kept;
         record.log_lines_dropped = lines.dropped;
         record.events = self.events_published;
+        record.events_dropped = self.events_asked - self.events_published;
         record.limits_hit = std::mem::take(&mut self.hits);
     }
 }

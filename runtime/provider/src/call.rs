@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 /// The Kubernetes object that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
-    /// `Service` or `Node`.
+    /// `Service`, `Node` or `Namespace`.
     pub kind: &'static str,
     /// Empty for cluster-scoped kinds.
     pub namespace: String,
@@ -27,7 +27,7 @@ pub enum EventKind {
 /// A Kubernetes Event that a provider asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderEvent {
-    /// The object it is about; none where the call has none.
+    /// The object it is about; none where the call has none: then it is about the cluster.
     pub object: Option<ObjectReference>,
     /// Severity.
     pub kind: EventKind,

@@ -15,8 +15,9 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Call, Code, Detail, Error, Info, Ingress, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeSet, OwnedLoadBalancer, Protocol, Provider, Result, Route, Routes, Service,
+    Call, Code, Detail, Error, EventKind, Info, Ingress, Instance, Instances, LoadBalancerInventory,
+    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, Protocol, Provider, ProviderEvent, Result, Route,
+    Routes, Service,
 };
 
 /// What a hook returns.
@@ -49,6 +50,8 @@ struct State {
     routes: Vec<Route>,
     hook: Option<Hook>,
     answer: Option<Answer>,
+    /// What each look-up of machines warns of.
+    warning: Option<String>,
 }
 
 /// A provider in memory. Cloning is cheap and shares everything.
@@ -145,6 +148,11 @@ impl FakeProvider {
             let provider_id = format!("{}://{node}", self.name);
             self.set_instance(node, Ok(Instance { provider_id, ..Instance::default() }));
         }
+    }
+
+    /// Every look-up of machines publishes a warning `MachinesListed` with this text.
+    pub fn warn_at_describe(&self, message: &str) {
+        self.lock().warning = Some(message.to_owned());
     }
 
     /// The machine is gone.
@@ -307,7 +315,11 @@ impl LoadBalancerInventory for FakeProvider {
 
 #[async_trait]
 impl Instances for FakeProvider {
-    async fn describe(&self, _call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+    async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+        if let (Some(sink), Some(message)) = (&call.events, self.lock().warning.clone()) {
+            let (object, reason) = (call.object.clone(), "MachinesListed".to_owned());
+            sink.emit(ProviderEvent { object, kind: EventKind::Warning, reason, message });
+        }
         let detail = match detail {
             Detail::State => "state",
             Detail::Metadata => "metadata",

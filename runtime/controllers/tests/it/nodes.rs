@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use expect_test::expect;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::ListParams};
 use serde_json::json;
 use skysail_provider::{Code, Error, Instance};
 
@@ -123,4 +125,23 @@ async fn a_node_that_nobody_owns_is_never_touched() {
     world.add_raw_node("x", json!({ "providerID": "other://x", "taints": [taint] })).await;
     world.heartbeat("x", "False").await;
     world.after(Duration::from_mins(20), expect![[""]]).await;
+}
+
+/// A call about many nodes has no object of its own.
+#[tokio::test(start_paused = true)]
+async fn an_event_of_a_look_up_of_many_nodes_is_about_the_cluster() {
+    let mut world = World::new().start().await;
+    world.fake().set_instance("a", Ok(machine("fake://a", &["10.0.0.1"])));
+    world.fake().warn_at_describe("this way to list machines ends in May");
+    world.add_new_node("a").await;
+    pass(2 * S).await;
+    let text = world.transcript().await;
+    let line = "event kube-system Warning MachinesListed x1: this way to list machines ends in May\n";
+    assert!(text.contains(line), "{text}");
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let event = events.iter().find(|event| event.reason.as_deref() == Some("MachinesListed")).unwrap();
+    let source = event.source.as_ref().unwrap();
+    let about = (event.involved_object.kind.as_deref(), event.involved_object.uid.as_deref());
+    assert_eq!((about, source.component.as_deref()), ((Some("Namespace"), None), Some("skysail-provider-fake")));
 }

@@ -1,4 +1,4 @@
-//! Import `events`: Kubernetes Events on the object of the call.
+//! Import `events`: Kubernetes Events on the object of the call, or about the cluster where it has none.
 
 use skysail_provider::{EventKind, Limit, LimitHit, ProviderEvent};
 
@@ -21,19 +21,18 @@ impl Host for CallState {
             self.hit(LimitHit { limit: Limit::Events, used: self.events_asked, max });
             return Ok(());
         }
+        let Some(sink) = &self.call.events else { return Ok(()) };
         let kind = match kind {
             Kind::Normal => EventKind::Normal,
             Kind::Warning => EventKind::Warning,
         };
+        sink.emit(ProviderEvent {
+            object: self.call.object.clone(),
+            kind,
+            reason: camel_case(&reason),
+            message: one_line(&message, EVENT_MESSAGE_BYTES_MAX),
+        });
         self.events_published += 1;
-        if let Some(sink) = &self.call.events {
-            sink.emit(ProviderEvent {
-                object: self.call.object.clone(),
-                kind,
-                reason: camel_case(&reason),
-                message: one_line(&message, EVENT_MESSAGE_BYTES_MAX),
-            });
-        }
         Ok(())
     }
 }

@@ -75,11 +75,13 @@ pub(super) async fn events_beyond_the_limit_are_dropped() {
     attacked.probe.master(&call, "attack").await.unwrap();
     assert_eq!(sink.taken.load(Ordering::SeqCst), 5);
     let mut attacked = attacked;
-    attacked.record().await;
+    let record = attacked.record().await;
+    assert_eq!((record.events, record.events_dropped), (5, 995));
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("published".to_owned()));
-            assert_eq!(record.events, 5);
+            // Nobody takes Events of this call.
+            assert_eq!((record.events, record.events_dropped), (0, 1_000));
             assert_eq!(record.limits_hit, [LimitHit { limit: Limit::Events, used: 1_000, max: 5 }]);
         })
         .await;

@@ -101,6 +101,7 @@ mod tests {
             log_lines: 0,
             log_lines_dropped: 0,
             events: 0,
+            events_dropped: 0,
             limits_hit: Vec::new(),
         })
     }
