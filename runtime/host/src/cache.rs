@@ -1,4 +1,4 @@
-//! The values that a provider keeps beyond a call: few, small, with an end. Anything may be forgotten at any time.
+//! The values that a release keeps beyond a call: few, small, with an end. Anything may be forgotten at any time.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::Limits;
 
-/// The cache of one provider.
+/// The cache of one release: it goes with it, so a successor never meets values that may mean nothing to it, and a call that ends on its
+/// old release after a swap writes where only that release reads.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: u64,
@@ -75,10 +76,6 @@ impl Cache {
 
     pub(crate) fn delete(&self, key: &str) {
         self.entries().remove(key);
-    }
-
-    pub(crate) fn clear(&self) {
-        *self.entries() = Entries::default();
     }
 
     fn fits(&self, entries: &Entries, size: u64) -> bool {
@@ -154,7 +151,6 @@ mod tests {
         cache.set("c".to_owned(), vec![0; 500], HOUR).unwrap();
         cache.delete("b");
         cache.set("d".to_owned(), vec![0; 500], HOUR).unwrap();
-        cache.clear();
-        assert_eq!(cache.get("d"), None);
+        assert_eq!((cache.get("b"), cache.get("d")), (None, Some(vec![0; 500])));
     }
 }

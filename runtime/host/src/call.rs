@@ -67,7 +67,7 @@ where
         };
         running.waited = running.began.elapsed();
         let http = HttpCall::new(sandbox, http_allowed, deadline);
-        let state = CallState::new(Arc::clone(sandbox), call.clone(), name, http);
+        let state = CallState::new((sandbox, release), call.clone(), name, http);
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
             Err(source) => {

@@ -76,9 +76,9 @@ pub struct Limits {
     pub http_headers: u64,
     /// Time of one HTTP exchange, in milliseconds. Default 20,000.
     pub http_time_ms: u64,
-    /// Bytes of keys and values in the provider's cache. Default 1 MiB.
+    /// Bytes of keys and values in the release's cache. Default 1 MiB.
     pub cache_bytes: u64,
-    /// Entries in the provider's cache. Default 1,000.
+    /// Entries in the release's cache. Default 1,000.
     pub cache_entries: u64,
     /// Longest life of a cache entry, in milliseconds; a longer wish is cut to this. Default 86,400,000 (a day).
     pub cache_ttl_ms: u64,

@@ -9,6 +9,7 @@ use wasmtime::component::{Component, InstancePre};
 use crate::{
     Sandbox,
     bindings::exports::skysail::provider as exports,
+    cache::Cache,
     imports,
     limits::{MEMORIES_MAX, TABLES_MAX},
     store::CallState,
@@ -96,9 +97,11 @@ impl fmt::Debug for CompiledComponent {
     }
 }
 
-/// One immutable component, linked against the imports of one sandbox's engine.
+/// One immutable component, linked against the imports of one sandbox's engine; and what its calls keep for each other, which no other
+/// release ever reads.
 pub struct Release {
     digest: Arc<str>,
+    cache: Arc<Cache>,
     instance_pre: InstancePre<CallState>,
     exports: Exports,
 }
@@ -132,7 +135,7 @@ impl Release {
         let linker = imports::linker(sandbox.wasmtime()).map_err(ReleaseError::Link)?;
         let instance_pre = linker.instantiate_pre(&component).map_err(ReleaseError::Link)?;
         let exports = Exports::of(&instance_pre)?;
-        Ok(Self { digest: digest.into(), instance_pre, exports })
+        Ok(Self { digest: digest.into(), cache: Arc::new(Cache::new(sandbox.limits())), instance_pre, exports })
     }
 
     /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are trusted.
@@ -160,6 +163,10 @@ impl Release {
 
     pub(crate) const fn shared_digest(&self) -> &Arc<str> {
         &self.digest
+    }
+
+    pub(crate) const fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     pub(crate) const fn instance_pre(&self) -> &InstancePre<CallState> {

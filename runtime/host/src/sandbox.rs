@@ -1,4 +1,4 @@
-//! What one provider has for as long as it is configured, whichever release serves: name, limits, cloud-config, cache, HTTP client, places.
+//! What one provider has for as long as it is configured, whichever release serves: name, limits, cloud-config, HTTP client, places.
 
 use std::{
     fmt,
@@ -8,12 +8,10 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 
 use crate::{
     CallRecorder, Engine, Limits, LimitsError,
-    cache::Cache,
     engine::{Allocation, EngineError, Placement},
     http_client::HttpClient,
     limits::{CALLS_WAITING_MAX, as_usize},
@@ -59,8 +57,7 @@ pub enum SandboxError {
 pub struct Sandbox {
     name: Arc<str>,
     limits: Limits,
-    config: ArcSwap<String>,
-    cache: Cache,
+    config: String,
     http: Option<Arc<HttpClient>>,
     placement: Placement,
     places: Semaphore,
@@ -85,8 +82,7 @@ impl Sandbox {
         tracing::debug!(provider.name = name, allocation = placement.allocation.name(), "sandbox made");
         Ok(Arc::new(Self {
             name: name.into(),
-            config: ArcSwap::from_pointee(config),
-            cache: Cache::new(&limits),
+            config,
             http,
             placement,
             places: Semaphore::new(calls),
@@ -108,22 +104,10 @@ impl Sandbox {
         &self.limits
     }
 
-    /// The cloud-config that calls get from now on.
+    /// The cloud-config that calls get.
     #[must_use]
-    pub fn config(&self) -> Arc<String> {
-        self.config.load_full()
-    }
-
-    /// Gives later calls another cloud-config: one that `check-config` has accepted. Calls that run keep theirs. Forgets the cache: what
-    /// is in it may belong to another account.
-    pub fn set_config(&self, config: &str) {
-        self.config.store(Arc::new(config.to_owned()));
-        self.cache.clear();
-    }
-
-    /// Forgets what the provider has cached. A swap does this, unless the new release says that it understands the old one's values.
-    pub fn clear_cache(&self) {
-        self.cache.clear();
+    pub fn config(&self) -> &str {
+        &self.config
     }
 
     /// How this provider's guests get their memory.
@@ -146,10 +130,6 @@ impl Sandbox {
 
     pub(crate) const fn shared_name(&self) -> &Arc<str> {
         &self.name
-    }
-
-    pub(crate) const fn cache(&self) -> &Cache {
-        &self.cache
     }
 
     pub(crate) const fn http(&self) -> Option<&Arc<HttpClient>> {

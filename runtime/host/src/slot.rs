@@ -225,8 +225,6 @@ impl Slot {
         }
         match self.load(&work.options, &work.sandbox, &offer).await {
             Ok(active) => {
-                // What the old release kept for itself may mean nothing to the new one.
-                work.sandbox.clear_cache();
                 self.activate(active);
                 work.refused = None;
                 Ok(Offered::Activated)

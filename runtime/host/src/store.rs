@@ -10,7 +10,8 @@ use wasmtime::{CallHook, ResourceLimiter, Store, StoreContextMut, component::Res
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
-    CallRecord, Sandbox,
+    CallRecord, Release, Sandbox,
+    cache::Cache,
     imports::{CallLog, HttpCall, WasiHttp},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
 };
@@ -18,9 +19,9 @@ use crate::{
 /// Everything that the imports of one call know.
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Sandbox>,
+    /// Of the release that answers.
+    pub(crate) cache: Arc<Cache>,
     pub(crate) call: Call,
-    /// The cloud-config as it was when the call began.
-    pub(crate) config: Arc<String>,
     pub(crate) table: ResourceTable,
     pub(crate) growth: Growth,
     pub(crate) clock: GuestClock,
@@ -37,17 +38,22 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(sandbox: Arc<Sandbox>, call: Call, function: &'static str, http: HttpCall) -> Self {
+    pub(crate) fn new(
+        (sandbox, release): (&Arc<Sandbox>, &Release),
+        call: Call,
+        function: &'static str,
+        http: HttpCall,
+    ) -> Self {
         let limits = sandbox.limits();
         let mut table = ResourceTable::new();
         table.set_max_capacity(as_usize(limits.handles));
         Self {
-            config: sandbox.config(),
+            cache: Arc::clone(release.cache()),
             table,
-            growth: Growth::new(&sandbox),
+            growth: Growth::new(sandbox),
             clock: GuestClock::default(),
-            bytes: CrossedBytes::new(&sandbox),
-            log: CallLog::new(&sandbox, function),
+            bytes: CrossedBytes::new(sandbox),
+            log: CallLog::new(sandbox, function),
             events_asked: 0,
             events_published: 0,
             http,
@@ -56,7 +62,7 @@ impl CallState {
             wasi: None,
             wasi_http: None,
             call,
-            sandbox,
+            sandbox: Arc::clone(sandbox),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Master {
     Denied,
     /// Answers with a control character, which no text for machines may have.
     ControlCharacter,
+    /// Tells what it finds in the cache, an empty text where nothing is there, and leaves the version in it.
+    Cached,
 }
 
 pub(crate) const GUEST: Guest = Guest {
@@ -43,12 +45,18 @@ pub(crate) const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32
 pub(crate) const CHOOSY: &str =
     "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.eqz (local.get 1))) (i32.const 512)";
 
+/// The import that [`Master::Cached`] needs.
+const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (param i32 i32 i32)))
+                       (import "skysail:provider/cache@0.1.0" "set" (func $set (param i32 i32 i32 i32 i64) (result i32)))"#;
+
 /// The component. Texts lie at 200 (name) and 220 (version), what is answered at 100, 512 and 800.
 pub(crate) fn component(guest: &Guest) -> Bytes {
     let Guest { name, version, has_clusters, describe, check_config, master } = *guest;
     let clusters = if has_clusters { clusters(master, version) } else { String::new() };
+    let imports = if matches!(master, Master::Cached) { CACHE } else { "" };
     let text = format!(
         r#"(module
+          {imports}
           (memory (export "memory") 1)
           (global $free (mut i32) (i32.const 8192))
           (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
@@ -72,7 +80,8 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
     let mut resolve = Resolve::default();
     resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).unwrap();
     let clusters = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
-    let world = format!("package a:b; world w {{ export skysail:provider/identity@0.1.0; {clusters} }}");
+    let cache = if imports.is_empty() { "" } else { "import skysail:provider/cache@0.1.0;" };
+    let world = format!("package a:b; world w {{ {cache} export skysail:provider/identity@0.1.0; {clusters} }}");
     let package = resolve.push_str("w.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("w")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
@@ -95,6 +104,12 @@ fn clusters(master: Master, version: &str) -> String {
         Master::ControlCharacter => {
             "(i32.store (i32.const 808) (i32.const 600)) (i32.store (i32.const 812) (i32.const 1))".to_owned()
         }
+        // The name's beginning is the key. Where nothing is found, address and length stay 0.
+        Master::Cached => format!(
+            "(call $get (i32.const 200) (i32.const 1) (i32.const 700))
+             (i32.store (i32.const 808) (i32.load (i32.const 704))) (i32.store (i32.const 812) (i32.load (i32.const 708)))
+             (drop (call $set (i32.const 200) (i32.const 1) (i32.const 220) (i32.const {version}) (i64.const 60000)))"
+        ),
     };
     format!(
         r#"(func (export "skysail:provider/clusters@0.1.0#list") (result i32) unreachable)

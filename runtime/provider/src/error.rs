@@ -121,9 +121,9 @@ pub enum Limit {
     HttpHeaders,
     /// Time of one HTTP exchange, in milliseconds.
     HttpTime,
-    /// Bytes in a provider's cache.
+    /// Bytes in a release's cache.
     CacheBytes,
-    /// Entries in a provider's cache.
+    /// Entries in a release's cache.
     CacheEntries,
     /// Calls of one provider at once.
     ConcurrentCalls,

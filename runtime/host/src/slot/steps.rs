@@ -183,7 +183,7 @@ async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: Compi
 }
 
 async fn check(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, release: &Release) -> Result<(), Refusal> {
-    let problems = check_config(sandbox, release, &sandbox.config()).await.map_err(|error| {
+    let problems = check_config(sandbox, release, sandbox.config()).await.map_err(|error| {
         let text = format!(
             "its identity.check-config failed ({}: {error}): it must answer for every text, with a list of problems",
             error.code.category()

@@ -177,7 +177,7 @@ async fn a_config_that_the_release_refuses_keeps_the_old_one() {
     let before = slot.status().borrow().swaps;
     let error = reconfigure(&slot, options("wrong")).await.unwrap_err();
     expect!["the release that serves refuses the provider's new settings, the old ones stay in force: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"].assert_eq(&format!("{error}: {}", std::error::Error::source(&error).unwrap()));
-    assert_eq!(slot.serving().unwrap().sandbox().config().as_ref(), "");
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "");
     assert_eq!(slot.status().borrow().swaps, before);
     let limits = Limits { fuel: 0, ..Limits::default() };
     let wrong = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
@@ -192,7 +192,7 @@ async fn settings_that_were_prepared_and_dropped_change_nothing() {
     offer(&slot, &component(&GUEST)).await.unwrap();
     let before = slot.status().borrow().clone();
     drop(slot.prepare(options("other")).await.unwrap());
-    assert_eq!(slot.serving().unwrap().sandbox().config().as_ref(), "");
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "");
     assert_eq!(*slot.status().borrow(), before);
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
@@ -354,4 +354,19 @@ async fn a_return_to_the_previous_release_does_not_compile_again() {
     assert!(services.compiler.compile(&engine, digest, releases[0].clone(), limits).await.unwrap().cached);
     assert_eq!(offer(&slot, &releases[0]).await, Ok(Offered::Activated));
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+#[tokio::test]
+async fn a_release_never_meets_what_another_one_cached_not_even_in_a_call_that_ends_after_the_swap() {
+    let slot = slot("");
+    let [first, second] = ["1", "2"].map(|version| component(&Guest { version, master: Master::Cached, ..GUEST }));
+    offer(&slot, &first).await.unwrap();
+    assert_eq!(version(&slot).await, Ok(String::new()));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "calls of one release share it");
+    let draining = slot.serving().unwrap();
+    offer(&slot, &second).await.unwrap();
+    assert_eq!(draining.master(&Call::default(), "x").await.unwrap(), "1", "the call has its own release's cache");
+    assert_eq!(version(&slot).await, Ok(String::new()), "empty after a swap");
+    assert_eq!(version(&slot).await, Ok("2".to_owned()));
+    assert_eq!(draining.master(&Call::default(), "x").await.unwrap(), "1");
 }
