@@ -14,7 +14,7 @@ mod redact;
 mod secret;
 mod spec;
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
@@ -186,24 +186,6 @@ impl Credentials {
             self.current.store(Arc::new(after));
         }
         changed
-    }
-
-    /// The files that values come from, for whoever watches them.
-    #[must_use]
-    pub fn files(&self) -> Vec<&Path> {
-        let values = self.specs.values().flat_map(|spec| {
-            let CredentialSpec { origins: _, bearer, header, basic, client_certificate } = spec;
-            let header = header.as_ref().map(|spec| &spec.value);
-            let basic = basic.as_ref().map(|spec| &spec.password);
-            let certificate = client_certificate.as_ref().map(|spec| &spec.certificate);
-            let key = client_certificate.as_ref().map(|spec| &spec.key);
-            [bearer.as_ref(), header, basic, certificate, key].into_iter().flatten()
-        });
-        let files = values.filter_map(|value| match value {
-            ValueFrom::File(path) => Some(path.as_path()),
-            ValueFrom::Env(_) => None,
-        });
-        files.collect()
     }
 
     /// `text` without any value of a credential: for everything that is shown or logged about this provider.

@@ -23,7 +23,14 @@ mod message;
 mod rate;
 mod transport;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method};
@@ -126,7 +133,8 @@ impl HttpClient {
         result
     }
 
-    /// Sends all requests, as many at once as the budget allows; answers in the order of the requests.
+    /// Sends all requests, as many at once as the budget allows; answers in the order of the requests. They are held until the last one is
+    /// there: beyond `room` bytes of answers, which is what the guest can hold, nothing more is asked for.
     ///
     /// # Cancel safety
     /// Dropping the future ends all exchanges.
@@ -134,16 +142,23 @@ impl HttpClient {
         &self,
         budget: &HttpBudget,
         requests: Vec<HttpRequest>,
+        room: u64,
     ) -> Vec<Result<HttpResponse, Failure>> {
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
-        let numbered = requests.into_iter().enumerate();
+        let held = &AtomicU64::new(0);
+        let send = |(index, request)| async move {
+            let used = held.load(Ordering::Relaxed);
+            if used > room {
+                return (index, Err(no_room(budget, LimitHit { limit: Limit::Memory, used, max: room })));
+            }
+            let answer = self.send(budget, request).await;
+            held.fetch_add(answer.as_ref().map_or(0, HttpResponse::size), Ordering::Relaxed);
+            (index, answer)
+        };
         // Unordered, so that one slow answer does not hold up the start of the next request; not all futures at once, because the guest
         // chooses the length of the list.
-        let mut answers: Vec<_> = stream::iter(numbered)
-            .map(|(index, request)| async move { (index, self.send(budget, request).await) })
-            .buffer_unordered(at_once)
-            .collect()
-            .await;
+        let numbered = stream::iter(requests.into_iter().enumerate());
+        let mut answers: Vec<_> = numbered.map(send).buffer_unordered(at_once).collect().await;
         answers.sort_unstable_by_key(|(index, _)| *index);
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
@@ -234,6 +249,15 @@ impl fmt::Debug for HttpClient {
 /// The guest's text, fit for a log: its beginning, on one line.
 fn shown(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The answers that are held already fill the guest's memory.
+fn no_room(budget: &HttpBudget, hit: LimitHit) -> Failure {
+    let text = format!("the answers before this one fill the guest's memory: {hit}");
+    let full = Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) };
+    let failure = budget.take_request().err().unwrap_or(full);
+    budget.note(&failure);
+    failure
 }
 
 fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body: usize) -> Result<u64, Failure> {

@@ -2,7 +2,7 @@
 //!
 //! 82 KiB of wasm can compile for a minute, and a compilation cannot be cancelled. So the compiler runs in a child process: the same
 //! executable with a hidden subcommand, which calls [`child_main`]. The child sees the component on its standard input and nothing else:
-//! no environment, no other open file, no new privileges, no thread, no file that it may write. It ends itself at its CPU budget, the
+//! no environment, no other open file, no new privileges, no file that it may write. A thread of its own ends it at its CPU budget, the
 //! kernel ends it at its memory, and the parent at its wall time.
 //!
 //! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a

@@ -171,11 +171,6 @@ impl FakeProvider {
         self.lock().load_balancers.clear();
     }
 
-    /// Routes in the cloud, to look at and to change.
-    pub fn with_routes<T>(&self, look: impl FnOnce(&mut Vec<Route>) -> T) -> T {
-        look(&mut self.lock().routes)
-    }
-
     /// All calls so far, one line each.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {

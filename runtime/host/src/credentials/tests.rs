@@ -108,8 +108,7 @@ fn a_client_certificate_must_fit_its_key() {
     let error = Credentials::load(spec(&json), &env).unwrap_err();
     assert!(error.to_string().starts_with("credentials.c.clientCertificate.key: does not belong"), "{error}");
     fs::write(&key, one.signing_key.serialize_pem()).unwrap();
-    let credentials = Credentials::load(spec(&json), &env).unwrap();
-    assert_eq!(credentials.files().len(), 2);
+    Credentials::load(spec(&json), &env).unwrap();
 }
 
 #[test]

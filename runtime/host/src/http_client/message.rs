@@ -46,6 +46,15 @@ pub struct HttpResponse {
     pub body: Bytes,
 }
 
+impl HttpResponse {
+    /// Bytes of headers and body: what the guest needs memory for.
+    pub(crate) fn size(&self) -> u64 {
+        let Self { status: _, headers, body } = self;
+        let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        (headers + body.len()) as u64
+    }
+}
+
 impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpResponse")

@@ -1,25 +1,16 @@
 //! Import `http`: from the contract's types to the provider's HTTP client and back.
 //!
 //! What may be sent, and how much, is the client's and the budget's matter (`http_client`). Here is what only the call knows: whether this
-//! function of the contract may send at all, and that answers the guest has no memory for are not collected.
+//! function of the contract may send at all, and for how many bytes of answers the guest has memory.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream};
-use skysail_provider::{Limit, LimitHit};
 use tokio::time::Instant;
 
 use crate::{
     HttpUse, Sandbox,
     bindings::skysail::provider::http::{Failure, Host, Request, Response},
     http_client::{self, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, HttpUsage},
-    limits::as_usize,
     store::CallState,
 };
 
@@ -97,44 +88,12 @@ impl CallState {
             return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect();
         }
         let Some(client) = client else { return Vec::new() };
-        let (room, collected) = (*room, AtomicU64::new(0));
         let asked: u64 = requests.iter().map(request_bytes).sum();
-        let at_once = as_usize(u64::from(budget.limits().concurrency_per_call)).max(1);
-        // Not in order, so that one slow answer does not hold up the next request. The answers are collected on the host: beyond what
-        // the guest could hold nothing more is asked for.
-        let send = |(index, request): (usize, Request)| {
-            let collected = &collected;
-            async move {
-                let used = collected.load(Ordering::Relaxed);
-                if used > room {
-                    return (index, Err(LimitHit { limit: Limit::Memory, used, max: room }));
-                }
-                let answer = client.send(budget, request_of(request)).await;
-                if let Ok(response) = &answer {
-                    collected.fetch_add(response_bytes(response), Ordering::Relaxed);
-                }
-                (index, Ok(answer))
-            }
-        };
-        let mut answers: Vec<_> =
-            stream::iter(requests.into_iter().enumerate()).map(send).buffer_unordered(at_once).collect().await;
-        answers.sort_unstable_by_key(|(index, _)| *index);
-        self.bytes.copied(asked.saturating_add(collected.into_inner()));
-        answers.into_iter().map(|(_, answer)| self.answer(answer)).collect()
-    }
-
-    fn answer(
-        &mut self,
-        answer: Result<Result<HttpResponse, http_client::Failure>, LimitHit>,
-    ) -> Result<Response, Failure> {
-        match answer {
-            Ok(Ok(response)) => Ok(response_to_guest(response)),
-            Ok(Err(failure)) => Err(failure_to_guest(failure)),
-            Err(hit) => {
-                self.hit(hit);
-                Err(Failure::Limited(format!("the answers before this one fill the guest's memory: {hit}")))
-            }
-        }
+        let requests = requests.into_iter().map(request_of).collect();
+        let answers = client.send_all(budget, requests, *room).await;
+        let answered: u64 = answers.iter().flatten().map(HttpResponse::size).sum();
+        self.bytes.copied(asked.saturating_add(answered));
+        answers.into_iter().map(|answer| answer.map(response_to_guest).map_err(failure_to_guest)).collect()
     }
 }
 
@@ -143,12 +102,6 @@ fn request_bytes(request: &Request) -> u64 {
     let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     let body = body.as_ref().map_or(0, Vec::len);
     (method.len() + url.len() + headers + body + credential.as_ref().map_or(0, String::len)) as u64
-}
-
-fn response_bytes(response: &HttpResponse) -> u64 {
-    let HttpResponse { status: _, headers, body } = response;
-    let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    (headers + body.len()) as u64
 }
 
 fn request_of(request: Request) -> HttpRequest {

@@ -42,7 +42,7 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     let server = Server::start(|_| ok("")).await;
     let limits = HttpLimits { requests_per_call: 3, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
-    let answers = client.send_all(&budget, vec![get(server.url("/")); 5]).await;
+    let answers = client.send_all(&budget, vec![get(server.url("/")); 5], MIB).await;
     let failures: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert_eq!(failures.len(), 2);
     assert!(failures.iter().all(|failure| failure.kind == FailureKind::Limited));
@@ -71,7 +71,7 @@ async fn answers_come_in_the_order_of_the_requests_and_no_more_are_in_flight_tha
     let limits = HttpLimits { concurrency_per_call: 2, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
     let requests = (0..8).map(|index| get(server.url(&format!("/{index}")))).collect();
-    let answers = client.send_all(&budget, requests).await;
+    let answers = client.send_all(&budget, requests, MIB).await;
     let bodies: Vec<_> =
         answers.into_iter().map(|answer| String::from_utf8(answer.unwrap().body.to_vec()).unwrap()).collect();
     assert_eq!(bodies, ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]);
@@ -101,10 +101,27 @@ async fn one_failure_does_not_stop_the_others() {
         .send_all(
             &budget,
             vec![get(server.url("/")), get("http://169.254.169.254/"), get("nonsense"), get(server.url("/"))],
+            MIB,
         )
         .await;
     let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().map_err(|failure| failure.kind).err()).collect();
     assert_eq!(kinds, [None, Some(FailureKind::Forbidden), Some(FailureKind::Malformed), None]);
+}
+
+#[tokio::test]
+async fn nothing_more_is_asked_for_when_the_answers_fill_the_guest_s_memory() {
+    let server = Server::start(|_| ok(&"x".repeat(600))).await;
+    let limits = HttpLimits { concurrency_per_call: 1, ..HttpLimits::default() };
+    let Limited { client, budget } = limited(&server, limits);
+    let answers = client.send_all(&budget, vec![get(server.url("/")); 4], 1000).await;
+    let failures: Vec<_> = answers.iter().map(|answer| answer.as_ref().err()).collect();
+    let [None, None, Some(third), Some(_)] = failures.as_slice() else { panic!("{failures:?}") };
+    // Two bodies, and twice `content-length: 600`.
+    let hit = LimitHit { limit: Limit::Memory, used: 1234, max: 1000 };
+    assert_eq!((third.kind, third.limit), (FailureKind::Limited, Some(hit)));
+    assert!(third.message.starts_with("the answers before this one fill the guest's memory"), "{third}");
+    let usage = budget.usage();
+    assert_eq!((server.requests().len(), usage.requests, usage.refused, usage.limit_hits), (2, 4, 2, vec![hit]));
 }
 
 #[tokio::test]
@@ -113,7 +130,7 @@ async fn a_flood_beyond_the_provider_s_rate_is_refused_whatever_call_it_comes_fr
     let limits = HttpLimits { requests_per_second: 1, concurrency_per_call: 8, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
     let started = Instant::now();
-    let answers = client.send_all(&budget, vec![get(server.url("/")); 8]).await;
+    let answers = client.send_all(&budget, vec![get(server.url("/")); 8], MIB).await;
     let sent = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!((sent, server.requests().len()), (2, 2));
     assert!(started.elapsed() >= Duration::from_secs(1), "the second request waited for its turn");
