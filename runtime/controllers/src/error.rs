@@ -2,6 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
+use kube::core::Status;
 use skysail_provider::Code;
 
 /// A failed step.
@@ -72,16 +73,67 @@ pub(crate) fn api_status(error: &kube::Error) -> Option<u16> {
 }
 
 /// The whole chain on one line. Some libraries repeat the cause in their own text; it is then named once.
-pub(crate) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
     while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
+        let answer = api_answer(cause);
+        let own = cause.to_string();
+        if text.ends_with(&own) && answer.is_some() {
+            text.truncate(text.len() - own.len());
+            text.truncate(text.trim_end_matches(": ").len());
         }
-        next = cause.source();
+        let said = answer.map_or(own, sentence);
+        if !text.ends_with(&said) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&said);
+        }
+        next = if answer.is_some() { None } else { cause.source() };
     }
     text
+}
+
+/// The API server's answer, which kube prints with all its fields, twice.
+fn api_answer<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
+    let error = error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref().map(Box::<kube::Error>::as_ref))?;
+    match error {
+        kube::Error::Api(status) => Some(status),
+        _ => None,
+    }
+}
+
+/// What a person reads of it.
+fn sentence(answer: &Status) -> String {
+    match answer.message.as_str() {
+        "" => format!("the API server answered {} {}", answer.code, answer.reason).trim_end().to_owned(),
+        message => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{core::Status, runtime::watcher};
+    use skysail_provider::Code;
+
+    use super::{Error, chain};
+
+    fn conflict(message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, "Conflict").with_code(409).boxed())
+    }
+
+    #[test]
+    fn what_the_api_server_says_is_said_once() {
+        let error = Error::api("update load balancer status")(conflict("the object has been modified"));
+        assert_eq!(chain(&error), "failed to update load balancer status: the object has been modified");
+        assert_eq!(chain(&conflict("the object has been modified")), "the object has been modified");
+        assert_eq!(chain(&conflict("")), "the API server answered 409 Conflict");
+        let error = watcher::Error::WatchStartFailed(conflict("too old"));
+        assert_eq!(chain(&error), "failed to start watching object: too old");
+    }
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let error = Error::provider("get instance metadata")(skysail_provider::Error::new(Code::Denied, "no token"));
+        assert_eq!(chain(&error), "failed to get instance metadata: no token");
+    }
 }

@@ -15,6 +15,8 @@ use futures::{Stream, StreamExt as _};
 use kube::{Resource, ResourceExt as _, runtime::watcher};
 use tokio::sync::watch;
 
+use crate::error::chain;
+
 /// `namespace/name`; the namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
@@ -111,7 +113,7 @@ impl<K: Resource> Cache<K> {
                     self.synced.send_replace(true);
                 }
                 Err(error) => {
-                    tracing::warn!(kind, error = &error as &dyn std::error::Error, "watch failed, starting it again");
+                    tracing::warn!(object.kind = kind, error = chain(&error), "watch failed, starting it again");
                 }
             }
         }
