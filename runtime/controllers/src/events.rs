@@ -133,7 +133,14 @@ impl Recorder {
         self.metrics.events_dropped.inc();
         if let Some(error) = last {
             let Notice { object, reason, .. } = &series.notice;
-            tracing::warn!(object.name, reason, error = chain(&error), "an Event could not be written");
+            tracing::warn!(
+                object.kind,
+                object.namespace,
+                object.name,
+                reason,
+                error = chain(&error),
+                "an Event could not be written"
+            );
         }
     }
 

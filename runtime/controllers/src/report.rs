@@ -18,6 +18,21 @@ use crate::{
 /// A slow reader misses lines rather than holding up a controller.
 const ACTIVITY_MAX: usize = 1024;
 
+/// A line about an object; who speaks and about what is called as in the host's lines.
+macro_rules! log {
+    ($level:expr, $voice:expr, $object:expr, $($rest:tt)*) => {
+        tracing::event!(
+            $level,
+            controller.name = $voice.controller,
+            provider.name = $voice.provider,
+            object.kind = $object.kind,
+            object.namespace = $object.namespace,
+            object.name = $object.name,
+            $($rest)*
+        )
+    };
+}
+
 /// Something that was done to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
@@ -89,13 +104,12 @@ impl Reporter {
         let provider = voice.provider.clone();
         self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
         let Err(error) = result else { return };
-        let Voice { controller, provider } = voice;
         let text = chain(error);
         if is_expected(error) {
-            tracing::info!(controller, provider, object.kind, object = shown(object), outcome, "waits: {text}");
+            log!(tracing::Level::INFO, voice, object, controller.outcome = outcome, "waits: {text}");
             self.say(voice, object, format!("waits: {text}"), false);
         } else {
-            tracing::warn!(controller, provider, object.kind, object = shown(object), outcome, "failed: {text}");
+            log!(tracing::Level::WARN, voice, object, controller.outcome = outcome, "failed: {text}");
             self.say(voice, object, format!("failed: {text}"), true);
         }
     }
@@ -107,7 +121,7 @@ impl Reporter {
     }
 
     fn say(&self, voice: &Voice, object: &ObjectReference, text: String, failed: bool) {
-        tracing::debug!(controller = voice.controller, provider = voice.provider, object = shown(object), "{text}");
+        log!(tracing::Level::DEBUG, voice, object, "{text}");
         if self.activity.receiver_count() == 0 {
             return;
         }
@@ -163,3 +177,6 @@ impl EventSink for Sink {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

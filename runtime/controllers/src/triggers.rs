@@ -61,10 +61,11 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
 /// A Service is gone, and with it the last that reminded of a load balancer whose provider left before.
 fn forget(context: &Context, key: &ObjectKey) {
     if let Some(entry) = context.ledger.remove(key) {
-        let (service, provider) = (key.to_string(), &*entry.provider);
         tracing::warn!(
-            service,
-            provider,
+            provider.name = &*entry.provider,
+            object.kind = "Service",
+            object.namespace = key.namespace,
+            object.name = key.name,
             "the Service is gone, and so is the provider that made its load balancer: delete that by hand"
         );
     }
@@ -73,7 +74,7 @@ fn forget(context: &Context, key: &ObjectKey) {
 /// A load balancer that nobody looks after is said at the first sight and when its Service changes.
 fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) {
     let Some(text) = unclaimed::text(context, key, object) else { return };
-    tracing::warn!(service = key.to_string(), "{text}");
+    tracing::warn!(object.kind = "Service", object.namespace = key.namespace, object.name = key.name, "{text}");
     let voice = Voice { controller: controllers::SERVICE, provider: String::new() };
     let reference = convert::service_reference(object);
     context.reporter.event(&voice, &reference, (EventKind::Warning, reasons::UNCLAIMED_LOAD_BALANCER), text);
