@@ -125,7 +125,7 @@ fn finish(
     queue.done(name.clone(), next);
 }
 
-/// True when the node lost its taint.
+/// True when the node lost its taint; false where it is gone.
 async fn initialize_one(
     context: &Context,
     provider: usize,
@@ -139,15 +139,17 @@ async fn initialize_one(
     let plan = initialize::initialize(&view.object, &instance, &schemes)
         .map_err(|error| Error::provider("use instance metadata")(error.into()))?;
 
-    let written = match &plan.addresses {
-        Some(addresses) => Some(patch_addresses(context, &view.object, addresses).await?),
-        None => None,
+    let current = match &plan.addresses {
+        Some(addresses) => patch_addresses(context, &view.object, addresses).await?,
+        None => Some(core::Node::clone(&view.object)),
     };
-    let current = written.as_ref().unwrap_or(&view.object);
+    let Some(current) = current else { return Ok(false) };
     let patch = initialization_patch(&plan);
-    patch_node(context, current, patch).await.map_err(Error::api("initialize node"))?;
-    observe_delays(context, &view.object);
-    Ok(true)
+    let written = patch_node(context, &current, patch).await.map_err(Error::api("initialize node"))?;
+    if written.is_some() {
+        observe_delays(context, &view.object);
+    }
+    Ok(written.is_some())
 }
 
 fn initialization_patch(plan: &Initialization) -> Value {
@@ -210,7 +212,7 @@ pub(crate) async fn update_addresses(context: &Context, provider: usize) {
         .await;
 }
 
-/// The number of addresses that were written; none where nothing differs.
+/// The number of addresses that were written; none where nothing differs, or the node is gone.
 async fn update_addresses_of(
     context: &Context,
     view: &NodeView,
@@ -225,35 +227,39 @@ async fn update_addresses_of(
     if desired.is_empty() || desired == present {
         return Ok(None);
     }
-    patch_addresses(context, &view.object, &desired).await?;
-    Ok(Some(desired.len()))
+    let written = patch_addresses(context, &view.object, &desired).await?;
+    Ok(written.map(|_| desired.len()))
 }
 
-/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists.
+/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists. None where the node is gone.
 async fn patch_addresses(
     context: &Context,
     object: &core::Node,
     addresses: &[NodeAddress],
-) -> Result<core::Node, Error> {
+) -> Result<Option<core::Node>, Error> {
     let patch = json!({ "status": { "addresses": convert::to_core_addresses(addresses) } });
     let patch = guarded(&object.metadata, patch);
     let api: Api<core::Node> = Api::all(context.client.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    api.patch_status(name, &params(), &Patch::Merge(&patch)).await.map_err(Error::api("write node addresses"))
+    present(api.patch_status(name, &params(), &Patch::Merge(&patch)).await).map_err(Error::api("write node addresses"))
 }
 
-/// A merge patch, guarded by the object's resource version. Shared with the lifecycle controller.
+/// A merge patch, guarded by the object's resource version; none where the node is gone. Shared with the lifecycle controller.
 pub(crate) async fn patch_node(
     context: &Context,
     object: &core::Node,
     patch: Value,
-) -> Result<core::Node, kube::Error> {
+) -> Result<Option<core::Node>, kube::Error> {
     let patch = guarded(&object.metadata, patch);
     let api: Api<core::Node> = Api::all(context.client.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    match api.patch(name, &params(), &Patch::Merge(&patch)).await {
-        // The node is gone: there is nothing to write, and its watch event ends the matter.
-        Err(error) if api_status(&error) == Some(404) => Ok(object.clone()),
-        result => result,
+    present(api.patch(name, &params(), &Patch::Merge(&patch)).await)
+}
+
+/// A node that is gone is nothing to write to and no failure: its watch event ends the matter.
+fn present(written: Result<core::Node, kube::Error>) -> Result<Option<core::Node>, kube::Error> {
+    match written {
+        Err(error) if api_status(&error) == Some(404) => Ok(None),
+        result => result.map(Some),
     }
 }

@@ -63,32 +63,30 @@ pub(crate) async fn run(context: &Context, provider: usize) {
 
 async fn apply(context: &Context, voice: &Voice, object: &core::Node, action: Action) {
     let reference = convert::node_reference(object);
-    let (text, result) = match action {
+    let result = match action {
         Action::Keep => return,
-        Action::Unknown(error) => {
-            let error = Error::provider("check whether the instance exists")(error);
-            context.reporter.reconciled(voice, &reference, Err(&error));
-            return;
-        }
+        Action::Unknown(error) => Err(Error::provider("check whether the instance exists")(error)),
         Action::Delete => {
             let text = "Deleting node because it does not exist in the cloud provider";
             context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
-            ("deleted", delete(context, object).await)
+            let result = delete(context, object).await;
+            if let Err(error) = &result
+                && !error.is_conflict()
+            {
+                let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
+                context.reporter.event(voice, &reference, kind, chain(error));
+            }
+            result.map(|()| Some("deleted"))
         }
         Action::SetTaints(taints) => {
             let patch = json!({ "spec": { "taints": taints } });
-            let result = patch_node(context, object, patch).await.map_err(Error::api("write the shutdown taint"));
-            ("shutdown taint written", result.map(drop))
+            let written = patch_node(context, object, patch).await.map_err(Error::api("write the shutdown taint"));
+            written.map(|node| node.map(|_| "shutdown taint written"))
         }
     };
-    context.reporter.reconciled(voice, &reference, result.as_ref().copied());
-    match result {
-        Ok(()) => context.reporter.done(voice, &reference, text),
-        Err(error) if text == "deleted" && !error.is_conflict() => {
-            let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
-            context.reporter.event(voice, &reference, kind, chain(&error));
-        }
-        Err(_) => {}
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    if let Ok(Some(text)) = result {
+        context.reporter.done(voice, &reference, text);
     }
 }
 

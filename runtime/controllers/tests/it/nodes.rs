@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use serde_json::json;
 use skysail_provider::{Code, Error, Instance};
 
@@ -144,4 +147,23 @@ async fn an_event_of_a_look_up_of_many_nodes_is_about_the_cluster() {
     let source = event.source.as_ref().unwrap();
     let about = (event.involved_object.kind.as_deref(), event.involved_object.uid.as_deref());
     assert_eq!((about, source.component.as_deref()), ((Some("Namespace"), None), Some("skysail-provider-fake")));
+}
+
+/// N2: as upstream, who says nothing about a node that he could not write; whichever write comes first.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_vanishes_while_the_cloud_is_asked_is_not_called_synced() {
+    for (ips, write) in [(&["10.0.0.1"][..], "nodes/status"), (&[], "nodes")] {
+        let mut world = World::new().start().await;
+        world.fake().set_instance("a", Ok(machine("fake://a", ips)));
+        let nodes = world.nodes();
+        world.fake().on_call(move |_| {
+            let nodes = nodes.clone();
+            Box::pin(async move {
+                nodes.delete("a", &DeleteParams::default()).await.unwrap();
+            })
+        });
+        world.add_new_node("a").await;
+        pass(10 * S).await;
+        assert_eq!(world.transcript().await, format!("api delete nodes a\napi patch {write} a\n"));
+    }
 }
