@@ -266,7 +266,7 @@ fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body
     };
     let header_bytes = headers::bytes(headers);
     refuse(Limit::HttpHeaders, headers.len() as u64, u64::from(limits.headers_max))?;
-    refuse(Limit::HttpHeaders, header_bytes, limits.header_bytes_max.min(HttpLimits::HEADER_BYTES_CEILING))?;
+    refuse(Limit::HttpHeaderBytes, header_bytes, limits.header_bytes_max)?;
     let bytes = (target.url.as_str().len() as u64).saturating_add(header_bytes).saturating_add(body as u64);
     refuse(Limit::HttpRequestBytes, bytes, limits.request_bytes_max)?;
     Ok(bytes)

@@ -74,6 +74,8 @@ pub struct Limits {
     pub http_response_bytes: u64,
     /// Headers of one request or response. Default 100.
     pub http_headers: u64,
+    /// Bytes of the names and values of one request's or response's headers. Default 64 KiB.
+    pub http_header_bytes: u64,
     /// Time of one HTTP exchange, in milliseconds. Default 20,000.
     pub http_time_ms: u64,
     /// Bytes of keys and values in the release's cache. Default 1 MiB.
@@ -113,6 +115,7 @@ impl Default for Limits {
             http_request_bytes: bounds::HTTP_REQUEST_BYTES.default,
             http_response_bytes: bounds::HTTP_RESPONSE_BYTES.default,
             http_headers: bounds::HTTP_HEADERS.default,
+            http_header_bytes: bounds::HTTP_HEADER_BYTES.default,
             http_time_ms: bounds::HTTP_TIME_MS.default,
             cache_bytes: bounds::CACHE_BYTES.default,
             cache_entries: bounds::CACHE_ENTRIES.default,
@@ -165,7 +168,7 @@ impl Limits {
             request_bytes_max: self.http_request_bytes,
             response_bytes_max: self.http_response_bytes,
             headers_max: number(self.http_headers),
-            header_bytes_max: HttpLimits::default().header_bytes_max,
+            header_bytes_max: self.http_header_bytes,
             exchange_time_max: Duration::from_millis(self.http_time_ms),
         }
     }
@@ -191,6 +194,7 @@ impl Limits {
             Limit::HttpRequestBytes => self.http_request_bytes,
             Limit::HttpResponseBytes => self.http_response_bytes,
             Limit::HttpHeaders => self.http_headers,
+            Limit::HttpHeaderBytes => self.http_header_bytes,
             Limit::HttpTime => self.http_time_ms,
             Limit::CacheBytes => self.cache_bytes,
             Limit::CacheEntries => self.cache_entries,

@@ -119,6 +119,8 @@ pub enum Limit {
     HttpResponseBytes,
     /// Headers of one request or response.
     HttpHeaders,
+    /// Bytes of the names and values of one request's or response's headers.
+    HttpHeaderBytes,
     /// Time of one HTTP exchange, in milliseconds.
     HttpTime,
     /// Bytes in a release's cache.
@@ -137,7 +139,7 @@ pub enum Limit {
 
 impl Limit {
     /// All limits, in the order of declaration.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Fuel,
         Self::Memory,
         Self::TableElements,
@@ -155,6 +157,7 @@ impl Limit {
         Self::HttpRequestBytes,
         Self::HttpResponseBytes,
         Self::HttpHeaders,
+        Self::HttpHeaderBytes,
         Self::HttpTime,
         Self::CacheBytes,
         Self::CacheEntries,
@@ -185,6 +188,7 @@ impl Limit {
             Self::HttpRequestBytes => "httpRequestBytes",
             Self::HttpResponseBytes => "httpResponseBytes",
             Self::HttpHeaders => "httpHeaders",
+            Self::HttpHeaderBytes => "httpHeaderBytes",
             Self::HttpTime => "httpTimeMs",
             Self::CacheBytes => "cacheBytes",
             Self::CacheEntries => "cacheEntries",

@@ -40,14 +40,12 @@ pub(super) async fn run(
 }
 
 fn check_headers(received: &HeaderMap, limits: &HttpLimits) -> Result<(), Failure> {
-    let max = limits.header_bytes_max.min(HttpLimits::HEADER_BYTES_CEILING);
-    let used = headers::bytes(received);
-    let (count, count_max) = (received.len() as u64, u64::from(limits.headers_max));
-    let (used, max) = if count > count_max { (count, count_max) } else { (used, max) };
-    if used <= max {
-        return Ok(());
-    }
-    Err(Failure::with_limit(FailureKind::TooLarge(0), LimitHit { limit: Limit::HttpHeaders, used, max }))
+    let judge = |limit, used, max| {
+        let hit = LimitHit { limit, used, max };
+        if used <= max { Ok(()) } else { Err(Failure::with_limit(FailureKind::TooLarge(0), hit)) }
+    };
+    judge(Limit::HttpHeaders, received.len() as u64, u64::from(limits.headers_max))?;
+    judge(Limit::HttpHeaderBytes, headers::bytes(received), limits.header_bytes_max)
 }
 
 /// Reads the decompressed body piece by piece; what lies behind the bound is never decompressed.
@@ -93,6 +91,7 @@ fn classify(error: reqwest::Error, limits: &HttpLimits, redactor: &Redactor) -> 
         return Failure::forbidden(refused.to_string());
     }
     if chain.iter().any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)) {
+        // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may be; it does not say which of both it was.
         let max = u64::from(limits.headers_max);
         let hit = LimitHit { limit: Limit::HttpHeaders, used: max.saturating_add(1), max };
         return Failure::with_limit(FailureKind::TooLarge(0), hit);

@@ -19,15 +19,10 @@ pub struct HttpLimits {
     pub response_bytes_max: u64,
     /// Headers of one request or response; default 100.
     pub headers_max: u32,
-    /// Bytes of all names and values of one request's or response's headers; default 64 KiB, at most [`Self::HEADER_BYTES_CEILING`].
+    /// Bytes of all names and values of one request's or response's headers; default 64 KiB.
     pub header_bytes_max: u64,
     /// Time of one exchange, from the look-up of the name to the last byte; default 20 s.
     pub exchange_time_max: Duration,
-}
-
-impl HttpLimits {
-    /// Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would promise what cannot be kept.
-    pub const HEADER_BYTES_CEILING: u64 = 256 * 1024;
 }
 
 impl Default for HttpLimits {

@@ -35,6 +35,10 @@ const POOL_IDLE_MAX: usize = 8;
 /// Addresses of one name that are taken; a longer answer is cut after all of it was judged.
 const ADDRESSES_MAX: usize = 16;
 
+/// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the most that `httpHeaderBytes` and
+/// `httpHeaders` may be. A provider's own, smaller limits are judged when the headers are here.
+const HEADER_LIST_BYTES_MAX: u32 = 256 * 1024 + 32 * 1000;
+
 /// Turns a name into addresses. The system's is [`SystemResolver`]; tests bring their own.
 #[async_trait]
 pub trait Resolver: Send + Sync {
@@ -151,7 +155,6 @@ impl Settings {
             }
         };
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let header_bytes = u32::try_from(HttpLimits::HEADER_BYTES_CEILING).unwrap_or(u32::MAX);
         Client::builder()
             .tls_backend_preconfigured(tls)
             .dns_resolver(Arc::clone(&self.resolver))
@@ -164,7 +167,7 @@ impl Settings {
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(POOL_IDLE_MAX)
             .http1_max_headers(self.headers_max)
-            .http2_max_header_list_size(header_bytes)
+            .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
             .build()
             .map_err(HttpClientError::Client)
     }

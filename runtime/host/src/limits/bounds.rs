@@ -197,6 +197,16 @@ pub(super) const HTTP_HEADERS: Bound = Bound {
     reason: "clouds send tens",
     value: |limits| limits.http_headers,
 };
+pub(super) const HTTP_HEADER_BYTES: Bound = Bound {
+    name: "httpHeaderBytes",
+    unit: "bytes of names and values",
+    min: KIB,
+    // Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would promise what cannot be kept.
+    max: 256 * KIB,
+    default: 64 * KIB,
+    reason: "common servers accept 8 KiB, and far more is no header any more",
+    value: |limits| limits.http_header_bytes,
+};
 pub(super) const HTTP_TIME_MS: Bound = Bound {
     name: "httpTimeMs",
     unit: "milliseconds",
@@ -271,7 +281,7 @@ pub(super) const COMPILE_MEMORY_BYTES: Bound = Bound {
 };
 
 /// Range, default and reason of every limit, in the order of the fields of [`Limits`].
-pub const BOUNDS: [Bound; 26] = [
+pub const BOUNDS: [Bound; 27] = [
     FUEL,
     DEADLINE_MS,
     MEMORY_BYTES,
@@ -290,6 +300,7 @@ pub const BOUNDS: [Bound; 26] = [
     HTTP_REQUEST_BYTES,
     HTTP_RESPONSE_BYTES,
     HTTP_HEADERS,
+    HTTP_HEADER_BYTES,
     HTTP_TIME_MS,
     CACHE_BYTES,
     CACHE_ENTRIES,

@@ -216,6 +216,21 @@ pub(super) async fn http_headers_beyond_the_limit_are_not_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn http_header_bytes_beyond_the_limit_are_not_sent() {
+    let server = Server::new(Answer::Body(2)).await;
+    let limits = Limits { http_header_bytes: 99_999, ..Limits::default() };
+    let attacked = server.attacked_by("http-header-bytes", limits).await;
+    attacked
+        .run(Attack::Master, move |result, record| {
+            let failure = "Failure::Limited(\"limit httpHeaderBytes: 100000 of 99999\")";
+            assert_eq!(result, Ok(format!("0 answered, Some({failure})")));
+            assert_eq!((record.http.requests, server.requests.load(Ordering::SeqCst)), (0, 0));
+            assert_eq!(record.limits_hit, [LimitHit { limit: Limit::HttpHeaderBytes, used: 100_000, max: 99_999 }]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_time_ends_an_exchange_that_takes_too_long() {
     let server = Server::new(Answer::Never).await;
     let limits = Limits { http_time_ms: 200, http_requests_per_second: 10_000, ..Limits::default() };

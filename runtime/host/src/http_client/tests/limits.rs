@@ -158,6 +158,10 @@ async fn a_request_that_is_too_large_is_refused_and_not_sent() {
     let request = HttpRequest { headers: vec![("x-a".to_owned(), String::new()); 3], ..get(server.url("/")) };
     let (failure, hit, _) = stopped(&server, limits, request).await;
     assert_eq!((failure.kind, hit), (FailureKind::Limited, LimitHit { limit: Limit::HttpHeaders, used: 3, max: 2 }));
+    let limits = HttpLimits { header_bytes_max: 100, ..HttpLimits::default() };
+    let (failure, hit, _) = stopped(&server, limits, with_header(get(server.url("/")), "x-a", &"x".repeat(98))).await;
+    let expected = LimitHit { limit: Limit::HttpHeaderBytes, used: 101, max: 100 };
+    assert_eq!((failure.kind, hit), (FailureKind::Limited, expected));
     assert_eq!(server.connections(), 0);
 }
 
@@ -214,7 +218,8 @@ async fn headers_above_the_limit_are_an_answer_that_is_too_large() {
     let server = Server::start(move |_| Reply::Whole(wide.clone().into_bytes())).await;
     let limits = HttpLimits { header_bytes_max: 1000, ..HttpLimits::default() };
     let (failure, hit, _) = stopped(&server, limits, get(server.url("/"))).await;
-    assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpHeaders, 1000));
+    assert_eq!((failure.kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpHeaderBytes, 1000));
+    assert_eq!((hit.used, failure.message.as_str()), (2018, "limit httpHeaderBytes: 2018 of 1000"));
     let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x-a: b\r\n".repeat(20));
     let server = Server::start(move |_| Reply::Whole(many.clone().into_bytes())).await;
     let limits = HttpLimits { headers_max: 20, ..HttpLimits::default() };
