@@ -208,6 +208,10 @@ impl EgressPolicy {
     /// [`Self::judge_address`].
     pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
         let Target { url, authority } = target;
+        // First, for no rule helps where an address is refused.
+        if let AuthorityHost::Address(address) = authority.host {
+            self.judge_address(address)?;
+        }
         let named: Vec<_> =
             self.rules.iter().filter(|rule| rule.origins.iter().any(|o| o.matches(authority))).collect();
         if named.is_empty() {
@@ -223,10 +227,7 @@ impl EgressPolicy {
             let why = if ambiguous { "a path that can be read in two ways" } else { "the path" };
             return Err(Refusal(format!("no rule allows {why} of {method} {authority}{path}")));
         }
-        match authority.host {
-            AuthorityHost::Address(address) => self.judge_address(address).map(drop),
-            AuthorityHost::Name(_) => Ok(()),
-        }
+        Ok(())
     }
 
     /// Judges one address and gives it back in its plain spelling.

@@ -1,8 +1,8 @@
-//! A probe that asks for the credentials of the machine it runs on: at the configured URL, whose name may lead to the metadata service, then
-//! in several spellings of the service's address.
+//! A probe that asks for the credentials of the machine it runs on: at the configured URLs, whose names may lead to the metadata service,
+//! then in several spellings of the service's address.
 
 use skysail_guest_sdk::Result;
-use skysail_probe::http::{Request, report, request, send};
+use skysail_probe::http::{Failure, Request, request, send};
 
 skysail_probe::probe!("http-metadata", attack);
 
@@ -15,10 +15,20 @@ const HOSTS: [&str; 6] = [
     "[fd00:ec2::254]",
 ];
 
+/// How many were answered, how many refused because of the address, and what else came.
 fn attack() -> Result<String> {
-    let named = Some(request()).filter(|request| !request.url.is_empty());
-    let spelt =
-        |host| Request { url: format!("http://{host}/latest/meta-data/iam/security-credentials/"), ..request() };
-    let results: Vec<_> = named.into_iter().chain(HOSTS.map(spelt)).map(|request| send(&request)).collect();
-    Ok(report(&results))
+    let configured = request().url;
+    let spelt = HOSTS.map(|host| format!("http://{host}/latest/meta-data/iam/security-credentials/"));
+    let urls = configured.split_whitespace().map(str::to_owned).chain(spelt);
+    let asked: Vec<_> = urls.map(|url| (send(&Request { url: url.clone(), ..request() }), url)).collect();
+    let answered = asked.iter().filter(|(result, _)| result.is_ok()).count();
+    let failures: Vec<_> = asked.iter().filter_map(|(result, url)| Some((url, result.as_ref().err()?))).collect();
+    let others: Vec<_> = failures.iter().filter(|(_, failure)| !is_about_the_address(failure)).collect();
+    let refused = failures.len() - others.len();
+    let first = failures.first().map(|(_, failure)| failure);
+    Ok(format!("{answered} answered, {refused} refused for their address, others: {others:?}, first: {first:?}"))
+}
+
+fn is_about_the_address(failure: &Failure) -> bool {
+    matches!(failure, Failure::Forbidden(why) if why.contains("the metadata service"))
 }

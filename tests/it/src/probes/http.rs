@@ -2,17 +2,20 @@
 
 use std::{
     collections::BTreeMap,
+    io,
+    net::IpAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use async_trait::async_trait;
 use skysail_host::{
     Limits,
     credentials::{CredentialSpec, Credentials, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
-    http_client::HttpClient,
+    http_client::{HttpClient, Resolver},
 };
 use skysail_provider::{Limit, LimitHit};
 use tokio::{
@@ -260,20 +263,41 @@ async fn a_provider_without_egress_rules_is_told_so() {
         .await;
 }
 
+/// Turns each name into another spelling of the metadata service's address.
+struct Rebinding;
+
+#[async_trait]
+impl Resolver for Rebinding {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        let address = match name {
+            "plain.example.com" => "169.254.169.254",
+            "mapped.example.com" => "::ffff:169.254.169.254",
+            "nat64.example.com" => "64:ff9b::169.254.169.254",
+            "v6.example.com" => "fd00:ec2::254",
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(vec![address.parse().unwrap()])
+    }
+}
+
+/// The rules let the names through, and the CIDR opens the network around the address: it is the address that refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_metadata_is_refused_in_every_spelling() {
     let rules = vec![EgressRuleSpec { origins: vec!["http://*.example.com".to_owned()], ..EgressRuleSpec::default() }];
     let spec = EgressSpec { rules, allow_cidrs: vec!["169.254.0.0/16".to_owned()], ..EgressSpec::default() };
     let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
     let credentials = Arc::new(Credentials::load(BTreeMap::new(), &|_| None).unwrap());
-    let client = HttpClient::new(policy, credentials, &Limits::default().http()).unwrap();
+    let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+    let client = HttpClient::with_resolver(policy, credentials, &limits.http(), Arc::new(Rebinding)).unwrap();
     let wasm = built("probe-http-metadata");
-    let setup = Setup { http: Some(Arc::new(client)), ..Setup::of("probe", &wasm) };
+    let names = ["plain", "mapped", "nat64", "v6"].map(|name| format!("http://{name}.example.com/latest/"));
+    let config = names.join("\n");
+    let setup = Setup { limits, config: &config, http: Some(Arc::new(client)), ..Setup::of("probe", &wasm) };
     Attacked::of(setup)
         .await
         .run(Attack::Master, |result, record| {
             let report = result.unwrap();
-            assert!(report.starts_with("0 answered") && report.contains("Forbidden"), "{report}");
+            assert!(report.starts_with("0 answered, 10 refused for their address, others: []"), "{report}");
             assert_eq!(record.http.requests, 0, "nothing was sent");
         })
         .await;
