@@ -1,4 +1,4 @@
-//! Range, default and reason of each limit.
+//! Range, default and reason of each limit. `LIMITS.md` beside `Cargo.toml` is this as a table; a test compares the two.
 
 use super::Limits;
 
@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Range, default and reason of one limit.
+/// Range, default and reason of one limit, and what it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// As in the provider file.
@@ -20,6 +20,8 @@ pub struct Bound {
     pub max: u64,
     /// Where the provider file says nothing.
     pub default: u64,
+    /// What happens to what is beyond the limit.
+    pub beyond: &'static str,
     /// Why this default and this range.
     pub reason: &'static str,
     value: fn(&Limits) -> u64,
@@ -28,7 +30,7 @@ pub struct Bound {
 impl Bound {
     /// The sentence about a value outside the range.
     pub(super) fn problem(&self, limits: &Limits) -> Option<String> {
-        let Self { name, unit, min, max, default, reason, value } = self;
+        let Self { name, unit, min, max, default, beyond: _, reason, value } = self;
         let value = value(limits);
         (value < *min || value > *max)
             .then(|| format!("{name} is {value}, and may be {min} to {max} {unit} (default {default}): {reason}"))
@@ -41,7 +43,8 @@ pub(super) const FUEL: Bound = Bound {
     min: 100_000,
     max: 1_000_000_000_000,
     default: 1_000_000_000,
-    reason: "an empty call takes about ten units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
+    beyond: "the call ends with `LimitExceeded`",
+    reason: "an empty call takes some hundred units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
     value: |limits| limits.fuel,
 };
 pub(super) const DEADLINE_MS: Bound = Bound {
@@ -50,6 +53,7 @@ pub(super) const DEADLINE_MS: Bound = Bound {
     min: 10,
     max: HOUR_MS,
     default: 30_000,
+    beyond: "the call ends with `DeadlineExceeded`",
     reason: "a cloud answers in seconds, and what takes longer is polled with retry-after",
     value: |limits| limits.deadline_ms,
 };
@@ -59,6 +63,7 @@ pub(super) const MEMORY_BYTES: Bound = Bound {
     min: 64 * KIB,
     max: GIB,
     default: 64 * MIB,
+    beyond: "growing fails; a guest that cannot live with that ends with `LimitExceeded`",
     reason: "one wasm page is 64 KiB, a provider in Rust needs two megabytes, and every concurrent call may use all of it",
     value: |limits| limits.memory_bytes,
 };
@@ -68,6 +73,7 @@ pub(super) const TABLE_ELEMENTS: Bound = Bound {
     min: 1,
     max: 1_000_000,
     default: 100_000,
+    beyond: "growing fails; a guest that cannot live with that ends with `LimitExceeded`",
     reason: "a table holds one element for each function whose address is taken: thousands",
     value: |limits| limits.table_elements,
 };
@@ -77,6 +83,7 @@ pub(super) const INSTANCES: Bound = Bound {
     min: 1,
     max: 32,
     default: 32,
+    beyond: "the call does not begin, and is `LimitExceeded`",
     reason: "a component from one core module has about three, and the pool keeps room for 32",
     value: |limits| limits.instances,
 };
@@ -86,6 +93,7 @@ pub(super) const HANDLES: Bound = Bound {
     min: 8,
     max: 100_000,
     default: 1_000,
+    beyond: "the call ends with `LimitExceeded`",
     reason: "a call holds one set of nodes, and a few streams where it has standard output",
     value: |limits| limits.handles,
 };
@@ -95,6 +103,7 @@ pub(super) const HOST_CALL_BYTES: Bound = Bound {
     min: 4 * KIB,
     max: GIB,
     default: 16 * MIB,
+    beyond: "the call ends with `LimitExceeded`",
     reason: "the largest thing that crosses is a request's body, and two thousand whole nodes are three megabytes",
     value: |limits| limits.host_call_bytes,
 };
@@ -104,6 +113,7 @@ pub(super) const RESULT_BYTES: Bound = Bound {
     min: 4 * KIB,
     max: GIB,
     default: 8 * MIB,
+    beyond: "the call ends with `LimitExceeded`",
     reason: "a page of 500 instances is below one megabyte, ten thousand routes are four",
     value: |limits| limits.result_bytes,
 };
@@ -113,6 +123,7 @@ pub(super) const STACK_BYTES: Bound = Bound {
     min: 64 * KIB,
     max: 8 * MIB,
     default: 512 * KIB,
+    beyond: "the call ends with `LimitExceeded`",
     reason: "deep recursion ends here and not in the host's memory",
     value: |limits| limits.stack_bytes,
 };
@@ -122,6 +133,7 @@ pub(super) const LOG_LINES: Bound = Bound {
     min: 1,
     max: 100_000,
     default: 200,
+    beyond: "further lines are dropped and counted",
     reason: "a line for each step and each request of a call is tens",
     value: |limits| limits.log_lines,
 };
@@ -131,6 +143,7 @@ pub(super) const LOG_BYTES: Bound = Bound {
     min: KIB,
     max: 64 * MIB,
     default: 64 * KIB,
+    beyond: "further lines are dropped and counted",
     reason: "two hundred lines of three hundred bytes",
     value: |limits| limits.log_bytes,
 };
@@ -140,6 +153,7 @@ pub(super) const EVENTS: Bound = Bound {
     min: 1,
     max: 1_000,
     default: 10,
+    beyond: "further Events are dropped and counted",
     reason: "every Event is an object in the API server",
     value: |limits| limits.events,
 };
@@ -149,7 +163,8 @@ pub(super) const HTTP_REQUESTS: Bound = Bound {
     min: 1,
     max: 10_000,
     default: 64,
-    reason: "ensure takes a handful, a page of instances that the cloud cannot list takes one for each",
+    beyond: "the request fails with `limited` and is not sent",
+    reason: "ensure takes a handful, a cloud's machines are listed in pages; where each machine has to be asked for alone, a page of 500 nodes needs more",
     value: |limits| limits.http_requests,
 };
 pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
@@ -158,6 +173,7 @@ pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
     min: 1,
     max: 10_000,
     default: 50,
+    beyond: "the request waits, at most a second, or fails with `limited` and is not sent",
     reason: "clouds refuse above tens per second and account",
     value: |limits| limits.http_requests_per_second,
 };
@@ -167,6 +183,7 @@ pub(super) const HTTP_CONCURRENCY: Bound = Bound {
     min: 1,
     max: 256,
     default: 4,
+    beyond: "the request waits",
     reason: "it is what vendors' own clients open to one API, and more earns 429",
     value: |limits| limits.http_concurrency,
 };
@@ -176,7 +193,8 @@ pub(super) const HTTP_REQUEST_BYTES: Bound = Bound {
     min: KIB,
     max: 256 * MIB,
     default: MIB,
-    reason: "a load balancer with a thousand backends is a hundred kilobytes of JSON",
+    beyond: "the request fails with `limited` and is not sent",
+    reason: "a load balancer with a thousand backends is a hundred kilobytes of JSON, user data of a machine 64 KiB",
     value: |limits| limits.http_request_bytes,
 };
 pub(super) const HTTP_RESPONSE_BYTES: Bound = Bound {
@@ -185,6 +203,7 @@ pub(super) const HTTP_RESPONSE_BYTES: Bound = Bound {
     min: KIB,
     max: 256 * MIB,
     default: 8 * MIB,
+    beyond: "the request fails with `too-large`, and the rest is not read",
     reason: "a page of a thousand machines is a few megabytes of JSON",
     value: |limits| limits.http_response_bytes,
 };
@@ -194,7 +213,8 @@ pub(super) const HTTP_HEADERS: Bound = Bound {
     min: 1,
     max: 1_000,
     default: 100,
-    reason: "clouds send tens",
+    beyond: "a request fails with `limited` and is not sent, an answer fails with `too-large`",
+    reason: "clouds send tens, and common servers refuse more than a hundred",
     value: |limits| limits.http_headers,
 };
 pub(super) const HTTP_HEADER_BYTES: Bound = Bound {
@@ -204,6 +224,7 @@ pub(super) const HTTP_HEADER_BYTES: Bound = Bound {
     // Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would promise what cannot be kept.
     max: 256 * KIB,
     default: 64 * KIB,
+    beyond: "a request fails with `limited` and is not sent, an answer fails with `too-large`",
     reason: "common servers accept 8 KiB, and far more is no header any more",
     value: |limits| limits.http_header_bytes,
 };
@@ -213,6 +234,7 @@ pub(super) const HTTP_TIME_MS: Bound = Bound {
     min: 1,
     max: HOUR_MS,
     default: 20_000,
+    beyond: "the request fails with `timeout`",
     reason: "one exchange has to leave time for the rest of its call",
     value: |limits| limits.http_time_ms,
 };
@@ -222,6 +244,7 @@ pub(super) const CACHE_BYTES: Bound = Bound {
     min: KIB,
     max: 256 * MIB,
     default: MIB,
+    beyond: "`cache.set` answers false",
     reason: "tokens and zone lists are kilobytes",
     value: |limits| limits.cache_bytes,
 };
@@ -231,6 +254,7 @@ pub(super) const CACHE_ENTRIES: Bound = Bound {
     min: 1,
     max: 100_000,
     default: 1_000,
+    beyond: "`cache.set` answers false",
     reason: "tokens, zones and types are tens",
     value: |limits| limits.cache_entries,
 };
@@ -240,6 +264,7 @@ pub(super) const CACHE_TTL_MS: Bound = Bound {
     min: 1,
     max: 7 * 24 * HOUR_MS,
     default: 24 * HOUR_MS,
+    beyond: "a longer life is cut to this",
     reason: "what is older is asked for again",
     value: |limits| limits.cache_ttl_ms,
 };
@@ -249,6 +274,7 @@ pub(super) const CONCURRENT_CALLS: Bound = Bound {
     min: 1,
     max: 64,
     default: 16,
+    beyond: "further calls wait within their own deadline; one that finds no place is `LimitExceeded`",
     reason: "each holds its own memory and a place in the host's pool",
     value: |limits| limits.concurrent_calls,
 };
@@ -258,6 +284,7 @@ pub(super) const COMPONENT_BYTES: Bound = Bound {
     min: KIB,
     max: 256 * MIB,
     default: 32 * MIB,
+    beyond: "the release is refused",
     reason: "a provider in Rust is below half a megabyte, one with a Python interpreter is 18",
     value: |limits| limits.component_bytes,
 };
@@ -267,6 +294,7 @@ pub(super) const COMPILE_TIME_MS: Bound = Bound {
     min: 100,
     max: HOUR_MS,
     default: 60_000,
+    beyond: "the release is refused",
     reason: "a provider in Rust compiles in 0.1 s, a large interpreter in tens of seconds",
     value: |limits| limits.compile_time_ms,
 };
@@ -276,6 +304,7 @@ pub(super) const COMPILE_MEMORY_BYTES: Bound = Bound {
     min: 64 * MIB,
     max: 16 * GIB,
     default: GIB,
+    beyond: "the release is refused",
     reason: "a provider in Rust compiles in 25 MB, a large interpreter in hundreds",
     value: |limits| limits.compile_memory_bytes,
 };

@@ -1,8 +1,11 @@
 //! The defaults, and which combinations of limits are refused.
 
+use std::fmt::Write as _;
+
+use expect_test::expect_file;
 use skysail_provider::Limit;
 
-use super::{BOUNDS, Limits};
+use super::{BOUNDS, Bound, Limits};
 
 #[test]
 fn the_defaults_are_valid() {
@@ -52,4 +55,39 @@ fn an_unknown_limit_is_refused_and_a_missing_one_has_its_default() {
     assert!(error.contains("unknown field `fuels`"), "{error}");
     let limits: Limits = serde_json::from_str(r#"{"logLines": 7}"#).unwrap();
     assert_eq!(limits, Limits { log_lines: 7, ..Limits::default() });
+}
+
+/// A size in the largest unit that divides it.
+fn shown(value: u64, unit: &str) -> String {
+    if unit.starts_with("bytes") {
+        for (size, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if value >= size && value.is_multiple_of(size) {
+                return format!("{} {name}", value / size);
+            }
+        }
+    }
+    let digits = value.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p skysail-host limits` writes the file.
+#[test]
+fn the_table_for_operators_is_what_the_host_does() {
+    let mut text = "# Limits
+
+Every provider has these limits, and each can be set for it: under `spec.limits` in the provider file, as a whole number in the unit named
+here (1 KiB is 1024 bytes). What is not set has the default. A limit of a call that is met is counted in
+`skysail_provider_limit_hits_total` under its name, and stands in the record of the call with what was used; `deadlineMs` is an outcome of its own.
+
+| limit | unit | range | default | beyond it | why |
+|---|---|---|---|---|---|
+"
+    .to_owned();
+    for Bound { name, unit, min, max, default, beyond, reason, .. } in BOUNDS {
+        let [min, max, default] = [min, max, default].map(|value| shown(value, unit));
+        writeln!(text, "| `{name}` | {unit} | {min} to {max} | {default} | {beyond} | {reason} |").unwrap();
+    }
+    text.push_str("\n`httpTimeMs` may not be more than `deadlineMs`: an exchange cannot take longer than its call.\n");
+    expect_file!["../../LIMITS.md"].assert_eq(&text);
 }
