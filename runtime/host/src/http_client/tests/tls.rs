@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::{Answers, Server, client, credentials, get, ok, send, with_credential};
 use crate::http_client::{FailureKind, HttpClient};
 
-struct Authority {
+pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: rcgen::Certificate,
 }
@@ -21,7 +21,7 @@ struct Leaf {
 
 impl Authority {
     /// Names differ, because a root is found by its name.
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -54,8 +54,8 @@ impl Leaf {
     }
 }
 
-/// A server of `api.example.com`; with `clients`, it wants a certificate of theirs.
-async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) -> Server {
+/// What a server of this name says in the handshake; with `clients`, it wants a certificate of theirs.
+pub(super) fn server_config(authority: &Authority, name: &str, clients: Option<&Authority>) -> ServerConfig {
     let crypto = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&crypto)).with_safe_default_protocol_versions().unwrap();
@@ -66,11 +66,15 @@ async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) 
         ),
     };
     let (chain, key) = authority.leaf(name).der();
-    Server::start_tls(builder.with_single_cert(chain, key).unwrap(), ok).await
+    builder.with_single_cert(chain, key).unwrap()
 }
 
-fn egress(server: &Server, ca: Option<&Authority>) -> String {
-    let port = server.address.port();
+async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) -> Server {
+    Server::start_tls(server_config(authority, name, clients), ok).await
+}
+
+/// Lets requests to `api.example.com` at this port through.
+pub(super) fn egress(port: u16, ca: Option<&Authority>) -> String {
     let mut spec = serde_json::json!({
         "rules": [{"origins": [format!("https://api.example.com:{port}")]}],
         "allowCidrs": ["127.0.0.1/32"],
@@ -82,7 +86,7 @@ fn egress(server: &Server, ca: Option<&Authority>) -> String {
 }
 
 fn plain_client(server: &Server, ca: Option<&Authority>) -> HttpClient {
-    client(&egress(server, ca), credentials("{}"), Answers::new(&[&["127.0.0.1"]]))
+    client(&egress(server.address.port(), ca), credentials("{}"), Answers::new(&[&["127.0.0.1"]]))
 }
 
 fn url(server: &Server) -> String {
@@ -133,7 +137,11 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
         "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
     }});
     let credentials = credentials(&spec.to_string());
-    let client = client(&egress(&server, Some(&authority)), Arc::clone(&credentials), Answers::new(&[&["127.0.0.1"]]));
+    let client = client(
+        &egress(server.address.port(), Some(&authority)),
+        Arc::clone(&credentials),
+        Answers::new(&[&["127.0.0.1"]]),
+    );
 
     // Without the credential the connection has no certificate, whatever happened before or after.
     let bare = send(&client, get(url(&server))).await.unwrap_err();
@@ -168,7 +176,7 @@ async fn a_client_certificate_that_the_server_does_not_know_is_a_failure_of_tls(
         "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
     }});
     let credentials = credentials(&spec.to_string());
-    let client = client(&egress(&server, Some(&authority)), credentials, Answers::new(&[&["127.0.0.1"]]));
+    let client = client(&egress(server.address.port(), Some(&authority)), credentials, Answers::new(&[&["127.0.0.1"]]));
     let failure = send(&client, with_credential(get(url(&server)), "tls")).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
     assert!(server.requests().is_empty());

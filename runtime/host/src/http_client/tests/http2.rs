@@ -1,0 +1,181 @@
+//! HTTP/2, which the two sides choose in the TLS handshake: the limits hold there too.
+
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use h2::server::SendResponse;
+use http::Response;
+use skysail_provider::{Limit, LimitHit};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    Answers, credentials, get, limited_client,
+    tls::{Authority, egress, server_config},
+};
+use crate::http_client::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, HttpUsage};
+
+type Answer = fn(SendResponse<Bytes>) -> BoxFuture<'static, Result<(), h2::Error>>;
+
+/// A server of `api.example.com` that speaks nothing but HTTP/2. Whatever runs in it ends when it is dropped.
+struct Server {
+    authority: Authority,
+    address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    async fn start(answer: Answer) -> Self {
+        let authority = Authority::new("servers");
+        let mut tls = server_config(&authority, "api.example.com", None);
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(serve(stream, tls.clone(), answer, Arc::clone(&counted)));
+            }
+        });
+        Self { authority, address, requests, _tasks: tasks }
+    }
+
+    /// One request, and what was spent on it.
+    async fn asked(&self, limits: HttpLimits) -> (Result<HttpResponse, Failure>, HttpUsage) {
+        let egress = egress(self.address.port(), Some(&self.authority));
+        let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
+        let budget = HttpBudget::new(limits, None);
+        let url = format!("https://api.example.com:{}/", self.address.port());
+        let result = client.send(&budget, get(url)).await;
+        assert_eq!(self.requests.load(Ordering::SeqCst), 1, "one stream of HTTP/2: {result:?}");
+        (result, budget.usage())
+    }
+
+    /// One request that must fail by a limit.
+    async fn stopped(&self, limits: HttpLimits) -> (FailureKind, LimitHit) {
+        let (result, usage) = self.asked(limits).await;
+        let failure = result.unwrap_err();
+        let hit = failure.limit.expect("the failure names its limit");
+        assert_eq!(usage.limit_hits, [hit]);
+        (failure.kind, hit)
+    }
+}
+
+async fn serve(stream: TcpStream, tls: TlsAcceptor, answer: Answer, requests: Arc<AtomicUsize>) {
+    let Ok(stream) = tls.accept(stream).await else { return };
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    let mut answers = JoinSet::new();
+    while let Some(Ok((_request, respond))) = connection.accept().await {
+        requests.fetch_add(1, Ordering::SeqCst);
+        answers.spawn(answer(respond));
+    }
+}
+
+/// An answer with these headers and no body.
+fn with_headers(
+    mut respond: SendResponse<Bytes>,
+    headers: impl IntoIterator<Item = (String, String)>,
+) -> Result<(), h2::Error> {
+    let mut response = Response::builder();
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    respond.send_response(response.body(()).unwrap(), true).map(drop)
+}
+
+#[tokio::test]
+async fn a_peer_may_choose_http_2() {
+    let server = Server::start(|mut respond| {
+        Box::pin(async move {
+            let mut body = respond.send_response(Response::new(()), false)?;
+            body.send_data(Bytes::from_static(b"fine"), true)
+        })
+    })
+    .await;
+    let (result, _) = server.asked(HttpLimits::default()).await;
+    let response = result.unwrap();
+    assert_eq!((response.status, response.body.as_ref()), (200, &b"fine"[..]));
+}
+
+#[tokio::test]
+async fn headers_above_the_limit_are_an_answer_that_is_too_large() {
+    let server = Server::start(|respond| {
+        Box::pin(async move { with_headers(respond, (0..21).map(|n| (format!("x-{n}"), "b".to_owned()))) })
+    })
+    .await;
+    let stopped = server.stopped(HttpLimits { headers_max: 20, ..HttpLimits::default() }).await;
+    assert_eq!(stopped, (FailureKind::TooLarge(0), LimitHit { limit: Limit::HttpHeaders, used: 21, max: 20 }));
+}
+
+#[tokio::test]
+async fn header_bytes_above_the_limit_are_an_answer_that_is_too_large() {
+    let server =
+        Server::start(|respond| Box::pin(async move { with_headers(respond, [("x-a".to_owned(), "b".repeat(2000))]) }))
+            .await;
+    let stopped = server.stopped(HttpLimits { header_bytes_max: 1000, ..HttpLimits::default() }).await;
+    assert_eq!(stopped, (FailureKind::TooLarge(0), LimitHit { limit: Limit::HttpHeaderBytes, used: 2003, max: 1000 }));
+}
+
+/// More than any limit may be: the transport itself takes no more, and cannot say how much it was.
+#[tokio::test]
+async fn a_flood_of_header_bytes_is_not_taken() {
+    let server = Server::start(|respond| {
+        Box::pin(async move { with_headers(respond, (0..64).map(|n| (format!("x-{n}"), "b".repeat(16 * 1024)))) })
+    })
+    .await;
+    let (result, usage) = server.asked(HttpLimits::default()).await;
+    let failure = result.unwrap_err();
+    assert_eq!((failure.kind, usage.bytes_received), (FailureKind::Interrupted, 0), "{failure}");
+}
+
+#[tokio::test]
+async fn an_endless_body_is_stopped_at_the_limit() {
+    let server = Server::start(|mut respond| {
+        Box::pin(async move {
+            let mut body = respond.send_response(Response::new(()), false)?;
+            loop {
+                body.reserve_capacity(4096);
+                if let Some(Ok(room)) = poll_fn(|context| body.poll_capacity(context)).await {
+                    body.send_data(vec![b'x'; room].into(), false)?;
+                } else {
+                    return Ok(());
+                }
+            }
+        })
+    })
+    .await;
+    let (kind, hit) = server.stopped(HttpLimits { response_bytes_max: 100_000, ..HttpLimits::default() }).await;
+    assert_eq!((kind, hit.limit, hit.max), (FailureKind::TooLarge(0), Limit::HttpResponseBytes, 100_000));
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_ends_with_the_time_of_the_exchange() {
+    let server = Server::start(|mut respond| {
+        Box::pin(async move {
+            let mut body = respond.send_response(Response::new(()), false)?;
+            body.send_data(Bytes::from_static(b"slow"), false)?;
+            poll_fn(|context| body.poll_reset(context)).await.map(drop)
+        })
+    })
+    .await;
+    let limits = HttpLimits { exchange_time_max: Duration::from_millis(100), ..HttpLimits::default() };
+    let (kind, hit) = server.stopped(limits).await;
+    assert_eq!((kind, hit.limit, hit.max), (FailureKind::Timeout, Limit::HttpTime, 100));
+}
