@@ -1,11 +1,8 @@
 //! Looks up the machines of many nodes in pages (provider).
 
-use skysail_provider::{Call, Code, Detail, Error, Instance, NodeSet, Result};
+use skysail_provider::{Call, Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
 
 use crate::context::Context;
-
-/// Most nodes in one call: the contract's page.
-pub(crate) const PAGE_MAX: usize = 500;
 
 /// One result for each node, in the order of the set; where a page failed as a whole, its error for each of its nodes.
 pub(crate) async fn describe(
@@ -18,7 +15,7 @@ pub(crate) async fn describe(
     // Many nodes are no one object.
     let call = Call { object: None, events: Some(context.reporter.sink(&entry.name)) };
     let mut results = Vec::with_capacity(nodes.len());
-    for page in nodes.pages(PAGE_MAX) {
+    for page in nodes.pages(NODES_PER_PAGE) {
         // Asked anew for each page: a swap may come in between.
         let answer = match entry.provider.instances() {
             Some(instances) => instances.describe(&call, &page, detail).await,

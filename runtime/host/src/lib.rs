@@ -33,7 +33,7 @@ mod text;
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
     identity::{Problem, Severity, check_config, describe},
-    limits::{BOUNDS, Bound, Limits, LimitsError, NODES_PER_PAGE},
+    limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},

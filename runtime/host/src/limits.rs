@@ -28,8 +28,6 @@ pub(crate) const LOG_FIELDS_MAX: usize = 32;
 pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;
 /// Longest message of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
-/// Most nodes that one `instances.describe` is asked about; larger sets are asked about in pages. Part of the contract.
-pub const NODES_PER_PAGE: usize = 500;
 
 /// What one provider may use. Every field is a whole number; 0 is never "without limit": there is no such thing.
 ///

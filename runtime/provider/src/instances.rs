@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
+/// Most nodes that one [`Instances::describe`] is asked about. Part of the contract.
+pub const NODES_PER_PAGE: usize = 500;
+
 /// How much of an [`Instance`] is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Detail {
@@ -39,7 +42,7 @@ pub struct Instance {
 /// Look-up of machines.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Looks up the machines of these nodes; one result for each node, in order.
+    /// Looks up the machines of these nodes, at most [`NODES_PER_PAGE`]; one result for each node, in order.
     ///
     /// An inner [`crate::Code::NotFound`] says that the machine is gone for certain. The length of the answer is that of `nodes`: an
     /// implementation that cannot promise it answers [`crate::Code::Internal`].

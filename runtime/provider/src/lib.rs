@@ -21,7 +21,7 @@ mod service;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
 pub use error::{Code, Error, Limit, LimitHit, Result};
-pub use instances::{Detail, Instance, Instances};
+pub use instances::{Detail, Instance, Instances, NODES_PER_PAGE};
 pub use load_balancers::{LoadBalancerInventory, LoadBalancers, OwnedLoadBalancer};
 pub use node::{AddressKind, Node, NodeAddress, NodeSet};
 pub use older::{Clusters, NodeLegacy, Zone, Zones};

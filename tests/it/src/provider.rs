@@ -8,8 +8,8 @@ use skysail_host::{
     check_config, describe,
 };
 use skysail_provider::{
-    AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, Node,
-    NodeAddress, NodeSet, Provider as _, Service, SessionAffinity, TrafficPolicy,
+    AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NODES_PER_PAGE,
+    Node, NodeAddress, NodeSet, Provider as _, Service, SessionAffinity, TrafficPolicy,
 };
 
 use crate::{
@@ -77,19 +77,19 @@ async fn a_component_is_a_provider_with_the_interfaces_it_exports() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_set_of_nodes_is_asked_about_in_pages() {
+async fn a_call_is_about_a_page_of_nodes_and_no_more() {
     let recorder = CallRecorder::default();
     let engine = Engine::new().unwrap();
     let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &recorder).await;
-    let mut records = recorder.subscribe();
-    let answers = dummy.describe(&Call::default(), &nodes(1_001), Detail::Metadata).await.unwrap();
-    assert_eq!(answers.len(), 1_001);
+    let answers = dummy.describe(&Call::default(), &nodes(NODES_PER_PAGE), Detail::Metadata).await.unwrap();
+    assert_eq!(answers.len(), 500);
     let last = answers.last().unwrap().as_ref().unwrap();
-    assert_eq!((last.provider_id.as_str(), last.addresses[0].address.as_str()), ("dummy://node-1000", "10.0.4.0"));
-    for _ in 0..3 {
-        assert_eq!(records.recv().await.unwrap().function, "instances.describe");
-    }
-    assert!(records.try_recv().is_err());
+    assert_eq!((last.provider_id.as_str(), last.addresses[0].address.as_str()), ("dummy://node-0499", "10.0.1.249"));
+    let error = dummy.describe(&Call::default(), &nodes(501), Detail::Metadata).await.unwrap_err();
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (Code::Invalid, "asked about 501 nodes at once: ask in pages of at most 500",)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -167,3 +167,18 @@ async fn a_node_that_vanishes_while_the_cloud_is_asked_is_not_called_synced() {
         assert_eq!(world.transcript().await, format!("api delete nodes a\napi patch {write} a\n"));
     }
 }
+
+/// I1: the contract's page.
+#[tokio::test(start_paused = true)]
+async fn many_nodes_are_asked_about_in_pages() {
+    let world = World::new();
+    let names: Vec<String> = (0..501).map(|n| format!("n{n:03}")).collect();
+    world.fake().add_instances(names.iter().map(String::as_str));
+    for name in &names {
+        world.add_node(name).await;
+    }
+    let world = world.start().await;
+    pass(60 * S).await;
+    let calls = world.fake().take_calls();
+    assert_eq!(calls, ["describe metadata nodes=(500 nodes)", "describe metadata nodes=n500"]);
+}

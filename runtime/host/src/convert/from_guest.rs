@@ -7,7 +7,6 @@ use skysail_provider::{self as host, Code, Error, Result};
 use crate::{
     bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
     identity::{Problem, Severity},
-    limits::NODES_PER_PAGE,
     text::one_line,
 };
 
@@ -204,7 +203,6 @@ pub(crate) fn instances(
     asked: usize,
     list: Vec<Result<exports::instances::Instance, guest::Error>>,
 ) -> Result<Vec<Result<host::Instance>>> {
-    debug_assert!(asked <= NODES_PER_PAGE);
     results(asked, list, |instance| {
         let exports::instances::Instance {
             provider_id,

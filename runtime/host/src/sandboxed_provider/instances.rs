@@ -1,39 +1,21 @@
-//! Interface `instances`, in pages.
+//! Interface `instances`.
 
-use skysail_provider::{Detail, Instance};
+use skysail_provider::{Detail, Instance, NODES_PER_PAGE};
 
 use super::{
-    Call, Guest, Instances, Interface, NodeSet, Result, SandboxedProvider, absent, async_trait, convert, lend,
+    Call, Code, Error, Guest, Instances, Interface, NodeSet, Result, SandboxedProvider, absent, async_trait, convert,
+    lend,
 };
-use crate::limits::NODES_PER_PAGE;
 
 #[async_trait]
 impl Instances for SandboxedProvider {
-    /// Asks in pages of at most [`NODES_PER_PAGE`] nodes, one call each. Where a later page fails, the nodes of it and of the pages after it
-    /// have its error, and what was learnt before stays.
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
-        if nodes.len() <= NODES_PER_PAGE {
-            return self.describe_page(call, nodes.clone(), detail).await;
-        }
-        let mut all = Vec::with_capacity(nodes.len());
-        for page in nodes.pages(NODES_PER_PAGE) {
-            match self.describe_page(call, page, detail).await {
-                Ok(mut results) => all.append(&mut results),
-                Err(error) if all.is_empty() => return Err(error),
-                Err(error) => {
-                    all.resize_with(nodes.len(), || Err(error.clone()));
-                    break;
-                }
-            }
-        }
-        Ok(all)
-    }
-}
-
-impl SandboxedProvider {
-    async fn describe_page(&self, call: &Call, nodes: NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         let indices = self.release.exports().instances.as_ref().ok_or_else(|| absent(Interface::Instances))?;
-        let asked = nodes.len();
+        let (asked, nodes) = (nodes.len(), nodes.clone());
+        if asked > NODES_PER_PAGE {
+            let text = format!("asked about {asked} nodes at once: ask in pages of at most {NODES_PER_PAGE}");
+            return Err(Error::new(Code::Invalid, text));
+        }
         self.run(
             call,
             "instances.describe",

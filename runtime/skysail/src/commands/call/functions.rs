@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use skysail_controllers::{provider_node, provider_service};
 use skysail_host::slot::Slot;
 use skysail_provider::{
-    Call, Clusters, Code, Detail, Error, Instances as _, LoadBalancerInventory, LoadBalancers, NodeLegacy as _,
-    NodeSet, Result, Route, Routes, Service, Zones as _,
+    Call, Clusters, Code, Detail, Error, Instance, Instances as _, LoadBalancerInventory, LoadBalancers,
+    NODES_PER_PAGE, NodeLegacy as _, NodeSet, Result, Route, Routes, Service, Zones as _,
 };
 
 use super::identity;
@@ -393,7 +393,7 @@ impl ProviderFunction {
             Self::InventoryDelete { cluster, name } => {
                 value(LoadBalancerInventory::delete(slot, call, &cluster, &name).await?)
             }
-            Self::Instances { nodes, detail } => value(each(slot.describe(call, &nodes, detail).await?)),
+            Self::Instances { nodes, detail } => value(each(describe(slot, call, &nodes, detail).await?)),
             Self::RoutesList { cluster } => value(Routes::list(slot, call, &cluster).await?),
             Self::RoutesCreate { cluster, routes } => value(each(slot.create(call, &cluster, &routes).await?)),
             Self::RoutesDelete { cluster, routes } => value(each(Routes::delete(slot, call, &cluster, &routes).await?)),
@@ -412,6 +412,18 @@ impl ProviderFunction {
             }
         }
     }
+}
+
+/// In the contract's pages, up to the first that fails.
+async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
+    if nodes.len() <= NODES_PER_PAGE {
+        return slot.describe(call, nodes, detail).await;
+    }
+    let mut instances = Vec::with_capacity(nodes.len());
+    for page in nodes.pages(NODES_PER_PAGE) {
+        instances.extend(slot.describe(call, &page, detail).await?);
+    }
+    Ok(instances)
 }
 
 pub(super) fn value(answer: impl Serialize) -> Result<Value> {
