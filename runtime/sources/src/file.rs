@@ -1,4 +1,4 @@
-//! A component in a file, or under a key of a mounted folder (ConfigMap, image volume, host path).
+//! A component in a file: on a disk, or under a key of a mounted folder (ConfigMap, image volume, host path).
 //!
 //! # Flow
 //! 1. Something wakes the source: a notification from the kernel, or the slow poll.
@@ -40,31 +40,6 @@ mod tests;
 use read::Reading;
 use watch::Watches;
 
-/// Where the component is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileLocation {
-    /// One file.
-    File(PathBuf),
-    /// One key of a mounted folder: a ConfigMap's `binaryData` key, or a file of an image volume.
-    Folder {
-        /// The mount point.
-        folder: PathBuf,
-        /// The file's name in it.
-        key: String,
-    },
-}
-
-impl FileLocation {
-    /// The path that is read.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        match self {
-            Self::File(path) => path.clone(),
-            Self::Folder { folder, key } => folder.join(key),
-        }
-    }
-}
-
 /// How a file is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSourceSettings {
@@ -95,16 +70,16 @@ const READINGS_MAX: usize = 200;
 /// Watches one file.
 #[derive(Clone, Debug)]
 pub struct FileSource {
-    location: FileLocation,
+    path: PathBuf,
     settings: FileSourceSettings,
 }
 
 impl FileSource {
-    /// A source for this location. Nothing is read yet; a missing file is no error here.
+    /// A source for this file. Nothing is read yet; a missing file is no error here.
     #[must_use]
-    pub fn new(location: FileLocation, settings: FileSourceSettings) -> Self {
+    pub fn new(path: PathBuf, settings: FileSourceSettings) -> Self {
         let poll = settings.poll.max(FileSourceSettings::POLL_MIN);
-        Self { location, settings: FileSourceSettings { poll, ..settings } }
+        Self { path, settings: FileSourceSettings { poll, ..settings } }
     }
 
     /// Reads the file and watches it until the returned stream is dropped.
@@ -120,9 +95,8 @@ impl FileSource {
     fn watch_with(self, wake: Arc<Notify>, watches: Watches) -> Offers {
         let (reports, receiver) = mpsc::channel(Offers::QUEUE);
         let mut watcher = JoinSet::new();
-        watcher.spawn(
-            Task { path: self.location.path(), settings: self.settings, wake, watches, last: None }.run(reports),
-        );
+        watcher
+            .spawn(Task { path: self.path.clone(), settings: self.settings, wake, watches, last: None }.run(reports));
         Offers::new(receiver, watcher)
     }
 }

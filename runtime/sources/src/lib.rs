@@ -13,5 +13,5 @@ mod offer;
 
 pub use digest::Digest;
 pub use error::SourceError;
-pub use file::{FileLocation, FileSource, FileSourceSettings};
+pub use file::{FileSource, FileSourceSettings};
 pub use offer::{Offer, Offers};

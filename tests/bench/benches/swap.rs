@@ -13,7 +13,7 @@ use skysail_host::{
     jail::{Compiler, JailCommand, child_main},
     slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
-use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
+use skysail_sources::{Digest, FileSource, FileSourceSettings};
 use skysail_test_bench::component;
 use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
 
@@ -52,7 +52,7 @@ fn bench(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
     let slot = Arc::new(slot());
-    let mut offers = FileSource::new(FileLocation::File(path.clone()), FileSourceSettings::default()).watch();
+    let mut offers = FileSource::new(path.clone(), FileSourceSettings::default()).watch();
     let mut feeder = JoinSet::new();
     feeder.spawn({
         let slot = Arc::clone(&slot);

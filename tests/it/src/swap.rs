@@ -1,12 +1,6 @@
 //! From a file on disk to a release that serves: source, jail, admission, slot.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
@@ -14,7 +8,7 @@ use skysail_host::{
     jail::Compiler,
     slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
-use skysail_sources::{Digest, FileLocation, FileSource, FileSourceSettings};
+use skysail_sources::{Digest, FileSource, FileSourceSettings};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time};
 
@@ -31,7 +25,7 @@ struct Fed {
 }
 
 impl Fed {
-    fn new(location: impl Fn(&Path) -> FileLocation) -> Self {
+    fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let sandbox =
             SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new(), http: None };
@@ -45,7 +39,7 @@ impl Fed {
         let slot = Arc::new(Slot::new(services, options).unwrap());
         // What is found is found by notification: no test lives to see this poll.
         let settings = FileSourceSettings { poll: Duration::from_secs(3600), ..FileSourceSettings::default() };
-        let mut offers = FileSource::new(location(dir.path()), settings).watch();
+        let mut offers = FileSource::new(dir.path().join("provider.wasm"), settings).watch();
         let mut feeder = JoinSet::new();
         feeder.spawn({
             let slot = Arc::clone(&slot);
@@ -85,13 +79,9 @@ fn dummy(mark: u8) -> Bytes {
     component.into()
 }
 
-fn file(dir: &Path) -> FileLocation {
-    FileLocation::File(dir.join("provider.wasm"))
-}
-
 #[tokio::test]
 async fn a_rename_over_the_file_becomes_the_release_that_serves() {
-    let fed = Fed::new(file);
+    let fed = Fed::new();
     for mark in 0..3 {
         let partial = fed.dir.path().join("partial");
         fs::write(&partial, dummy(mark)).unwrap();
@@ -103,7 +93,7 @@ async fn a_rename_over_the_file_becomes_the_release_that_serves() {
 
 #[tokio::test]
 async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_stalls_half_way() {
-    let fed = Fed::new(file);
+    let fed = Fed::new();
     fs::write(fed.path(), dummy(0)).unwrap();
     fed.serves(&dummy(0)).await;
     let whole = dummy(1);
@@ -117,8 +107,7 @@ async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_sta
 
 #[tokio::test]
 async fn a_swap_of_a_config_maps_data_link_becomes_the_release_that_serves() {
-    let key = "provider.wasm".to_owned();
-    let fed = Fed::new(|dir| FileLocation::Folder { folder: dir.to_owned(), key: key.clone() });
+    let fed = Fed::new();
     let mount = fed.dir.path();
     symlink("..data/provider.wasm", fed.path()).unwrap();
     for mark in 0..3 {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use skysail_host::slot::{Offer, Slot, SourceFailure};
-use skysail_sources::{FileLocation, FileSource, FileSourceSettings, SourceError};
+use skysail_sources::{FileSource, FileSourceSettings, SourceError};
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use super::RETRY_PERIOD;
@@ -31,7 +31,7 @@ impl Feeder {
 
 async fn fill(slot: Arc<Slot>, component: PathBuf, bytes_max: u64, decide: watch::Sender<bool>) {
     let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
-    let mut offers = FileSource::new(FileLocation::File(component), settings).watch();
+    let mut offers = FileSource::new(component, settings).watch();
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

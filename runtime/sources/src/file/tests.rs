@@ -13,7 +13,7 @@ use expect_test::{Expect, expect};
 use tempfile::TempDir;
 use tokio::{sync::Notify, time};
 
-use super::{FileLocation, FileSource, FileSourceSettings, Watches};
+use super::{FileSource, FileSourceSettings, Watches};
 use crate::{Digest, Offer, Offers, SourceError};
 
 /// Nothing on a working machine takes this long: a test that waits for it fails.
@@ -24,7 +24,7 @@ const NO_POLL: FileSourceSettings =
     FileSourceSettings { poll: Duration::from_secs(3600), settle: Duration::from_millis(50), bytes_max: 1 << 20 };
 
 fn watch(path: &Path) -> Offers {
-    FileSource::new(FileLocation::File(path.to_owned()), NO_POLL).watch()
+    FileSource::new(path.to_owned(), NO_POLL).watch()
 }
 
 async fn next(offers: &mut Offers) -> Result<Offer, SourceError> {
@@ -79,8 +79,7 @@ async fn a_rename_over_the_file_is_offered() {
 async fn each_swap_of_a_config_maps_data_link_is_offered() {
     let dir = tempfile::tempdir().unwrap();
     project(dir.path(), "..2026_1", "one");
-    let location = FileLocation::Folder { folder: dir.path().to_owned(), key: "provider.wasm".to_owned() };
-    let mut offers = FileSource::new(location, NO_POLL).watch();
+    let mut offers = watch(&dir.path().join("provider.wasm"));
     assert_eq!(offered(&mut offers).await, b"one");
     for n in 2..5 {
         project(dir.path(), &format!("..2026_{n}"), &format!("content {n}"));
@@ -197,7 +196,7 @@ async fn the_poll_finds_what_no_notification_tells() {
     let path: PathBuf = dir.path().join("p.wasm");
     fs::write(&path, "one").unwrap();
     let settings = FileSourceSettings { bytes_max: 1 << 20, ..FileSourceSettings::default() };
-    let source = FileSource::new(FileLocation::File(path.clone()), settings);
+    let source = FileSource::new(path.clone(), settings);
     let start = time::Instant::now();
     let mut offers = source.watch_with(Arc::new(Notify::new()), Watches::none());
     assert_eq!(offers.next().await.unwrap().unwrap().bytes, "one");
@@ -212,7 +211,7 @@ async fn a_file_that_never_rests_is_reported_and_offered_once_it_does() {
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().join("p.wasm");
     fs::write(&path, "0").unwrap();
-    let source = FileSource::new(FileLocation::File(path.clone()), FileSourceSettings::default());
+    let source = FileSource::new(path.clone(), FileSourceSettings::default());
     let mut offers = source.watch_with(Arc::new(Notify::new()), Watches::none());
     let mut length = 0;
     let mut restless = time::interval(Duration::from_millis(10));
@@ -234,7 +233,7 @@ async fn dropping_the_stream_ends_the_source() {
     let dir = tempfile::tempdir().unwrap();
     let wake = Arc::new(Notify::new());
     let alive = Arc::downgrade(&wake);
-    let source = FileSource::new(FileLocation::File(dir.path().join("p.wasm")), NO_POLL);
+    let source = FileSource::new(dir.path().join("p.wasm"), NO_POLL);
     drop(source.watch_with(wake, Watches::none()));
     time::timeout(PATIENCE, async {
         while alive.strong_count() > 0 {
