@@ -21,6 +21,7 @@ mod headers;
 mod limits;
 mod message;
 mod rate;
+mod resolver;
 mod transport;
 
 use std::{
@@ -48,8 +49,9 @@ pub(crate) use headers::is_hosts_header;
 pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
+pub use resolver::{Resolver, SystemResolver};
+pub use transport::HttpClientError;
 use transport::Transport;
-pub use transport::{HttpClientError, Resolver, SystemResolver};
 
 /// The HTTP of one provider: its rules, credentials, connections and rate. Shared by all its calls.
 pub struct HttpClient {
@@ -72,7 +74,7 @@ struct Judged {
 // === impl HttpClient ===
 
 impl HttpClient {
-    /// A client that resolves names with the system's resolver. Of `limits` it takes the rate and the count of headers; the others are
+    /// A client that resolves names with a system's resolver of its own. Of `limits` it takes the rate and the count of headers; the others are
     /// those of each call's [`HttpBudget`].
     ///
     /// # Errors
@@ -82,7 +84,7 @@ impl HttpClient {
         credentials: Arc<Credentials>,
         limits: &HttpLimits,
     ) -> Result<Self, HttpClientError> {
-        Self::with_resolver(policy, credentials, limits, Arc::new(SystemResolver))
+        Self::with_resolver(policy, credentials, limits, Arc::new(SystemResolver::default()))
     }
 
     /// A client that resolves names with `resolver`; its answers are judged like any other's.

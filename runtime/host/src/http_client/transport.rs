@@ -4,12 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error as StdError,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use async_trait::async_trait;
 use reqwest::{
     Client,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -20,7 +19,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use crate::{
     credentials::ClientCertificate,
     egress::{EgressPolicy, Refusal},
-    http_client::HttpLimits,
+    http_client::{HttpLimits, Resolver},
 };
 
 /// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call still has time to say so.
@@ -38,20 +37,6 @@ const ADDRESSES_MAX: usize = 16;
 /// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the most that `httpHeaderBytes` and
 /// `httpHeaders` may be. A provider's own, smaller limits are judged when the headers are here.
 const HEADER_LIST_BYTES_MAX: u32 = 256 * 1024 + 32 * 1000;
-
-/// Turns a name into addresses. The system's is [`SystemResolver`]; tests bring their own.
-#[async_trait]
-pub trait Resolver: Send + Sync {
-    /// All addresses of `name`; an error and an empty answer are the same.
-    ///
-    /// # Errors
-    /// The name does not exist, or the look-up failed.
-    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// The resolver of the operating system, search list and `/etc/hosts` included: whatever it says is judged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
 
 /// The transport of a provider cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -188,14 +173,6 @@ fn roots(policy: &EgressPolicy) -> Result<RootCertStore, HttpClientError> {
 }
 
 // === look-up ===
-
-#[async_trait]
-impl Resolver for SystemResolver {
-    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        // The absolute form would be wanted against search lists, but /etc/hosts knows no trailing dots.
-        Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
-    }
-}
 
 impl JudgingResolver {
     async fn look_up(&self, name: &str) -> Result<Vec<SocketAddr>, LookUpError> {
