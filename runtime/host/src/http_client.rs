@@ -45,7 +45,7 @@ use crate::{
     egress::{EgressPolicy, METHODS, Target},
 };
 pub use budget::{HttpBudget, HttpUsage};
-pub(crate) use headers::is_hosts_header;
+pub(crate) use headers::{is_ambiguous, is_hosts_header};
 pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;

@@ -58,6 +58,12 @@ pub(crate) fn is_hosts_header(name: &HeaderName) -> bool {
     HOSTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }
 
+/// Whether a server may take it for another: those that hand headers on as variables (CGI, WSGI, PHP) make one character of `-`, `_` and, some,
+/// of all that is neither letter nor digit. `x_http_method_override` would pass as none of the host's and arrive as it.
+pub(crate) fn is_ambiguous(name: &HeaderName) -> bool {
+    !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 /// The guest's headers, judged. Those that `proof` sets are refused: the guest's copy must neither win nor travel beside it.
 pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
@@ -65,6 +71,12 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         let shown = || name.chars().take(64).collect::<String>();
         let name: HeaderName =
             name.parse().map_err(|_| Failure::malformed(format!("header name {:?} cannot be sent", shown())))?;
+        if is_ambiguous(&name) {
+            return Err(Failure::malformed(format!(
+                "header name {:?} can be taken for another; write it with letters, digits and dashes only",
+                shown()
+            )));
+        }
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
             Failure::malformed(format!("the value of header {name} has a character that cannot be sent"))
         })?;
@@ -72,7 +84,7 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
             return Err(Failure::malformed(format!("header {name} is set by the host; leave it out")));
         }
         if let Some(Proof::Header { name: set, .. }) = proof
-            && (name == *set || name == header::AUTHORIZATION)
+            && (name.as_str() == set.as_str().replace('_', "-") || name == header::AUTHORIZATION)
         {
             return Err(Failure::malformed(format!("header {name} is set by the credential; leave it out")));
         }

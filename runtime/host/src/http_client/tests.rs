@@ -91,13 +91,14 @@ fn local_egress(server: &Server) -> String {
     format!(r#"{{"rules": [{{"origins": ["http://{}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#, server.address)
 }
 
-/// Credentials that may go to one server: `api` (bearer), `key` (header), `user` (basic).
+/// Credentials that may go to one server: `api` (bearer), `key` and `underscore` (header), `user` (basic).
 fn local_credentials(server: &Server) -> Arc<Credentials> {
     let origins = format!(r#""origins": ["http://{}"]"#, server.address);
     credentials(&format!(
         r#"{{
             "api": {{{origins}, "bearer": {{"env": "TOKEN"}}}},
             "key": {{{origins}, "header": {{"name": "X-Auth-Token", "value": {{"env": "TOKEN"}}}}}},
+            "underscore": {{{origins}, "header": {{"name": "X_Project_Token", "value": {{"env": "TOKEN"}}}}}},
             "user": {{{origins}, "basic": {{"username": "admin", "password": {{"env": "TOKEN"}}}}}},
             "elsewhere": {{"origins": ["https://other.example.com"], "bearer": {{"env": "TOKEN"}}}}
         }}"#
@@ -320,6 +321,10 @@ async fn headers_of_the_host_and_of_the_credential_are_malformed() {
         "HTTP2-Settings",
         "X-HTTP-Method-Override",
         "X-Original-URL",
+        // Servers that make variables of headers cannot tell them from those with dashes.
+        "X_HTTP_Method_Override",
+        "Transfer_Encoding",
+        "x.original.url",
         "bad name",
         "bad:name",
         ":authority",
@@ -336,6 +341,8 @@ async fn headers_of_the_host_and_of_the_credential_are_malformed() {
         ("api", "Authorization"),
         ("user", "AUTHORIZATION"),
         ("key", "x-auth-token"),
+        ("key", "x_auth_token"),
+        ("underscore", "x-project-token"),
         ("key", "authorization"),
         ("api", "range"),
     ] {

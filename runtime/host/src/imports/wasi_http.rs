@@ -5,7 +5,7 @@
 //! - A request names one of the provider's credentials in the header `skysail-credential`, which does not leave the host.
 //! - The answer is collected, judged and redacted as a whole before the guest gets it. So `first-byte-timeout` bounds the whole exchange, and
 //!   the two other timeouts have nothing left to bound. There are no trailers, in either direction.
-//! - Headers that are the host's are refused when they are set (`forbidden`), those that HTTP clients set by themselves are left out.
+//! - Headers that are the host's, or can be taken for another, are refused when they are set (`forbidden`); those that HTTP clients set by themselves are left out.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,9 @@ use wasmtime_wasi_http::{
 
 use super::http::HttpCall;
 use crate::{
-    http_client::{Failure, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_hosts_header},
+    http_client::{
+        Failure, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_ambiguous, is_hosts_header,
+    },
     limits::as_usize,
     store::CallState,
 };
@@ -84,7 +86,7 @@ impl WasiHttpView for CallState {
 
 impl WasiHttpHooks for Bridge {
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
-        Arc::new(|name| is_hosts_header(name) && !LEFT_OUT.contains(name))
+        Arc::new(is_forbidden)
     }
 
     fn set_host_header(&mut self) -> bool {
@@ -159,6 +161,11 @@ impl Bridge {
     }
 }
 
+/// Whether a guest may not set it.
+fn is_forbidden(name: &HeaderName) -> bool {
+    is_ambiguous(name) || (is_hosts_header(name) && !LEFT_OUT.contains(name))
+}
+
 /// The headers for the client.
 fn headers_of(given: &HeaderMap) -> Result<Vec<(String, String)>, Failure> {
     let kept = given.iter().filter(|(name, _)| **name != CREDENTIAL && !LEFT_OUT.contains(name));
@@ -207,5 +214,24 @@ fn error_of(failure: &Failure) -> Error {
         FailureKind::Interrupted => Error::ConnectionTerminated,
         FailureKind::Timeout => Error::HttpResponseTimeout,
         FailureKind::TooLarge(bytes) => Error::HttpResponseBodySize((*bytes > 0).then_some(*bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::is_forbidden;
+
+    #[test]
+    fn headers_of_the_host_are_forbidden_in_every_spelling_that_a_server_takes_for_them() {
+        let forbidden = |name: &str| is_forbidden(&name.parse::<HeaderName>().unwrap());
+        for name in ["x-http-method-override", "x_http_method_override", "X_HTTP-Method.Override", "skysail_credential"]
+        {
+            assert!(forbidden(name), "{name}");
+        }
+        for name in ["skysail-credential", "content-length", "x-auth-token", "accept"] {
+            assert!(!forbidden(name), "{name}");
+        }
     }
 }
