@@ -52,13 +52,15 @@ fn decoded(path: &str) -> Vec<Vec<u8>> {
 
 /// Whether two servers may disagree about where a path leads.
 ///
-/// Encoded slashes, backslashes, dots of a dot segment and NUL, once or twice encoded; backslashes; `..;`, which some servers cut to
-/// `..`; a percent sign that encodes nothing. Plain dot segments are ambiguous here too: a URL has none left after it was parsed.
+/// Encoded slashes, backslashes, dots of a dot segment and control characters, once or twice encoded; backslashes; `..;` and `.. `, which some
+/// servers cut to `..`; a percent sign that encodes nothing; bytes that are no UTF-8, because lenient decoders read `%c0%ae` as a dot;
+/// look-alikes of dots and slashes. Plain dot segments are ambiguous here too: a URL has none left after it was parsed.
 pub(super) fn is_ambiguous(path: &str) -> bool {
     let mut text = path.as_bytes().to_vec();
     // Decoded up to three times: each round shows what one more careless server would see.
     for round in 0..3 {
-        if text.iter().any(|byte| *byte == b'\\' || *byte == 0) || has_dot_segment(&text) {
+        let Ok(read) = std::str::from_utf8(&text) else { return true };
+        if read.contains(|c: char| c == '\\' || c.is_control() || folds_into_a_separator(c)) || has_dot_segment(read) {
             return true;
         }
         let slashes = text.iter().filter(|byte| **byte == b'/').count();
@@ -76,10 +78,33 @@ pub(super) fn is_ambiguous(path: &str) -> bool {
     true
 }
 
-fn has_dot_segment(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|segment| {
-        let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
-        name == b"." || name == b".."
+/// Characters that normalisation (NFKC) or a table of best fits turns into dots and slashes, alone or among others: `…`, `℀`, `∕`, `．`.
+const fn folds_into_a_separator(c: char) -> bool {
+    matches!(
+        c,
+        '\u{2024}'
+            ..='\u{2026}'
+                | '\u{2044}'
+                | '\u{2100}'
+                | '\u{2101}'
+                | '\u{2105}'
+                | '\u{2106}'
+                | '\u{2215}'
+                | '\u{2216}'
+                | '\u{fe19}'
+                | '\u{fe52}'
+                | '\u{fe68}'
+                | '\u{ff0e}'
+                | '\u{ff0f}'
+                | '\u{ff3c}'
+    )
+}
+
+/// Whether a segment is dots, also with blanks around them or something behind a `;`: some servers cut both off.
+fn has_dot_segment(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let name = segment.split(';').next().unwrap_or_default();
+        name.contains('.') && name.chars().all(|c| c == '.' || c.is_whitespace())
     })
 }
 

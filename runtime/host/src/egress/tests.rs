@@ -198,6 +198,22 @@ pub(crate) const FORBIDDEN: &[(&str, &str)] = &[
     ("https://paths.example.com/v2/lb/..;x=1/admin", "two ways"),
     ("https://paths.example.com/v2/lb/%00", "two ways"),
     ("https://paths.example.com/v2/lb/%zz", "two ways"),
+    ("https://paths.example.com/v2/lb/%0d%0aadmin", "two ways"),
+    ("https://paths.example.com/v2/lb/%7f", "two ways"),
+    ("https://paths.example.com/v2/lb/..%20/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/%20../admin", "two ways"),
+    ("https://paths.example.com/v2/lb/..%09/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/..%0d%0a/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/..%2520/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/..%c2%a0/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/.../admin", "two ways"),
+    ("https://paths.example.com/v2/lb/%c0%ae%c0%ae/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/%25c0%25ae%25c0%25ae/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/%ff", "two ways"),
+    ("https://paths.example.com/v2/lb/..%ef%bc%8fadmin", "two ways"),
+    ("https://paths.example.com/v2/lb/%ef%bc%8e%ef%bc%8e/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/%e2%80%a5/admin", "two ways"),
+    ("https://paths.example.com/v2/lb/..∕admin", "two ways"),
     ("https://paths.example.com/v2/lb/..\\admin", "backslash"),
 ];
 
@@ -247,6 +263,7 @@ fn allowed_targets_are_allowed_in_every_honest_spelling() {
         "https://paths.example.com/v2/x/../lb/1",
         "https://paths.example.com/v2/lb/100%25",
         "https://paths.example.com/v3/anything/a.b/..c/%20",
+        "https://paths.example.com/v3/a%20b/M%C3%BCnchen/東京",
     ] {
         assert_eq!(verdict(&policy, "GET", url), "allowed", "{url}");
     }
