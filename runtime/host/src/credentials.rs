@@ -13,6 +13,7 @@ mod read;
 mod redact;
 mod secret;
 mod spec;
+mod view;
 
 use std::{collections::BTreeMap, io, sync::Arc};
 

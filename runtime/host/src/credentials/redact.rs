@@ -2,8 +2,8 @@
 //!
 //! A guest that can make a server echo a request (a debug endpoint, an error page, a login answer) would otherwise read the credential
 //! from the answer. Sought are the value itself and what `Authorization` carries; as JSON and percent-encoded text; in hexadecimal; and
-//! in base64 (both alphabets) wherever it begins inside a longer text, because the alignment changes the letters. This stops echoes,
-//! not a server that helps the guest (one that answers with the value reversed): the origins of a credential are the operator's choice.
+//! in base64 (both alphabets) wherever it begins inside a longer text, because the alignment changes the letters. All that is sought in the
+//! text as it is and once more as a reader of JSON, HTML, URLs or broken lines would see it ([`view`]). This stops echoes, not a server that helps the guest (one that answers with the value reversed): the origins of a credential are the operator's choice.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
 
@@ -12,7 +12,10 @@ use base64::{Engine as _, engine::general_purpose};
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::secret::REDACTED;
+use super::{
+    secret::REDACTED,
+    view::{self, pieces},
+};
 
 /// Below this a value would be found in ordinary text, and could be guessed anyway.
 pub(crate) const SECRET_BYTES_MIN: usize = 6;
@@ -42,32 +45,59 @@ impl Redactor {
     }
 
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.finder {
-            Some(finder) if finder.is_match(text) => {
-                let mut out = String::with_capacity(text.len());
-                finder.replace_all_with(text, &mut out, |_, _, out| {
-                    out.push_str(REDACTED);
-                    true
-                });
-                Cow::Owned(out)
-            }
-            _ => Cow::Borrowed(text),
+        match self.clean(text.as_bytes()) {
+            Some(clean) => Cow::Owned(String::from_utf8_lossy(&clean).into_owned()),
+            None => Cow::Borrowed(text),
         }
     }
 
+    /// `bytes` must be whole: half a value is not found.
     pub(crate) fn bytes(&self, bytes: Bytes) -> Bytes {
-        match &self.finder {
-            Some(finder) if finder.is_match(&bytes) => {
-                let mut out = Vec::with_capacity(bytes.len());
-                finder.replace_all_with_bytes(&bytes, &mut out, |_, _, out| {
-                    out.extend_from_slice(REDACTED.as_bytes());
-                    true
-                });
-                out.into()
-            }
-            _ => bytes,
-        }
+        self.clean(&bytes).map_or(bytes, Into::into)
     }
+
+    /// The text without the values, where there is one in it.
+    fn clean(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let finder = self.finder.as_ref()?;
+        let as_written = finder.is_match(text).then(|| {
+            let mut out = Vec::with_capacity(text.len());
+            finder.replace_all_with_bytes(text, &mut out, |_, _, out| {
+                out.extend_from_slice(REDACTED.as_bytes());
+                true
+            });
+            out
+        });
+        let as_read = clean_as_read(finder, as_written.as_deref().unwrap_or(text));
+        as_read.or(as_written)
+    }
+}
+
+/// Looks where a reader would: an encoder chooses which characters it escapes and where it breaks lines, so no list has all spellings.
+fn clean_as_read(finder: &AhoCorasick, text: &[u8]) -> Option<Vec<u8>> {
+    if !view::differs(text) {
+        return None;
+    }
+    let mut seen = Vec::with_capacity(text.len());
+    pieces(text).for_each(|piece| piece.show(&mut seen));
+    let mut found = finder.find_iter(&seen).map(|found| found.range()).peekable();
+    found.peek()?;
+    let mut out = Vec::with_capacity(text.len());
+    // Where the piece begins in what is seen.
+    let mut at = 0;
+    for piece in pieces(text) {
+        let end = at + piece.seen_len();
+        while found.next_if(|value| value.end <= at).is_some() {}
+        match found.peek() {
+            Some(value) if value.start < end => {
+                if at <= value.start {
+                    out.extend_from_slice(REDACTED.as_bytes());
+                }
+            }
+            _ => out.extend_from_slice(piece.text),
+        }
+        at = end;
+    }
+    Some(out)
 }
 
 fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {

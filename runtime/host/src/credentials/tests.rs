@@ -170,6 +170,46 @@ fn an_echo_is_redacted_in_the_spellings_of_servers() {
         assert_eq!(redactor.bytes(Bytes::from(echo)), clean.as_bytes());
     }
     assert_eq!(redactor.text("an ordinary answer"), "an ordinary answer");
+    assert_eq!(redactor.text("100%, R&D\n\\u0041"), "100%, R&D\n\\u0041");
+}
+
+#[test]
+fn an_echo_is_redacted_whichever_characters_are_escaped_and_wherever_lines_break() {
+    let redactor = Redactor::new([TOKEN]).unwrap();
+    let escaped = |escape: &dyn Fn(u32) -> String| -> String {
+        TOKEN.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_string() } else { escape(u32::from(c)) }).collect()
+    };
+    let broken = |columns: usize, end: &str| -> String {
+        let base64 = general_purpose::STANDARD.encode(format!("{}{TOKEN}{}", "a".repeat(52), "b".repeat(52)));
+        base64.as_bytes().chunks(columns).map(|line| format!("{}{end}", String::from_utf8_lossy(line))).collect()
+    };
+    for echo in [
+        escaped(&|c| format!("\\u{c:04x}")),
+        escaped(&|c| format!("\\u{c:04X}")),
+        escaped(&|c| format!("\\x{c:02x}")),
+        escaped(&|c| format!("&#{c};")),
+        escaped(&|c| format!("&#x{c:X};")),
+        escaped(&|c| format!("%{c:02x}")),
+        // Every other character, in turn.
+        TOKEN
+            .chars()
+            .enumerate()
+            .map(|(n, c)| if n % 2 == 0 { format!("&#{};", u32::from(c)) } else { c.into() })
+            .collect(),
+        TOKEN.replace('/', "\\/").replace('=', "\\u003d").replace('"', "&#34;"),
+        broken(76, "\r\n"),
+        broken(64, "\n"),
+        broken(64, "\\n"),
+        broken(60, "\n    "),
+        general_purpose::STANDARD.encode(TOKEN).replace('/', "\\/").replace('+', "&#43;"),
+    ] {
+        let clean = redactor.text(&format!("before {echo} after")).into_owned();
+        assert!(clean.starts_with("before ") && clean.ends_with(" after"), "{echo} -> {clean}");
+        assert_eq!(clean.matches("[redacted]").count(), 1, "{echo} -> {clean}");
+        let left: String = clean.chars().filter(|c| c.is_ascii_graphic()).collect();
+        assert!(!left.contains("t0ken") && left.len() < 180, "{echo} -> {clean}");
+        assert_eq!(redactor.bytes(Bytes::from(format!("before {echo} after"))), clean.as_bytes());
+    }
 }
 
 proptest! {
