@@ -43,6 +43,7 @@ use tracing::Instrument as _;
 use crate::{
     credentials::{Credentials, Generation, Proof},
     egress::{EgressPolicy, METHODS, Target},
+    text::one_line,
 };
 pub use budget::{HttpBudget, HttpUsage};
 pub(crate) use headers::{is_ambiguous, is_hosts_header};
@@ -250,7 +251,7 @@ impl fmt::Debug for HttpClient {
 
 /// The guest's text, fit for a log: its beginning, on one line.
 fn shown(text: &str) -> String {
-    text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    one_line(text, 200)
 }
 
 /// The answers that are held already fill the guest's memory.

@@ -3,11 +3,11 @@
 /// What stands where text was cut.
 const CUT: &str = "…";
 
-/// At most `bytes_max` bytes, without control characters; a cut is marked.
+/// At most `bytes_max` bytes, without control characters and [unseen](is_unseen) ones; a cut is marked.
 pub(crate) fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
-    for c in text.chars() {
-        let c = if c.is_control() { ' ' } else { c };
+    for c in text.chars().filter(|c| !is_unseen(*c)) {
+        let c = if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
         if out.len() + c.len_utf8() > bytes_max {
             while out.len() + CUT.len() > bytes_max && out.pop().is_some() {}
             if bytes_max >= CUT.len() {
@@ -20,9 +20,29 @@ pub(crate) fn one_line(text: &str, bytes_max: usize) -> String {
     out
 }
 
+/// Whether a character shows nothing itself and changes how others are shown or compared: marks of direction, which can make a line read as
+/// another one, invisible blanks and joiners, tags.
+pub(crate) const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::one_line;
+
+    #[test]
+    fn text_is_read_in_the_order_in_which_it_stands() {
+        assert_eq!(one_line("a\u{202e}b\u{2066}c\u{2069}d\u{200f}e\u{feff}f\u{200b}g\u{e0041}h", 100), "abcdefgh");
+        assert_eq!(one_line("one\u{2028}line\u{2029}only", 100), "one line only");
+    }
 
     #[test]
     fn text_is_one_bounded_line() {

@@ -5,6 +5,8 @@ use std::{fmt, time::Duration};
 use bytes::Bytes;
 use skysail_provider::LimitHit;
 
+use crate::text::one_line;
+
 /// A request as a guest gives it: not yet judged in any way.
 #[derive(Clone, Default)]
 pub struct HttpRequest {
@@ -120,15 +122,8 @@ impl Failure {
     pub const MESSAGE_BYTES_MAX: usize = 512;
 
     pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
-        let mut text = String::new();
-        for c in message.as_ref().chars() {
-            let c = if c.is_control() { ' ' } else { c };
-            if text.len() + c.len_utf8() > Self::MESSAGE_BYTES_MAX {
-                break;
-            }
-            text.push(c);
-        }
-        Self { kind, message: text, limit: None }
+        let message = one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX);
+        Self { kind, message, limit: None }
     }
 
     pub(crate) fn with_limit(kind: FailureKind, hit: LimitHit) -> Self {

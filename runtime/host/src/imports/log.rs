@@ -120,8 +120,11 @@ impl Lines {
                     $level,
                     provider.name = &*self.provider,
                     provider.operation = self.function,
+                    // A field and not the line's message: fields are quoted in the text format, so that no words of a guest pass for the fields
+                    // beside them.
+                    guest.message = message,
                     guest.fields = fields,
-                    "{message}"
+                    "guest"
                 )
             };
         }
@@ -199,4 +202,71 @@ fn one_line_fields(fields: &[(String, String)]) -> String {
         let _ = write!(text, "{separator}{}={:?}", one_line(key, 128), one_line(value, LOG_LINE_BYTES_MAX));
     }
     one_line(&text, LOG_LINE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fmt::Debug,
+        sync::{Arc, Mutex},
+    };
+
+    use tracing::{Event, Metadata, Subscriber, field, span, subscriber::with_default};
+
+    use super::{Level, Lines};
+
+    /// Takes down the fields of events, as a subscriber for people would write them.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for Written {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    impl field::Visit for Written {
+        fn record_debug(&mut self, field: &field::Field, value: &dyn Debug) {
+            self.0.lock().unwrap().push(format!("{}={value:?}", field.name()));
+        }
+    }
+
+    #[test]
+    fn no_words_of_a_guest_pass_for_a_field() {
+        let mut lines = Lines {
+            provider: "mine".into(),
+            function: "clusters.list",
+            lines_max: 1,
+            bytes_max: 1000,
+            lines_asked: 0,
+            bytes_asked: 0,
+            kept: 0,
+            kept_bytes: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        let written = Written::default();
+        with_default(written.clone(), || {
+            lines.line(Level::Info, 1, || (r#"well" provider.name="other"#.to_owned(), String::new()));
+        });
+        let written = written.0.lock().unwrap();
+        let expected = [
+            "message=guest",
+            r#"provider.name="mine""#,
+            r#"provider.operation="clusters.list""#,
+            r#"guest.message="well\" provider.name=\"other""#,
+            r#"guest.fields="""#,
+        ];
+        assert_eq!(*written, expected);
+    }
 }
