@@ -1,8 +1,8 @@
 //! The values that a release keeps beyond a call: few, small, with an end. Anything may be forgotten at any time.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,7 +23,9 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_key: HashMap<String, Entry>,
+    by_key: HashMap<Arc<str>, Entry>,
+    /// The same keys by their end: what has ended is found without a look at all the others.
+    by_end: BTreeSet<(Instant, Arc<str>)>,
     /// Of all keys and values.
     bytes: u64,
 }
@@ -70,7 +72,9 @@ impl Cache {
             return Err(LimitHit { limit: Limit::CacheBytes, used, max: self.bytes_max });
         }
         entries.bytes = used;
-        entries.by_key.insert(key, Entry { value, ends: now + ttl.min(self.ttl_max) });
+        let (key, ends): (Arc<str>, _) = (key.into(), now + ttl.min(self.ttl_max));
+        entries.by_end.insert((ends, Arc::clone(&key)));
+        entries.by_key.insert(key, Entry { value, ends });
         Ok(())
     }
 
@@ -91,12 +95,14 @@ impl Entries {
     fn remove(&mut self, key: &str) {
         if let Some((key, entry)) = self.by_key.remove_entry(key) {
             self.bytes = self.bytes.saturating_sub(size(&key, &entry.value));
+            self.by_end.remove(&(entry.ends, key));
         }
     }
 
     fn remove_ended(&mut self, now: Instant) {
-        self.by_key.retain(|_, entry| entry.ends > now);
-        self.bytes = self.by_key.iter().map(|(key, entry)| size(key, &entry.value)).sum();
+        while let Some((_, key)) = self.by_end.first().filter(|(ends, _)| *ends <= now).cloned() {
+            self.remove(&key);
+        }
     }
 }
 
@@ -152,5 +158,16 @@ mod tests {
         cache.delete("b");
         cache.set("d".to_owned(), vec![0; 500], HOUR).unwrap();
         assert_eq!((cache.get("b"), cache.get("d")), (None, Some(vec![0; 500])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_is_set_again_ends_with_its_new_time() {
+        let cache = cache();
+        cache.set("a".to_owned(), vec![1], Duration::from_secs(1)).unwrap();
+        cache.set("a".to_owned(), vec![2], HOUR).unwrap();
+        cache.set("b".to_owned(), vec![3], HOUR).unwrap();
+        advance(Duration::from_secs(2)).await;
+        assert!(cache.set("c".to_owned(), vec![4], HOUR).is_err());
+        assert_eq!(cache.get("a"), Some(vec![2]));
     }
 }

@@ -26,6 +26,7 @@ mod transport;
 
 use std::{
     fmt,
+    iter::repeat_n,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -144,9 +145,11 @@ impl HttpClient {
     pub async fn send_all(
         &self,
         budget: &HttpBudget,
-        requests: Vec<HttpRequest>,
+        mut requests: Vec<HttpRequest>,
         room: u64,
     ) -> Vec<Result<HttpResponse, Failure>> {
+        // Those that the call has no budget for are refused as a whole: the guest chooses how many they are.
+        let beyond = requests.split_off(budget.left().min(requests.len())).len();
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
         let held = &AtomicU64::new(0);
         let send = |(index, request)| async move {
@@ -158,12 +161,13 @@ impl HttpClient {
             held.fetch_add(answer.as_ref().map_or(0, HttpResponse::size), Ordering::Relaxed);
             (index, answer)
         };
-        // Unordered, so that one slow answer does not hold up the start of the next request; not all futures at once, because the guest
-        // chooses the length of the list.
+        // Unordered, so that one slow answer does not hold up the start of the next request.
         let numbered = stream::iter(requests.into_iter().enumerate());
         let mut answers: Vec<_> = numbered.map(send).buffer_unordered(at_once).collect().await;
         answers.sort_unstable_by_key(|(index, _)| *index);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let answers = answers.into_iter().map(|(_, answer)| answer);
+        let refused = budget.refuse(beyond).into_iter().flat_map(|failure| repeat_n(Err(failure), beyond));
+        answers.chain(refused).collect()
     }
 
     async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {

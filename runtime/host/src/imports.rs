@@ -1,7 +1,8 @@
 //! What a guest may call: one file for each interface of the contract's `imports` world, and WASI without files, environment and sockets.
 //!
 //! An import never blocks and never keeps more than its limit. Where the contract says that something is dropped, it is dropped and
-//! counted; where a limit ends the call, the import returns `Stopped`.
+//! counted; where a limit ends the call, the import returns `Stopped`. Every function that is linked reaches the call's state through
+//! `CallState::import`, and so costs fuel ([`crate::toll`]).
 
 mod cache;
 mod clock;
@@ -27,13 +28,13 @@ use crate::{bindings::skysail::provider as contract, store::CallState};
 /// Everything that a component may import, for one engine.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::http::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::config::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::clock::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::cache::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
-    contract::events::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::http::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::log::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::config::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::clock::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::cache::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
+    contract::events::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;
     wasi::add_to_linker(&mut linker)?;
     Ok(linker)
 }

@@ -29,6 +29,7 @@ mod store;
 #[cfg(test)]
 mod test_guest;
 mod text;
+mod toll;
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},

@@ -35,8 +35,8 @@ pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// CPU work per call, in wasmtime's fuel units: about one for each wasm instruction, the same on every machine. Default 1,000,000,000
-    /// (0.1 to 0.2 s of CPU).
+    /// CPU work per call, in wasmtime's fuel units: about one for each wasm instruction, and for the host's work what it takes of the same CPU;
+    /// the same on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
     pub fuel: u64,
     /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default 30,000.
     pub deadline_ms: u64,

@@ -14,6 +14,7 @@ use crate::{
     cache::Cache,
     imports::{CallLog, HttpCall, WasiHttp},
     limits::{MEMORIES_MAX, TABLES_MAX, as_usize},
+    toll::Toll,
 };
 
 /// Everything that the imports of one call know.
@@ -26,6 +27,7 @@ pub(crate) struct CallState {
     pub(crate) growth: Growth,
     pub(crate) clock: GuestClock,
     pub(crate) bytes: CrossedBytes,
+    pub(crate) toll: Toll,
     pub(crate) log: CallLog,
     pub(crate) events_asked: u64,
     pub(crate) events_published: u64,
@@ -53,6 +55,7 @@ impl CallState {
             growth: Growth::new(sandbox),
             clock: GuestClock::default(),
             bytes: CrossedBytes::new(sandbox),
+            toll: Toll::default(),
             log: CallLog::new(sandbox, function),
             events_asked: 0,
             events_published: 0,
@@ -64,6 +67,12 @@ impl CallState {
             call,
             sandbox: Arc::clone(sandbox),
         }
+    }
+
+    /// The way of every import to this state: what an import asks of the host is charged.
+    pub(crate) fn import(&mut self) -> &mut Self {
+        self.toll.call();
+        self
     }
 
     /// Notes that a limit was met; of several hits of one limit the largest stays.
@@ -106,8 +115,8 @@ impl CallState {
 impl WasiView for CallState {
     /// Made at the first use: most providers have no WASI in them.
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let log = &self.log;
-        let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log));
+        let (log, owed) = (&self.log, self.toll.owed());
+        let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log, owed));
         WasiCtxView { ctx, table: &mut self.table }
     }
 }
@@ -131,13 +140,22 @@ pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime
 fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> wasmtime::Result<()> {
     let state = store.data_mut();
     state.clock.cross(hook);
-    match state.bytes.cross(hook, state.clock.host_depth) {
-        Crossing::Nothing => {}
-        Crossing::SetBudget(bytes) => store.set_hostcall_fuel(bytes),
-        Crossing::Charge(fuel) => {
-            let left = store.get_fuel()?.saturating_sub(fuel);
-            store.set_fuel(left)?;
+    let outermost = state.clock.host_depth == 0;
+    let CrossedBytes { host_call_bytes, result_bytes, .. } = state.bytes;
+    match hook {
+        CallHook::ReturningFromWasm if outermost => store.set_hostcall_fuel(result_bytes),
+        CallHook::CallingWasm if outermost => store.set_hostcall_fuel(host_call_bytes),
+        // The guest's allocator makes room for an entry of a list, or for the list.
+        CallHook::CallingWasm => state.toll.entries(1),
+        // Only when the import itself returns. Inside it the guest's allocator may run, and there wasmtime yields at a tick of the epoch, which
+        // is a crossing too; compiled code does not look at the fuel again after it, and the charge would be lost.
+        CallHook::ReturningFromHost if outermost => {
+            if let Some(fuel) = state.toll.take() {
+                let left = store.get_fuel()?.saturating_sub(fuel);
+                store.set_fuel(left)?;
+            }
         }
+        CallHook::ReturningFromWasm | CallHook::ReturningFromHost | CallHook::CallingHost => {}
     }
     Ok(())
 }
@@ -184,13 +202,6 @@ impl GuestClock {
     }
 }
 
-/// What happens to the store at a crossing.
-enum Crossing {
-    Nothing,
-    SetBudget(usize),
-    Charge(u64),
-}
-
 /// The budgets of bytes that cross the boundary.
 ///
 /// Wasmtime has one budget for what it lifts out of a guest in one go, be it the arguments of a host call or the result of the call as a
@@ -200,8 +211,6 @@ enum Crossing {
 pub(crate) struct CrossedBytes {
     host_call_bytes: usize,
     result_bytes: usize,
-    /// Bytes that imports copied since the last crossing, to be charged as fuel.
-    owed: u64,
     /// Bytes of node columns that the guest has read.
     columns: u64,
 }
@@ -212,19 +221,12 @@ impl CrossedBytes {
         Self {
             host_call_bytes: as_usize(limits.host_call_bytes),
             result_bytes: as_usize(limits.result_bytes),
-            owed: 0,
             columns: 0,
         }
     }
 
-    /// Copying costs CPU that the guest's own fuel does not see: one unit for each byte, as wasmtime charges for `memory.copy`.
-    pub(crate) const fn copied(&mut self, bytes: u64) {
-        self.owed = self.owed.saturating_add(bytes);
-    }
-
     /// Counts the bytes of a node column; an error where the call has read too many.
     pub(crate) const fn column_read(&mut self, bytes: u64) -> Result<(), LimitHit> {
-        self.copied(bytes);
         self.columns = self.columns.saturating_add(bytes);
         let max = self.host_call_bytes as u64;
         if self.columns > max {
@@ -242,24 +244,6 @@ impl CrossedBytes {
             (Limit::ResultBytes, self.result_bytes as u64)
         };
         LimitHit { limit, used: max, max }
-    }
-
-    const fn cross(&mut self, hook: CallHook, host_depth: u32) -> Crossing {
-        match hook {
-            CallHook::ReturningFromWasm if host_depth == 0 => Crossing::SetBudget(self.result_bytes),
-            CallHook::CallingWasm if host_depth == 0 => Crossing::SetBudget(self.host_call_bytes),
-            // Only when the import itself returns. Inside it the guest's allocator may run, and there wasmtime yields at a tick of the epoch, which
-            // is a crossing too; compiled code does not look at the fuel again after it, and the charge would be lost.
-            CallHook::ReturningFromHost if host_depth == 0 && self.owed > 0 => {
-                let owed = self.owed;
-                self.owed = 0;
-                Crossing::Charge(owed)
-            }
-            CallHook::ReturningFromWasm
-            | CallHook::CallingWasm
-            | CallHook::ReturningFromHost
-            | CallHook::CallingHost => Crossing::Nothing,
-        }
     }
 }
 

@@ -41,6 +41,7 @@ const TESTS: &[(&str, fn())] = &[
     ("fuel", guards::fuel_ends_a_guest_that_computes_for_ever),
     ("handles", guards::handles_end_a_guest_that_never_closes),
     ("host-call-bytes", guards::host_call_bytes_end_a_guest_that_hands_over_too_much),
+    ("host-calls", guards::host_calls_cost_fuel_even_where_they_do_nothing),
     ("http-concurrency", http::http_concurrency_makes_requests_wait),
     ("http-header-bytes", http::http_header_bytes_beyond_the_limit_are_not_sent),
     ("http-headers", http::http_headers_beyond_the_limit_are_not_sent),

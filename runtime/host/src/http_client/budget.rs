@@ -11,7 +11,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::http_client::{Failure, FailureKind, HttpLimits};
+use crate::{
+    http_client::{Failure, FailureKind, HttpLimits},
+    limits::as_usize,
+};
 
 /// The HTTP budget of one provider call; cloning shares it.
 #[derive(Clone, Debug)]
@@ -102,6 +105,23 @@ impl HttpBudget {
             return Ok(());
         }
         Err(Failure::with_limit(FailureKind::Limited, LimitHit { limit: Limit::HttpRequests, used, max }))
+    }
+
+    /// How many more requests the call may ask for.
+    pub(crate) fn left(&self) -> usize {
+        let left = u64::from(self.shared.limits.requests_per_call).saturating_sub(self.shared.spent().usage.requests);
+        as_usize(left)
+    }
+
+    /// Notes `count` requests that the call has no budget for; all have the answer of the first. None where there are none.
+    pub(crate) fn refuse(&self, count: usize) -> Option<Failure> {
+        let more = (count as u64).checked_sub(1)?;
+        let failure = self.take_request().err()?;
+        self.note(&failure);
+        let mut spent = self.shared.spent();
+        spent.usage.requests += more;
+        spent.usage.refused += more;
+        Some(failure)
     }
 
     /// Waits until fewer exchanges than allowed are in flight.

@@ -84,6 +84,8 @@ impl Host for CallState {
 impl CallState {
     async fn send_each(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Failure>> {
         let HttpCall { client, refused, budget, room } = &self.http;
+        self.toll.requests(requests.len());
+        self.toll.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
         if let Some(why) = refused {
             return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect();
         }
@@ -92,7 +94,7 @@ impl CallState {
         let requests = requests.into_iter().map(request_of).collect();
         let answers = client.send_all(budget, requests, *room).await;
         let answered: u64 = answers.iter().flatten().map(HttpResponse::size).sum();
-        self.bytes.copied(asked.saturating_add(answered));
+        self.toll.bytes(asked.saturating_add(answered));
         answers.into_iter().map(|answer| answer.map(response_to_guest).map_err(failure_to_guest)).collect()
     }
 }

@@ -185,7 +185,8 @@ impl Host for CallState {
 
     fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
         let bytes = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        self.bytes.copied(bytes as u64);
+        self.toll.bytes(bytes as u64);
+        self.toll.entries(fields.len());
         self.log.lines().line(level, bytes, || (one_line(&message, LOG_LINE_BYTES_MAX), one_line_fields(&fields)));
         Ok(())
     }

@@ -38,6 +38,7 @@ impl CallState {
     }
 
     fn read(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        self.toll.bytes(bytes as u64);
         self.bytes.column_read(bytes as u64).map_err(|hit: LimitHit| Stopped(hit).into())
     }
 }

@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use wasmtime::component::{HasData, Linker, ResourceTable};
+use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{
     WasiCtx, WasiCtxBuilder, WasiView as _,
     cli::{IsTerminal, StdoutStream, WasiCli, WasiCliView as _},
     clocks::{WasiClocks, WasiClocksView as _},
-    p2::{OutputStream, Pollable, StreamResult, bindings},
-    random::{WasiRandom, WasiRandomView as _},
+    p2::{OutputStream, Pollable, StreamError, StreamResult, bindings},
+    random::WasiRandomView as _,
 };
 
 use wasmtime_wasi_http::{
@@ -20,9 +20,9 @@ use wasmtime_wasi_http::{
 };
 
 use super::log::{CallLog, Stream};
-use crate::store::CallState;
+use crate::{store::CallState, toll::Owed};
 
-/// Random bytes of one call to the host: a key is tens of bytes.
+/// Random bytes of one call to the host: what browsers give at once.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// What a stream takes at once.
 const WRITE_BYTES_MAX: usize = 64 << 10;
@@ -33,53 +33,67 @@ type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 /// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need nothing of the machine,
 /// and requests over the provider's own client.
 const LINKS: [(&str, Link); 19] = [
-    ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
-    ("wasi:cli/stderr", |l| bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
-    ("wasi:cli/stdin", |l| bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
-    ("wasi:cli/stdout", |l| bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)),
+    ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
+    ("wasi:cli/stderr", |l| {
+        bindings::cli::stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+    }),
+    ("wasi:cli/stdin", |l| bindings::cli::stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
+    ("wasi:cli/stdout", |l| {
+        bindings::cli::stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
+    }),
     ("wasi:cli/terminal-input", |l| {
-        bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+        bindings::cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
     }),
     ("wasi:cli/terminal-output", |l| {
-        bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+        bindings::cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
     }),
     ("wasi:cli/terminal-stderr", |l| {
-        bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+        bindings::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
     }),
     ("wasi:cli/terminal-stdin", |l| {
-        bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+        bindings::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
     }),
     ("wasi:cli/terminal-stdout", |l| {
-        bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)
+        bindings::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())
     }),
     ("wasi:clocks/monotonic-clock", |l| {
-        bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)
+        bindings::clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.import().clocks())
     }),
     ("wasi:clocks/wall-clock", |l| {
-        bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)
+        bindings::clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, |state| state.import().clocks())
     }),
     ("wasi:http/outgoing-handler", |l| {
-        http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http)
+        http::outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, |state| state.import().http())
     }),
     ("wasi:http/types", |l| {
-        http::types::add_to_linker::<CallState, WasiHttp>(l, &LinkOptions::default().into(), CallState::http)
+        http::types::add_to_linker::<CallState, WasiHttp>(l, &LinkOptions::default().into(), |state| {
+            state.import().http()
+        })
     }),
     ("wasi:io/error", |l| {
-        wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+        wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<CallState, Io>(l, |state| {
+            state.import().ctx().table
+        })
     }),
     ("wasi:io/poll", |l| {
-        wasmtime_wasi_io::bindings::wasi::io::poll::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+        wasmtime_wasi_io::bindings::wasi::io::poll::add_to_linker::<CallState, Io>(l, |state| {
+            state.import().ctx().table
+        })
     }),
     ("wasi:io/streams", |l| {
-        wasmtime_wasi_io::bindings::wasi::io::streams::add_to_linker::<CallState, Io>(l, |state| state.ctx().table)
+        wasmtime_wasi_io::bindings::wasi::io::streams::add_to_linker::<CallState, Io>(l, |state| {
+            state.import().ctx().table
+        })
     }),
     ("wasi:random/insecure", |l| {
-        bindings::random::insecure::add_to_linker::<CallState, WasiRandom>(l, CallState::random)
+        bindings::random::insecure::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
     }),
     ("wasi:random/insecure-seed", |l| {
-        bindings::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(l, CallState::random)
+        bindings::random::insecure_seed::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
     }),
-    ("wasi:random/random", |l| bindings::random::random::add_to_linker::<CallState, WasiRandom>(l, CallState::random)),
+    ("wasi:random/random", |l| {
+        bindings::random::random::add_to_linker::<CallState, HasSelf<CallState>>(l, CallState::import)
+    }),
 ];
 
 /// Links what the sandbox has of WASI 0.2.
@@ -99,19 +113,52 @@ impl HasData for Io {
 }
 
 /// A WASI with nothing in it but two streams into the call's log.
-pub(crate) fn context(log: &CallLog) -> WasiCtx {
+pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
     WasiCtxBuilder::new()
         .max_random_size(RANDOM_BYTES_MAX)
-        .stdout(Lines { log: log.clone(), stream: Stream::Stdout })
-        .stderr(Lines { log: log.clone(), stream: Stream::Stderr })
+        .stdout(Lines { log: log.clone(), stream: Stream::Stdout, owed: owed.clone() })
+        .stderr(Lines { log: log.clone(), stream: Stream::Stderr, owed })
         .build()
 }
+
+// === random: that of WASI, charged by the byte ===
+
+impl bindings::random::random::Host for CallState {
+    fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.toll.random_bytes(len.min(RANDOM_BYTES_MAX));
+        self.random().get_random_bytes(len)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.random().get_random_u64()
+    }
+}
+
+impl bindings::random::insecure::Host for CallState {
+    fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.toll.random_bytes(len.min(RANDOM_BYTES_MAX));
+        self.random().get_insecure_random_bytes(len)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.random().get_insecure_random_u64()
+    }
+}
+
+impl bindings::random::insecure_seed::Host for CallState {
+    fn insecure_seed(&mut self) -> wasmtime::Result<(u64, u64)> {
+        self.random().insecure_seed()
+    }
+}
+
+// === standard output and error ===
 
 /// A standard stream of the guest.
 #[derive(Clone)]
 struct Lines {
     log: CallLog,
     stream: Stream,
+    owed: Owed,
 }
 
 impl IsTerminal for Lines {
@@ -140,6 +187,11 @@ impl Pollable for Lines {
 #[async_trait::async_trait]
 impl OutputStream for Lines {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        // WASI leaves it to the stream to hold a guest to what it was told that it may write.
+        if bytes.len() > WRITE_BYTES_MAX {
+            return Err(StreamError::trap("wrote more than check-write allowed"));
+        }
+        self.owed.add(bytes.len() as u64);
         self.log.write(self.stream, &bytes);
         Ok(())
     }

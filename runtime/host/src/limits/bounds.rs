@@ -44,7 +44,7 @@ pub(super) const FUEL: Bound = Bound {
     max: 1_000_000_000_000,
     default: 1_000_000_000,
     beyond: "the call ends with `LimitExceeded`",
-    reason: "an empty call takes some hundred units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
+    reason: "an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
     value: |limits| limits.fuel,
 };
 pub(super) const DEADLINE_MS: Bound = Bound {

@@ -440,7 +440,7 @@ fn a_limit_out_of_range_is_refused() {
     refused(
         &document("limits:\n  memoryBytes: 65536\n  fuel: 0\n"),
         expect![[
-            r#"DIR/providers.yaml:9: provider "sim": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes some hundred units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
+            r#"DIR/providers.yaml:9: provider "sim": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
         ]],
     );
 }
@@ -507,7 +507,7 @@ fn lines_are_those_of_the_document_that_is_wrong() {
     refused(
         &format!("---\n---\n{}---\n{other}", document("")),
         expect![[
-            r#"DIR/providers.yaml:17: provider "other": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes some hundred units, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
+            r#"DIR/providers.yaml:17: provider "other": spec.limits.fuel: fuel is 0, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"#
         ]],
     );
 }

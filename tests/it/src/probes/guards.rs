@@ -1,7 +1,7 @@
 //! Limits that end the call.
 
 use skysail_host::{CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, describe};
-use skysail_provider::{Code, Limit};
+use skysail_provider::{Code, Limit, LimitHit};
 
 use super::{Attack, Attacked, Setup, ended_by};
 use crate::components::{hand_written, with_instances};
@@ -17,6 +17,25 @@ pub(super) async fn fuel_ends_a_guest_that_computes_for_ever() {
             assert_eq!(record.fuel, 50_000_000);
             assert!(!record.guest.is_zero() && record.guest <= record.wall);
             ended_by(Limit::Fuel, 50_000_000, 50_000_000)(result, record);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn host_calls_cost_fuel_even_where_they_do_nothing() {
+    let limits = Limits { fuel: 20_000_000, ..Limits::default() };
+    let attacked = Attacked::new("host-calls", limits).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            // Each call of the host is an empty line, and costs 2,000.
+            let calls = record.log_lines + record.log_lines_dropped;
+            assert!((9_000..=10_000).contains(&calls), "{calls} calls");
+            let error = result.unwrap_err();
+            assert_eq!(
+                error.limit,
+                Some(LimitHit { limit: Limit::Fuel, used: 20_000_000, max: 20_000_000 }),
+                "{error}"
+            );
         })
         .await;
 }

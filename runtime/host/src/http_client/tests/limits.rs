@@ -51,6 +51,10 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     let usage = budget.usage();
     assert_eq!((usage.requests, usage.refused), (5, 2));
     assert_eq!(usage.limit_hits, [LimitHit { limit: Limit::HttpRequests, used: 4, max: 3 }]);
+    // Not even looked at: this is no request.
+    let answers = client.send_all(&budget, vec![HttpRequest::default(); 60_000], MIB).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Limited)));
+    assert_eq!((answers.len(), budget.usage().requests, budget.usage().refused), (60_000, 60_005, 60_002));
     // Another call of the same provider has a budget of its own.
     assert!(client.send(&HttpBudget::new(limits, None), get(server.url("/"))).await.is_ok());
 }
