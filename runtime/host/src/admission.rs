@@ -1,9 +1,12 @@
 //! Judges a component by what it imports and exports, before anything of it is compiled or run.
 //!
 //! # Flow
-//! 1. What sort of file is it (`file`)? Most mistakes end here: text, a core module, a half-written or compressed file.
-//! 2. Which world does it have (`world`)? Read from the component's types.
+//! 1. What sort of file is it ([`look`])? Its size and its first bytes; most mistakes end here: text, a core module, a compressed file.
+//! 2. Was it written to its end (`file`)? Which world does it have (`world`)? Read from the component's types.
 //! 3. Does the contract have each import and each export, with this type (`judge`, `types`)?
+//!
+//! From the second step on a reader walks structures that the file's author chose: a few KiB can overflow its stack or keep it busy for
+//! minutes. So [`examine`] runs in the compile jail's child, and what comes back is taken as a stranger's word ([`Findings::bounded`]).
 //!
 //! Every refusal is a sentence that names the origin, the place, the reason and the way out; all of them are given, not only the first.
 //! The same reading serves `skysail inspect`. Linking later checks the same again in wasmtime's words: this comes first so that nobody
@@ -11,7 +14,7 @@
 
 use std::{fmt, panic};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 mod contract;
@@ -51,7 +54,7 @@ pub struct Inspection {
 }
 
 /// An interface of a component, or a group of functions outside of any.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interface {
     /// `skysail:provider/http@0.1.0`; for a function outside of any interface its own name.
@@ -71,7 +74,7 @@ pub struct Refusal {
 }
 
 /// What can be wrong with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RefusalCode {
     /// No byte in it.
     Empty,
@@ -141,61 +144,133 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What is wrong with a file, wherever it came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What is wrong.
+    pub code: RefusalCode,
+    /// Names place, reason and way out. One line; names out of the file are cut.
+    pub reason: String,
+}
+
+/// What a reading of the whole component tells: the answer of the compile jail's child.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Findings {
+    contract_version: Option<String>,
+    imports: Vec<Interface>,
+    exports: Vec<Interface>,
+    wasi: Vec<String>,
+    producers: Vec<String>,
+    /// Empty where the component may go on to be compiled.
+    pub(crate) refusals: Vec<Finding>,
+}
+
 /// Most refusals that are listed: a component for another host has hundreds of wrong imports, and the first tell it all.
 const REFUSALS_MAX: usize = 12;
-/// Most interfaces of each direction, and most functions of each interface, that are listed. A provider has tens.
+/// Most interfaces of each direction that are listed. A provider has tens.
 const LISTED_MAX: usize = 200;
+/// Most functions of each direction that are listed, all interfaces together. A provider has tens.
+const FUNCTIONS_MAX: usize = 2000;
 /// Longest name out of a file that is shown, in bytes.
 const NAME_BYTES_MAX: usize = 200;
+/// Longest reason, in bytes: a few names out of the file, and our own words.
+const REASON_BYTES_MAX: usize = 2000;
 
-/// Reads a file and judges it. Never fails: what is wrong stands in [`Inspection::refusals`].
+/// Judges what a file is by its size and its first bytes. `bytes_max` is the limit `componentBytes`.
 ///
-/// Blocks for a few milliseconds; compiles nothing. `bytes_max` is the limit `componentBytes`.
-#[must_use]
-pub fn inspect(bytes: &[u8], origin: &str, bytes_max: u64) -> Inspection {
-    let mut inspection = Inspection {
-        origin: shown(origin),
-        digest: digest_text(&digest_of(bytes)),
-        size: bytes.len() as u64,
-        contract_version: None,
-        imports: Vec::new(),
-        exports: Vec::new(),
-        wasi: Vec::new(),
-        producers: Vec::new(),
-        refusals: Vec::new(),
-    };
-    if let Err((code, reason)) = file::check(bytes, bytes_max) {
-        inspection.refuse(code, &reason);
-        return inspection;
+/// # Errors
+/// What it is instead of a component.
+pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
+    file::check(bytes, bytes_max).map_err(|(code, reason)| Finding { code, reason })
+}
+
+/// Reads a component and judges it. Never fails: what is wrong stands in [`Findings::refusals`].
+///
+/// Compiles nothing, and still a hostile component can make it run for very long, or end the process: the jail's child calls it.
+pub(crate) fn examine(bytes: &[u8]) -> Findings {
+    let mut findings = Findings::default();
+    if let Err((code, reason)) = file::sections(bytes) {
+        findings.refuse(code, &reason);
+        return findings;
     }
-    // The readers are written for honest files, and a panic in one of them is the file's fault, not the host's end.
+    // The readers are written for honest files, and a panic in one of them has a better name than a crash.
     let read = panic::catch_unwind(|| world::read(bytes));
     match read {
         Ok(Ok(world)) => {
-            inspection.producers = world::producers(bytes);
-            judge::judge(&world, &mut inspection);
+            findings.producers = world::producers(bytes);
+            judge::judge(&world, &mut findings);
         }
-        Ok(Err((code, reason))) => inspection.refuse(code, &reason),
-        Err(_) => inspection.refuse(
+        Ok(Err((code, reason))) => findings.refuse(code, &reason),
+        Err(_) => findings.refuse(
             RefusalCode::Malformed,
             "its types cannot be read: build it with a current toolchain (wit-bindgen and wit-component, or wasm-tools)",
         ),
     }
-    inspection
+    findings
+}
+
+impl Findings {
+    fn refuse(&mut self, code: RefusalCode, reason: &str) {
+        if self.refusals.len() < REFUSALS_MAX {
+            self.refusals.push(Finding { code, reason: reason.to_owned() });
+        }
+    }
+
+    /// The same within the bounds that an honest reading keeps: a component may have taken over the process that says this.
+    pub(crate) fn bounded(mut self) -> Self {
+        for interfaces in [&mut self.imports, &mut self.exports] {
+            interfaces.truncate(LISTED_MAX);
+            let mut left = FUNCTIONS_MAX;
+            for Interface { name, functions } in interfaces {
+                functions.truncate(left);
+                left -= functions.len();
+                functions.iter_mut().chain([name]).for_each(|name| *name = shown(name));
+            }
+        }
+        self.wasi.truncate(LISTED_MAX);
+        self.producers.truncate(LISTED_MAX);
+        let names = self.wasi.iter_mut().chain(&mut self.producers).chain(&mut self.contract_version);
+        names.for_each(|name| *name = shown(name));
+        self.refusals.truncate(REFUSALS_MAX);
+        for refusal in &mut self.refusals {
+            refusal.reason = crate::text::one_line(&refusal.reason, REASON_BYTES_MAX);
+        }
+        self
+    }
 }
 
 impl Inspection {
+    /// Of a file that nobody has judged yet.
+    pub(crate) fn new(bytes: &[u8], origin: &str) -> Self {
+        Self {
+            origin: shown(origin),
+            digest: digest_text(&digest_of(bytes)),
+            size: bytes.len() as u64,
+            contract_version: None,
+            imports: Vec::new(),
+            exports: Vec::new(),
+            wasi: Vec::new(),
+            producers: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
     /// Whether the component may go on to be compiled.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         self.refusals.is_empty()
     }
 
-    fn refuse(&mut self, code: RefusalCode, reason: &str) {
-        if self.refusals.len() < REFUSALS_MAX {
-            let sentence = format!("{}: {reason}", self.origin);
-            self.refusals.push(Refusal { code, sentence });
-        }
+    pub(crate) fn with(self, findings: Findings) -> Self {
+        let Findings { contract_version, imports, exports, wasi, producers, refusals } = findings;
+        let told = Self { contract_version, imports, exports, wasi, producers, ..self };
+        refusals.into_iter().fold(told, Self::refused)
+    }
+
+    pub(crate) fn refused(mut self, Finding { code, reason }: Finding) -> Self {
+        let sentence = format!("{}: {reason}", self.origin);
+        self.refusals.push(Refusal { code, sentence });
+        self
     }
 }
 
@@ -205,7 +280,9 @@ pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-pub(crate) fn digest_text(digest: &[u8; 32]) -> String {
+/// `sha256:` and 64 hexadecimal digits: how a digest is shown.
+#[must_use]
+pub fn digest_text(digest: &[u8; 32]) -> String {
     digest.iter().fold(String::from("sha256:"), |text, byte| format!("{text}{byte:02x}"))
 }
 

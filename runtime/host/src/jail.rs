@@ -1,13 +1,14 @@
-//! The compile jail: turns a component into machine code where hostile input can do no harm.
+//! The compile jail: judges a component and turns it into machine code where hostile input can do no harm.
 //!
-//! 82 KiB of wasm can compile for a minute, and a compilation cannot be cancelled. So the compiler runs in a child process: the same
-//! executable with a hidden subcommand, which calls [`child_main`]. The child sees the component on its standard input and nothing else:
-//! no environment, no other open file, no new privileges, no file that it may write. A thread of its own ends it at its CPU budget, the
-//! kernel ends it at its memory, and the parent at its wall time.
+//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever reads them, and neither can be cancelled.
+//! So both happen in a child process: the same executable with a hidden subcommand, which calls [`child_main`]. One child answers twice,
+//! first what it found ([`admission`](crate::admission)), then the machine code. The child sees the component on its standard input and
+//! nothing else: no environment, no other open file, no new privileges, no file that it may write. A thread of its own ends it at its CPU
+//! budget, the kernel ends it at its memory, and the parent at its wall time.
 //!
 //! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a
-//! child that runs our own executable. It never touches a disk, and precompiled input from anywhere else is refused before it gets
-//! here (`admission`).
+//! child that runs our own executable. It never touches a disk, and precompiled input from anywhere else is refused before a child is
+//! started ([`admission::look`](crate::admission::look)).
 //!
 //! Orphans: where the parent dies, a child goes on until its CPU budget is used up, then it ends.
 
@@ -15,10 +16,13 @@ use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use skysail_provider::{Limit, LimitHit};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use wasmtime::Engine;
 
-use crate::{CompiledComponent, Limits, ReleaseError};
+use crate::{
+    CompiledComponent, Limits, ReleaseError,
+    admission::{self, Finding, Findings, Inspection},
+};
 
 mod cache;
 mod child;
@@ -40,9 +44,11 @@ pub struct JailCommand {
     pub args: Vec<OsString>,
 }
 
-/// What one compilation may cost.
+/// What judging and compiling one component may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
+    /// Largest component, in bytes.
+    pub component_bytes: u64,
     /// CPU time of the child.
     pub time: Duration,
     /// Address space that the child may add to what it has at its start, in bytes.
@@ -63,7 +69,11 @@ impl CompileLimits {
 
 impl From<&Limits> for CompileLimits {
     fn from(limits: &Limits) -> Self {
-        Self { time: Duration::from_millis(limits.compile_time_ms), memory_bytes: limits.compile_memory_bytes }
+        Self {
+            component_bytes: limits.component_bytes,
+            time: Duration::from_millis(limits.compile_time_ms),
+            memory_bytes: limits.compile_memory_bytes,
+        }
     }
 }
 
@@ -91,8 +101,14 @@ pub struct Compiled {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// The compilation cost more than it may. Says nothing about another machine only where the limit is wall time.
-    #[error("compiling was stopped by {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
+    /// The component may not serve, and was not compiled.
+    #[error("{}", reasons(refusals))]
+    NotAdmitted {
+        /// At least one.
+        refusals: Vec<Finding>,
+    },
+    /// Judging it and compiling it cost more than it may. Says nothing about another machine only where the limit is wall time.
+    #[error("judging and compiling it was stopped by {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
     Limit {
         /// Which limit, and how much was used.
         hit: LimitHit,
@@ -105,8 +121,8 @@ pub enum CompileError {
         /// What the compiler said, one line.
         reason: String,
     },
-    /// The child ended in a way that nobody asked for: a bug of the compiler that the component found.
-    #[error("the compiler crashed ({status}): {said}")]
+    /// The child ended in a way that nobody asked for: a bug of the compiler, or of the reader before it, that the component found.
+    #[error("the compile jail crashed over it ({status}): {said}: build it with a current toolchain")]
     Crashed {
         /// Exit status or signal.
         status: String,
@@ -130,7 +146,7 @@ pub enum CompileError {
     },
 }
 
-/// What stopped a compilation.
+/// What stopped a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The CPU budget of the child.
@@ -156,7 +172,7 @@ impl CompileError {
     #[must_use]
     pub const fn is_of_the_component(&self) -> bool {
         match self {
-            Self::Refused { .. } | Self::Crashed { .. } => true,
+            Self::NotAdmitted { .. } | Self::Refused { .. } | Self::Crashed { .. } => true,
             Self::Limit { stop, .. } => !matches!(stop, Stop::Wall),
             Self::Jail { .. } | Self::OtherBuild { .. } => false,
         }
@@ -167,7 +183,7 @@ impl CompileError {
     }
 }
 
-/// Compiles components, and remembers the machine code of the last few so that a return to an earlier component is instant.
+/// Judges and compiles components, and remembers the machine code of the last few so that a return to an earlier component is instant.
 ///
 /// Shared by all slots of a process; cloning is cheap.
 #[derive(Clone)]
@@ -205,9 +221,10 @@ impl Compiler {
         Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default() }
     }
 
-    /// Compiles `component` for `engine`, or takes the machine code from the cache.
+    /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache: what is there was admitted.
     ///
-    /// `digest` is the SHA-256 of `component`: the caller has computed it.
+    /// `digest` is the SHA-256 of `component`: the caller has computed it. `admitted` is called when the judgement is good and the
+    /// compilation begins.
     ///
     /// # Errors
     /// [`CompileError`]; [`CompileError::is_of_the_component`] says whether to try again.
@@ -217,30 +234,82 @@ impl Compiler {
     pub async fn compile(
         &self,
         engine: &Engine,
-        digest: [u8; 32],
-        component: Bytes,
+        (component, digest): (Bytes, [u8; 32]),
         limits: CompileLimits,
+        admitted: impl FnOnce() + Send,
     ) -> Result<Compiled, CompileError> {
+        look(&component, limits)?;
         let key = cache::Key { digest, compatibility: compatibility(engine) };
         if let Some((component, cost)) = self.cache.lock().await.get(&key, limits) {
+            admitted();
             return Ok(Compiled { component, cost, cached: true });
         }
-        #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
-        let _permit = self.permits.acquire().await.expect("the semaphore must be open");
+        let _permit = self.permit().await;
         let (compiled, cost) = match &self.kind {
             Kind::Jailed(command) => {
-                let output = parent::compile(command, component, limits).await?;
+                let output = parent::compile(command, component, limits, admitted).await?;
                 if output.compatibility != key.compatibility {
                     return Err(CompileError::OtherBuild { program: command.program.clone() });
                 }
                 (CompiledComponent::from_jail(output.code), Some(output.cost))
             }
-            Kind::InProcess => (in_process(engine.clone(), component).await?, None),
+            Kind::InProcess => {
+                admissible(examine_in_process(component.clone()).await?)?;
+                admitted();
+                (in_process(engine.clone(), component).await?, None)
+            }
         };
         let component = Arc::new(compiled);
         self.cache.lock().await.put(key, Arc::clone(&component), cost);
         Ok(Compiled { component, cost, cached: false })
     }
+
+    /// Judges `component` and compiles nothing. `origin` says where it came from, for people.
+    ///
+    /// # Errors
+    /// [`CompileError`], where the judgement could not be made; a component that is refused is none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills the child.
+    pub async fn inspect(
+        &self,
+        component: Bytes,
+        origin: &str,
+        limits: CompileLimits,
+    ) -> Result<Inspection, CompileError> {
+        let inspection = Inspection::new(&component, origin);
+        if let Err(refusal) = admission::look(&component, limits.component_bytes) {
+            return Ok(inspection.refused(refusal));
+        }
+        let _permit = self.permit().await;
+        let findings = match &self.kind {
+            Kind::Jailed(command) => parent::examine(command, component, limits).await?,
+            Kind::InProcess => examine_in_process(component).await?,
+        };
+        Ok(inspection.with(findings))
+    }
+
+    async fn permit(&self) -> SemaphorePermit<'_> {
+        #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
+        self.permits.acquire().await.expect("the semaphore must be open")
+    }
+}
+
+fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {
+    admission::look(component, limits.component_bytes)
+        .map_err(|refusal| CompileError::NotAdmitted { refusals: vec![refusal] })
+}
+
+/// Ok where nothing was found that keeps the component from being compiled.
+fn admissible(findings: Findings) -> Result<(), CompileError> {
+    match findings.refusals {
+        refusals if refusals.is_empty() => Ok(()),
+        refusals => Err(CompileError::NotAdmitted { refusals }),
+    }
+}
+
+fn reasons(refusals: &[Finding]) -> String {
+    refusals.iter().map(|refusal| refusal.reason.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 impl std::fmt::Debug for Compiler {
@@ -260,6 +329,12 @@ fn compatibility(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     hasher.finish()
+}
+
+async fn examine_in_process(component: Bytes) -> Result<Findings, CompileError> {
+    let examined = tokio::task::spawn_blocking(move || admission::examine(&component)).await;
+    examined
+        .map_err(|error| CompileError::Crashed { status: "in process".to_owned(), said: one_line(&error.to_string()) })
 }
 
 async fn in_process(engine: Engine, component: Bytes) -> Result<CompiledComponent, CompileError> {

@@ -86,9 +86,9 @@ pub struct Limits {
     pub concurrent_calls: u64,
     /// Size of the component, in bytes. Default 32 MiB.
     pub component_bytes: u64,
-    /// CPU time to compile the component, in milliseconds. Default 60,000.
+    /// CPU time to judge and compile the component, in milliseconds. Default 60,000.
     pub compile_time_ms: u64,
-    /// Memory to compile the component, in bytes. Default 1 GiB.
+    /// Memory to judge and compile the component, in bytes. Default 1 GiB.
     pub compile_memory_bytes: u64,
 }
 

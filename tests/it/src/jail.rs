@@ -4,10 +4,13 @@ use std::{fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
-    Limits, engine_config,
+    CallRecorder, Engine, Limits, SandboxOptions,
+    admission::RefusalCode,
+    engine_config,
     jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Stop},
+    slot::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
-use skysail_provider::Limit;
+use skysail_provider::{Limit, Provider as _};
 
 use crate::components::built;
 
@@ -19,14 +22,34 @@ pub(crate) fn command() -> JailCommand {
     JailCommand { program, args: Vec::new() }
 }
 
+fn leb(mut n: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    loop {
+        let byte = u8::try_from(n & 0x7f).unwrap();
+        n >>= 7;
+        out.push(if n == 0 { byte } else { byte | 0x80 });
+        if n == 0 {
+            return out;
+        }
+    }
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id][..], &leb(content.len()), content].concat()
+}
+
+fn limits() -> CompileLimits {
+    CompileLimits::from(&Limits::default())
+}
+
 async fn compile(component: Vec<u8>, limits: CompileLimits) -> Result<Compiled, CompileError> {
     let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
-    Compiler::jailed(command()).compile(&engine, [0; 32], Bytes::from(component), limits).await
+    Compiler::jailed(command()).compile(&engine, (Bytes::from(component), [0; 32]), limits, || {}).await
 }
 
 #[tokio::test]
 async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
-    let compiled = compile(built("dummy"), CompileLimits::from(&Limits::default())).await.unwrap();
+    let compiled = compile(built("dummy"), limits()).await.unwrap();
     let cost = compiled.cost.unwrap();
     assert!(!compiled.cached && compiled.component.size() > 1000);
     assert!(cost.cpu > Duration::ZERO && cost.memory_bytes > 0, "{cost:?}");
@@ -34,14 +57,20 @@ async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
 }
 
 #[tokio::test]
-async fn what_the_compiler_refuses_comes_back_as_its_reason() {
+async fn what_the_child_finds_wrong_comes_back_as_its_reason() {
     let mut component = built("dummy");
     component.truncate(component.len() / 2);
-    let error = compile(component, CompileLimits::from(&Limits::default())).await.err().unwrap();
-    assert!(matches!(&error, CompileError::Refused { reason } if !reason.is_empty()), "{error}");
+    let error = compile(component, limits()).await.err().unwrap();
+    let CompileError::NotAdmitted { refusals } = &error else { panic!("{error}") };
+    assert_eq!(refusals[0].code, RefusalCode::Truncated);
 }
 
-/// A component with one function of so many jump tables that each lead to as many places: each edge is work for the compiler, and there
+/// A component that would be admitted, with one more core module in it.
+fn with_module(module: &[u8]) -> Vec<u8> {
+    [built("dummy"), section(1, module)].concat()
+}
+
+/// A provider with one function of so many jump tables that each lead to as many places: each edge is work for the compiler, and there
 /// are as many edges as the component has bytes.
 fn slow_to_compile(tables: usize) -> Vec<u8> {
     let mut body = String::new();
@@ -59,15 +88,15 @@ fn slow_to_compile(tables: usize) -> Vec<u8> {
         .unwrap();
     }
     let locals = "(local i32)".repeat(60);
-    let text = format!("(component (core module (func (export \"f\") (param i32) {locals} {body})))");
-    wat::parse_str(text).unwrap()
+    let text = format!("(module (func (export \"f\") (param i32) {locals} {body}))");
+    with_module(&wat::parse_str(text).unwrap())
 }
 
 #[tokio::test]
 async fn a_component_that_compiles_for_ever_is_stopped_by_its_cpu_time_and_the_reason_names_the_limit() {
     let hostile = slow_to_compile(350);
-    assert!(hostile.len() < 200 << 10, "{} bytes are enough", hostile.len());
-    let limits = CompileLimits { time: Duration::from_millis(300), memory_bytes: 4 << 30 };
+    assert!(hostile.len() - built("dummy").len() < 200 << 10, "{} bytes are enough", hostile.len());
+    let limits = CompileLimits { time: Duration::from_millis(300), memory_bytes: 4 << 30, ..limits() };
     let error = compile(hostile, limits).await.err().expect("the compiler must not come to an end");
     let CompileError::Limit { hit, stop: Stop::Cpu } = &error else { panic!("{error}") };
     assert_eq!((hit.limit, hit.max), (Limit::CompileTime, 300));
@@ -75,34 +104,99 @@ async fn a_component_that_compiles_for_ever_is_stopped_by_its_cpu_time_and_the_r
     assert!(error.to_string().contains("compileTimeMs"), "{error}");
 }
 
-/// A component that is little more than one data segment of so many bytes.
+/// A provider that is little more than one data segment of so many bytes.
 fn large(bytes: usize) -> Vec<u8> {
-    fn leb(mut n: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        loop {
-            let byte = u8::try_from(n & 0x7f).unwrap();
-            n >>= 7;
-            out.push(if n == 0 { byte } else { byte | 0x80 });
-            if n == 0 {
-                return out;
-            }
-        }
-    }
-    fn section(id: u8, content: &[u8]) -> Vec<u8> {
-        [&[id][..], &leb(content.len()), content].concat()
-    }
     let memory = section(5, &[&[1, 0][..], &leb(bytes / (64 << 10) + 1)].concat());
     let data = section(11, &[&[1, 0, 0x41, 0, 0x0b][..], &leb(bytes), &vec![7; bytes]].concat());
     let module = [b"\0asm\x01\0\0\0", memory.as_slice(), data.as_slice()].concat();
-    [b"\0asm\x0d\0\x01\0", section(1, &module).as_slice()].concat()
+    with_module(&module)
 }
 
 #[tokio::test]
 async fn a_component_that_needs_more_memory_than_allowed_is_stopped_and_the_reason_names_the_limit() {
-    let limits = CompileLimits { time: Duration::from_secs(60), memory_bytes: 64 << 20 };
+    let limits = CompileLimits { component_bytes: 64 << 20, time: Duration::from_secs(60), memory_bytes: 64 << 20 };
     compile(large(1 << 20), limits).await.expect("a small one fits");
     let error = compile(large(48 << 20), limits).await.err().expect("a large one does not");
     let CompileError::Limit { hit, stop: Stop::Memory } = &error else { panic!("{error}") };
     assert_eq!((hit.limit, hit.max), (Limit::CompileMemory, 64 << 20));
     assert!(error.to_string().contains("compileMemoryBytes"), "{error}");
+}
+
+const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// A type section of instance types, each declared inside the one before: three bytes a level.
+fn nested_types(levels: usize) -> Vec<u8> {
+    let types = [leb(1), [0x42, 1, 1].repeat(levels), vec![0x42, 0]].concat();
+    [HEADER, section(7, &types).as_slice()].concat()
+}
+
+/// Components, each inside the one before: ten bytes or so a level.
+fn nested_components(levels: usize) -> Vec<u8> {
+    let mut length = HEADER.len();
+    let mut heads = Vec::new();
+    for _ in 0..levels {
+        let head = [HEADER, &[4], &leb(length)].concat();
+        length += head.len();
+        heads.push(head);
+    }
+    heads.into_iter().rev().flatten().chain(HEADER.iter().copied()).collect()
+}
+
+/// A slot in which the example provider serves, whose jail is the real one.
+async fn serving(limits: Limits) -> Slot {
+    let services = SlotServices {
+        engine: Engine::on_demand().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::jailed(command()),
+        metrics: SlotMetrics::default(),
+    };
+    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
+    let options = SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false };
+    let slot = Slot::new(services, options).unwrap();
+    assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
+    slot
+}
+
+async fn offer(slot: &Slot, bytes: Vec<u8>) -> Result<Offered, Refusal> {
+    slot.offer(Offer { bytes: bytes.into(), origin: "file x".to_owned() }).await
+}
+
+#[tokio::test]
+async fn nested_types_are_refused_and_the_manager_lives() {
+    let slot = serving(Limits::default()).await;
+    // So deep that the stack of no thread here would do.
+    for levels in [5_000, 1_000_000] {
+        let refusal = offer(&slot, nested_types(levels)).await.unwrap_err();
+        assert_eq!(
+            (refusal.stage, refusal.code, refusal.lasting),
+            (Stage::Offered, "CompileFailed", true),
+            "{refusal}"
+        );
+        assert!(refusal.reason.contains("overflowed its stack"), "{refusal}");
+        assert!(slot.info().is_some(), "what served serves on");
+    }
+    let inspected = Compiler::jailed(command()).inspect(nested_types(5_000).into(), "file x", limits()).await;
+    assert!(matches!(inspected, Err(CompileError::Crashed { .. })), "{inspected:?}");
+}
+
+#[tokio::test]
+async fn nested_components_meet_the_jails_time() {
+    let slot = serving(Limits { compile_time_ms: 2_000, ..Limits::default() }).await;
+    let refusal = offer(&slot, nested_components(100_000)).await.unwrap_err();
+    assert_eq!((refusal.stage, refusal.code, refusal.lasting), (Stage::Offered, "CompileLimit", true), "{refusal}");
+    assert!(refusal.reason.contains("compileTimeMs"), "{refusal}");
+    assert!(slot.info().is_some(), "what served serves on");
+}
+
+#[tokio::test]
+async fn a_judgement_that_nobody_waits_for_holds_up_nothing() {
+    let slot = serving(Limits { compile_time_ms: 60_000, ..Limits::default() }).await;
+    let mut status = slot.status();
+    let under_way = async { drop(status.wait_for(|status| status.candidate.is_some()).await.unwrap()) };
+    tokio::select! {
+        outcome = offer(&slot, nested_components(1_000_000)) => panic!("{outcome:?}"),
+        () = under_way => {}
+    }
+    // Nothing holds the slot's work, and the child's processor is free again.
+    assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::AlreadyActive));
 }

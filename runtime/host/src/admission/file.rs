@@ -1,4 +1,4 @@
-//! What sort of file it is: told from its first bytes and the lengths of its sections.
+//! What sort of file it is, told from its first bytes; and whether it is whole, told from the lengths of its sections.
 
 use wasmparser::BinaryReader;
 use wasmtime::{Engine, Precompiled};
@@ -13,7 +13,7 @@ const COMPONENT: &[u8] = &[0x0d, 0, 1, 0];
 /// Magic number and version.
 const HEADER: usize = 8;
 
-/// Ok where the file is a whole component by its outer form.
+/// Ok where the file begins as a component does. Looks at no more than a fixed number of bytes.
 pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     let size = bytes.len() as u64;
     if bytes.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
             "this is a core module, not a component: wrap it with `wasm-tools component new module.wasm -o provider.wasm`, or use the \
              component that your build makes beside it",
         ),
-        Some(COMPONENT) => sections(bytes),
+        Some(COMPONENT) => Ok(()),
         Some([version, _, layer, _]) => refused(
             RefusalCode::NotWasm,
             format!(
@@ -45,7 +45,7 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
 }
 
 /// Walks the outer sections by their lengths: a file that ends before a section does was not written to its end.
-fn sections(bytes: &[u8]) -> Result<(), Refused> {
+pub(super) fn sections(bytes: &[u8]) -> Result<(), Refused> {
     let mut at = HEADER;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         let mut reader = BinaryReader::new(rest, 0);

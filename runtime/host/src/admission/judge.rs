@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    CONTRACT_VERSION, Inspection, RefusalCode,
+    CONTRACT_VERSION, Findings, RefusalCode,
     contract::{Contract, PACKAGE},
     shown, types,
     world::{self, Item, World},
@@ -77,22 +77,21 @@ fn standing(name: &str) -> Standing<'_> {
 }
 
 /// Fills in what the component wants and offers, and refuses what the contract does not have.
-pub(super) fn judge(world: &World, inspection: &mut Inspection) {
+pub(super) fn judge(world: &World, findings: &mut Findings) {
     let (imports, exports) = (world.imports(), world.exports());
-    inspection.imports = world::listed(&imports);
-    inspection.exports = world::listed(&exports);
-    inspection.wasi =
-        inspection.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
-    inspection.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
-    if refuse_other_contract(&imports, &exports, inspection) {
+    findings.imports = world::listed(&imports);
+    findings.exports = world::listed(&exports);
+    findings.wasi = findings.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
+    findings.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
+    if refuse_other_contract(&imports, &exports, findings) {
         // Each single difference follows from this one.
         return;
     }
     for import in &imports {
-        judge_import(world, import, inspection);
+        judge_import(world, import, findings);
     }
     for export in &exports {
-        judge_export(world, export, inspection);
+        judge_export(world, export, findings);
     }
     let has_identity =
         |export: &Item<'_>| matches!(standing(&export.name), Standing::Ours(name) if name.interface == "identity");
@@ -101,7 +100,7 @@ pub(super) fn judge(world: &World, inspection: &mut Inspection) {
             "it does not export {PACKAGE}/identity@{CONTRACT_VERSION}, so it is not a provider: include the world `provider` in your own \
              world and implement `identity` (guests/dummy is the smallest example)"
         );
-        inspection.refuse(RefusalCode::MissingIdentity, &reason);
+        findings.refuse(RefusalCode::MissingIdentity, &reason);
     }
 }
 
@@ -110,7 +109,7 @@ fn contract_version(items: &[Item<'_>]) -> Option<String> {
     names.filter(|name| name.package == PACKAGE).find_map(|name| name.version).map(shown)
 }
 
-fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], inspection: &mut Inspection) -> bool {
+fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &mut Findings) -> bool {
     for item in exports.iter().chain(imports) {
         let (code, version, way_out) = match standing(&item.name) {
             Standing::Newer(version) => {
@@ -124,17 +123,17 @@ fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], inspection:
             shown(version),
             shown(&item.name)
         );
-        inspection.refuse(code, &reason);
+        findings.refuse(code, &reason);
         return true;
     }
     false
 }
 
-fn judge_import(world: &World, import: &Item<'_>, inspection: &mut Inspection) {
+fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
     let name = shown(&import.name);
     if import.name.starts_with("wasi:") {
         if let Some(reason) = withheld(&import.name) {
-            inspection.refuse(RefusalCode::WithheldWasi, &format!("it imports {name}, {reason}"));
+            findings.refuse(RefusalCode::WithheldWasi, &format!("it imports {name}, {reason}"));
         }
         return;
     }
@@ -145,7 +144,7 @@ fn judge_import(world: &World, import: &Item<'_>, inspection: &mut Inspection) {
             "it imports {name}, which this host does not have: a provider may import {PACKAGE}/{{{}}}@{CONTRACT_VERSION} and parts of WASI 0.2",
             known.join(",")
         );
-        inspection.refuse(RefusalCode::UnknownImport, &reason);
+        findings.refuse(RefusalCode::UnknownImport, &reason);
         return;
     };
     let ours = contract.imports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
@@ -154,13 +153,13 @@ fn judge_import(world: &World, import: &Item<'_>, inspection: &mut Inspection) {
             "it imports {name}, and contract {CONTRACT_VERSION} gives providers no such interface: it may be of a later contract; build the \
              component against wit/v{CONTRACT_VERSION}"
         );
-        inspection.refuse(RefusalCode::UnknownImport, &reason);
+        findings.refuse(RefusalCode::UnknownImport, &reason);
         return;
     };
     for (function, theirs) in &theirs.functions {
         let function_name = shown(function);
         match ours.functions.get(function) {
-            None => inspection.refuse(
+            None => findings.refuse(
                 RefusalCode::UnknownImport,
                 &format!(
                     "it imports {name}#{function_name}, and in contract {CONTRACT_VERSION} that interface has no such function: it may be of \
@@ -169,13 +168,13 @@ fn judge_import(world: &World, import: &Item<'_>, inspection: &mut Inspection) {
             ),
             Some(ours) => {
                 let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
-                refuse_type(inspection, &format!("{name}#{function_name}"), difference);
+                refuse_type(findings, &format!("{name}#{function_name}"), difference);
             }
         }
     }
 }
 
-fn judge_export(world: &World, export: &Item<'_>, inspection: &mut Inspection) {
+fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
     // What else a component exports is nobody's business: newer interfaces and a toolchain's own are never called.
     let Standing::Ours(parts) = standing(&export.name) else { return };
     let contract = Contract::get();
@@ -184,7 +183,7 @@ fn judge_export(world: &World, export: &Item<'_>, inspection: &mut Inspection) {
     let name = shown(&export.name);
     for (function, ours) in &ours.functions {
         match theirs.functions.get(function) {
-            None => inspection.refuse(
+            None => findings.refuse(
                 RefusalCode::MissingFunction,
                 &format!(
                     "it exports {name} without `{function}`: an interface is exported whole or not at all; implement the function, or leave \
@@ -193,19 +192,19 @@ fn judge_export(world: &World, export: &Item<'_>, inspection: &mut Inspection) {
             ),
             Some(theirs) => {
                 let difference = types::Comparison::new(&contract.resolve, &world.resolve).function(ours, theirs);
-                refuse_type(inspection, &format!("{name}#{function}"), difference);
+                refuse_type(findings, &format!("{name}#{function}"), difference);
             }
         }
     }
 }
 
-fn refuse_type(inspection: &mut Inspection, place: &str, difference: Option<String>) {
+fn refuse_type(findings: &mut Findings, place: &str, difference: Option<String>) {
     if let Some(difference) = difference {
         let reason = format!(
             "{place} has another type than in contract {CONTRACT_VERSION}: {difference}; build the component against wit/v{CONTRACT_VERSION} as \
              it is, without changes"
         );
-        inspection.refuse(RefusalCode::WrongType, &reason);
+        findings.refuse(RefusalCode::WrongType, &reason);
     }
 }
 

@@ -6,9 +6,18 @@ use expect_test::{Expect, expect};
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve};
 
-use super::{Inspection, RefusalCode, inspect};
+use super::{Finding, Findings, Inspection, Interface, RefusalCode, examine, look};
 
 const LIMIT: u64 = 32 << 20;
+
+/// What the jail and its child do together.
+fn inspect(bytes: &[u8], origin: &str, bytes_max: u64) -> Inspection {
+    let inspection = Inspection::new(bytes, origin);
+    match look(bytes, bytes_max) {
+        Ok(()) => inspection.with(examine(bytes).bounded()),
+        Err(refusal) => inspection.refused(refusal),
+    }
+}
 
 /// A component with the world `test` of this WIT, whose every function traps. `contract` is the text of `skysail:provider`.
 fn component(contract: &[(&str, String)], wit: &str) -> Vec<u8> {
@@ -314,4 +323,23 @@ fn a_component_with_very_many_wrong_imports_gets_few_sentences() {
     let inspection = inspect(&component(&contract("", ""), &wit), "file x", LIMIT);
     assert_eq!(inspection.refusals.len(), super::REFUSALS_MAX);
     assert_eq!(inspection.imports.len(), super::LISTED_MAX);
+}
+
+#[test]
+fn findings_that_no_honest_reading_makes_are_cut_to_its_bounds() {
+    let long = "x".repeat(10_000);
+    let interface = Interface { name: long.clone(), functions: vec![long.clone(); 5000] };
+    let refusals = vec![Finding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];
+    let findings = Findings {
+        contract_version: Some(long.clone()),
+        imports: vec![interface.clone(); 300],
+        exports: vec![interface],
+        wasi: vec![long.clone(); 300],
+        producers: vec![long; 300],
+        refusals,
+    };
+    let inspection = Inspection::new(&[], "file x").with(findings.bounded());
+    assert!(serde_json::to_vec(&inspection).unwrap().len() < 1 << 20);
+    assert_eq!(inspection.refusals.len(), super::REFUSALS_MAX);
+    assert!(inspection.refusals.iter().all(|refusal| !refusal.sentence.contains('\n')));
 }

@@ -6,7 +6,7 @@ use wit_parser::{
     decoding::{DecodedWasm, decode},
 };
 
-use super::{Interface, LISTED_MAX, RefusalCode, shown};
+use super::{FUNCTIONS_MAX, Interface, LISTED_MAX, RefusalCode, shown};
 
 /// A component's types.
 pub(super) struct World {
@@ -73,15 +73,14 @@ pub(super) fn interfaces(items: &IndexMap<WorldKey, WorldItem>) -> impl Iterator
 
 /// For people to read.
 pub(super) fn listed(items: &[Item<'_>]) -> Vec<Interface> {
-    let functions = |item: &Item<'_>| {
+    let mut left = FUNCTIONS_MAX;
+    let mut interface = |item: &Item<'_>| {
         let functions = item.interface.map(|interface| interface.functions.keys());
-        functions.into_iter().flatten().take(LISTED_MAX).map(|name| shown(name)).collect()
+        let functions: Vec<_> = functions.into_iter().flatten().take(left).map(|name| shown(name)).collect();
+        left -= functions.len();
+        Interface { name: shown(&item.name), functions }
     };
-    items
-        .iter()
-        .take(LISTED_MAX)
-        .map(|item| Interface { name: shown(&item.name), functions: functions(item) })
-        .collect()
+    items.iter().take(LISTED_MAX).map(&mut interface).collect()
 }
 
 /// What the component and the modules in it were made with; what cannot be read is left out, for nothing depends on it.

@@ -68,7 +68,8 @@ mod tests {
     use super::{BYTES_MAX, Cache, CompileCost, CompileLimits, ENTRIES_MAX, Key};
     use crate::CompiledComponent;
 
-    const LIMITS: CompileLimits = CompileLimits { time: Duration::from_secs(1), memory_bytes: 1 << 20 };
+    const LIMITS: CompileLimits =
+        CompileLimits { component_bytes: 1 << 20, time: Duration::from_secs(1), memory_bytes: 1 << 20 };
 
     fn key(n: u8) -> Key {
         Key { digest: [n; 32], compatibility: 7 }

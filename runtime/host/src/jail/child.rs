@@ -1,4 +1,4 @@
-//! The child's side of the jail. Runs alone in its process; hostile input comes in, machine code or a reason goes out.
+//! The child's side of the jail. Runs alone in its process; hostile input comes in; findings, and machine code or a reason go out.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use wasmtime::Engine;
 
 use super::{
     CompileCost, CompileLimits, compatibility,
-    frame::{AnswerHead, Kind, Request},
+    frame::{AnswerHead, Kind, Request, Task},
     one_line,
 };
-use crate::{Limits, engine_config};
+use crate::{Limits, admission, engine_config};
 
 /// Exit code where no request was understood: whoever started this by hand learns why on standard error.
 const NOT_ASKED: u8 = 2;
@@ -32,7 +32,7 @@ const WATCH_PERIOD: Duration = Duration::from_millis(10);
 /// What the hidden subcommand of the executable does, and all that it may do: call this before anything else has started a thread or opened
 /// a file, and exit with the result.
 ///
-/// Reads one request from standard input, compiles under the limits that it names, writes one answer to standard output.
+/// Reads one request from standard input, judges and compiles under the limits that it names, writes its answers to standard output.
 #[must_use]
 pub fn child_main() -> ExitCode {
     match run() {
@@ -47,7 +47,7 @@ pub fn child_main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let mut stdin = io::stdin().lock();
-    let Request { limits, length } = Request::read(&mut stdin)?;
+    let Request { task, limits, length } = Request::read(&mut stdin)?;
     let base = address_space("VmSize:")?;
     confine(limits, base)?;
     let mut component = Vec::new();
@@ -56,10 +56,20 @@ fn run() -> io::Result<()> {
     }
     stdin.take(length).read_to_end(&mut component)?;
     watch_cpu(limits.time, base)?;
+    let findings = admission::examine(&component).bounded();
+    let admitted = findings.refusals.is_empty();
+    answer(Kind::Findings, 0, base, &serde_json::to_vec(&findings)?)?;
+    match task {
+        Task::Compile if admitted => compile(&component, base),
+        Task::Compile | Task::Examine => Ok(()),
+    }
+}
+
+fn compile(component: &[u8], base: u64) -> io::Result<()> {
     let engine = Engine::new(engine_config(Limits::default().stack_bytes).parallel_compilation(false))
         .map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
-    match engine.precompile_component(&component) {
+    match engine.precompile_component(component) {
         Ok(code) => answer(Kind::Code, compatibility, base, &code),
         Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, base, &[]),
         Err(error) => answer(Kind::Refused, compatibility, base, one_line(&format!("{error:#}")).as_bytes()),
@@ -87,7 +97,7 @@ fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
 /// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds.
 ///
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
-/// parent reads one answer. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
+/// parent reads what comes first. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
 fn watch_cpu(budget: Duration, base: u64) -> io::Result<()> {
     /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
     const STACK: usize = 256 << 10;

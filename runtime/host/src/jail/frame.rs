@@ -1,4 +1,4 @@
-//! What parent and child say to each other: one request, one answer, both with a fixed head.
+//! What parent and child say to each other: one request, then one answer or two, each with a fixed head.
 
 use std::{
     io::{self, Read, Write},
@@ -7,11 +7,11 @@ use std::{
 
 use super::{CompileCost, CompileLimits};
 
-const REQUEST_MAGIC: [u8; 8] = *b"SKYJAIL1";
-const ANSWER_MAGIC: [u8; 8] = *b"SKYCODE1";
+const REQUEST_MAGIC: [u8; 8] = *b"SKYJAIL2";
+const ANSWER_MAGIC: [u8; 8] = *b"SKYCODE2";
 
-/// Bytes of a request's head: magic, CPU milliseconds, memory, length.
-pub(super) const REQUEST_HEAD: usize = 32;
+/// Bytes of a request's head: magic, task, CPU milliseconds, memory, length.
+pub(super) const REQUEST_HEAD: usize = 40;
 /// Bytes of an answer's head: magic, kind, compatibility, CPU microseconds, memory, length.
 pub(super) const ANSWER_HEAD: usize = 48;
 
@@ -19,7 +19,39 @@ pub(super) const ANSWER_HEAD: usize = 48;
 /// megabytes is the largest that a limit allows.
 pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 
+/// Longest findings that are taken from a child, in bytes: honest ones are cut far below (`Findings::bounded`), in text without escapes.
+pub(super) const FINDINGS_BYTES_MAX: u64 = 4 << 20;
+/// Longest reason that is taken from a child, in bytes.
+const REASON_BYTES_MAX: u64 = 64 << 10;
+
+/// What a child is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Judge the component.
+    Examine,
+    /// Judge the component and, where it is admitted, compile it.
+    Compile,
+}
+
+impl Task {
+    const fn word(self) -> u64 {
+        match self {
+            Self::Examine => 0,
+            Self::Compile => 1,
+        }
+    }
+
+    fn of(word: u64) -> io::Result<Self> {
+        [Self::Examine, Self::Compile]
+            .into_iter()
+            .find(|task| task.word() == word)
+            .ok_or_else(|| io::Error::other("the request to the compile jail has an unknown task"))
+    }
+}
+
 pub(super) struct Request {
+    pub(super) task: Task,
+    /// Without the size of the component: the parent has measured it.
     pub(super) limits: CompileLimits,
     pub(super) length: u64,
 }
@@ -27,23 +59,26 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn encode(&self) -> [u8; REQUEST_HEAD] {
         let time = u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX);
-        words([u64::from_le_bytes(REQUEST_MAGIC), time, self.limits.memory_bytes, self.length])
+        words([u64::from_le_bytes(REQUEST_MAGIC), self.task.word(), time, self.limits.memory_bytes, self.length])
     }
 
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; REQUEST_HEAD];
         from.read_exact(&mut head)?;
-        let [magic, time, memory_bytes, length] = unwords(&head);
+        let [magic, task, time, memory_bytes, length] = unwords(&head);
         if magic != u64::from_le_bytes(REQUEST_MAGIC) {
             return Err(io::Error::other("standard input is no request of Skysail's compile jail"));
         }
-        Ok(Self { limits: CompileLimits { time: Duration::from_millis(time), memory_bytes }, length })
+        let limits = CompileLimits { component_bytes: length, time: Duration::from_millis(time), memory_bytes };
+        Ok(Self { task: Task::of(task)?, limits, length })
     }
 }
 
-/// How a child ended that could still say so.
+/// What a child says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Findings follow, as JSON. The first answer; where they refuse nothing and machine code was asked for, there is a second one.
+    Findings,
     /// Machine code follows.
     Code,
     /// A reason follows: the compiler refused the component.
@@ -61,11 +96,22 @@ impl Kind {
             Self::Refused => 1,
             Self::Cpu => 2,
             Self::Memory => 3,
+            Self::Findings => 4,
+        }
+    }
+
+    /// Largest body of such an answer.
+    const fn bytes_max(self) -> u64 {
+        match self {
+            Self::Code => CODE_BYTES_MAX,
+            Self::Findings => FINDINGS_BYTES_MAX,
+            Self::Refused => REASON_BYTES_MAX,
+            Self::Cpu | Self::Memory => 0,
         }
     }
 
     fn of(word: u64) -> io::Result<Self> {
-        [Self::Code, Self::Refused, Self::Cpu, Self::Memory]
+        [Self::Code, Self::Refused, Self::Cpu, Self::Memory, Self::Findings]
             .into_iter()
             .find(|kind| kind.word() == word)
             .ok_or_else(|| io::Error::other("the compile jail's answer has an unknown kind"))
@@ -86,11 +132,12 @@ impl AnswerHead {
         if magic != u64::from_le_bytes(ANSWER_MAGIC) {
             return Err(io::Error::other("standard output is no answer of Skysail's compile jail"));
         }
-        if length > CODE_BYTES_MAX {
+        let kind = Kind::of(kind)?;
+        if length > kind.bytes_max() {
             return Err(io::Error::other("the compile jail's answer is larger than any that is taken"));
         }
         let cost = CompileCost { cpu: Duration::from_micros(cpu), memory_bytes };
-        Ok(Self { kind: Kind::of(kind)?, compatibility, cost, length })
+        Ok(Self { kind, compatibility, cost, length })
     }
 
     pub(super) fn write(&self, to: &mut impl Write, body: &[u8]) -> io::Result<()> {
@@ -126,28 +173,33 @@ fn unwords<const WORDS: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u64;
 mod tests {
     use std::time::Duration;
 
-    use super::{ANSWER_HEAD, AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, Kind, Request};
+    use super::{
+        ANSWER_HEAD, AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, FINDINGS_BYTES_MAX, Kind, Request, Task,
+    };
 
     #[test]
     fn a_request_and_an_answer_arrive_as_they_were_sent() {
-        let limits = CompileLimits { time: Duration::from_millis(1234), memory_bytes: 5678 };
-        let request = Request::read(&mut Request { limits, length: 99 }.encode().as_slice()).unwrap();
-        assert_eq!((request.limits, request.length), (limits, 99));
+        let limits = CompileLimits { component_bytes: 99, time: Duration::from_millis(1234), memory_bytes: 5678 };
+        for task in [Task::Examine, Task::Compile] {
+            let request = Request::read(&mut Request { task, limits, length: 99 }.encode().as_slice()).unwrap();
+            assert_eq!((request.task, request.limits, request.length), (task, limits, 99));
+        }
         let cost = CompileCost { cpu: Duration::from_micros(7), memory_bytes: 8 };
         let mut sent = Vec::new();
-        AnswerHead { kind: Kind::Memory, compatibility: 6, cost, length: 3 }.write(&mut sent, b"abc").unwrap();
+        AnswerHead { kind: Kind::Refused, compatibility: 6, cost, length: 3 }.write(&mut sent, b"abc").unwrap();
         let head = AnswerHead::decode(sent[..ANSWER_HEAD].try_into().unwrap()).unwrap();
-        assert_eq!((head.kind, head.compatibility, head.cost, head.length), (Kind::Memory, 6, cost, 3));
+        assert_eq!((head.kind, head.compatibility, head.cost, head.length), (Kind::Refused, 6, cost, 3));
     }
 
     #[test]
     fn what_is_no_answer_or_too_large_is_an_error() {
         assert!(AnswerHead::decode(&[b'x'; ANSWER_HEAD]).is_err());
-        let mut sent = Vec::new();
-        let head =
-            AnswerHead { kind: Kind::Code, compatibility: 0, cost: CompileCost::default(), length: CODE_BYTES_MAX + 1 };
-        head.write(&mut sent, &[]).unwrap();
-        assert!(AnswerHead::decode(sent[..ANSWER_HEAD].try_into().unwrap()).is_err());
-        assert!(Request::read(&mut [b'x'; 32].as_slice()).is_err());
+        for (kind, most) in [(Kind::Code, CODE_BYTES_MAX), (Kind::Findings, FINDINGS_BYTES_MAX), (Kind::Cpu, 0)] {
+            let mut sent = Vec::new();
+            let head = AnswerHead { kind, compatibility: 0, cost: CompileCost::default(), length: most + 1 };
+            head.write(&mut sent, &[]).unwrap();
+            assert!(AnswerHead::decode(sent[..ANSWER_HEAD].try_into().unwrap()).is_err(), "{kind:?}");
+        }
+        assert!(Request::read(&mut [b'x'; 40].as_slice()).is_err());
     }
 }

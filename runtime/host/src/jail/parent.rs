@@ -17,9 +17,10 @@ use tokio::{
 
 use super::{
     CompileCost, CompileError, CompileLimits, JailCommand, Stop,
-    frame::{ANSWER_HEAD, AnswerHead, Kind, Request},
+    frame::{ANSWER_HEAD, AnswerHead, Kind, Request, Task},
     one_line,
 };
+use crate::admission::Findings;
 
 /// Bytes of the child's standard error that are kept; the rest is read and dropped.
 const SAID_BYTES_MAX: u64 = 4096;
@@ -34,12 +35,42 @@ pub(super) struct Output {
     pub(super) cost: CompileCost,
 }
 
-/// Compiles `component` in a child process.
+/// Judges `component` in a child process.
+pub(super) async fn examine(
+    command: &JailCommand,
+    component: Bytes,
+    limits: CompileLimits,
+) -> Result<Findings, CompileError> {
+    let ended = run(command, Task::Examine, component, limits, || {}).await?;
+    match ended.answer {
+        Ok(Answer::Findings(findings)) if ended.status.success() => Ok(findings),
+        _ => Err(failure(ended, limits)),
+    }
+}
+
+/// Judges and compiles `component` in a child process; `admitted` is called between the two.
 pub(super) async fn compile(
     command: &JailCommand,
     component: Bytes,
     limits: CompileLimits,
+    admitted: impl FnOnce() + Send,
 ) -> Result<Output, CompileError> {
+    let ended = run(command, Task::Compile, component, limits, admitted).await?;
+    match ended.answer {
+        Ok(Answer::Code(output)) if ended.status.success() => Ok(output),
+        Ok(Answer::Findings(Findings { refusals, .. })) => Err(CompileError::NotAdmitted { refusals }),
+        _ => Err(failure(ended, limits)),
+    }
+}
+
+/// Starts a child and stays with it to its end.
+async fn run(
+    command: &JailCommand,
+    task: Task,
+    component: Bytes,
+    limits: CompileLimits,
+    admitted: impl FnOnce() + Send,
+) -> Result<Ended, CompileError> {
     let jail = |source| CompileError::Jail { program: command.program.clone(), source };
     let mut child = Command::new(&command.program)
         .args(&command.args)
@@ -51,7 +82,8 @@ pub(super) async fn compile(
         .kill_on_drop(true)
         .spawn()
         .map_err(jail)?;
-    let ended = match time::timeout(limits.wall(), talk(&mut child, component, limits)).await {
+    let request = Request { task, limits, length: component.len() as u64 };
+    let ended = match time::timeout(limits.wall(), talk(&mut child, &request, component, admitted)).await {
         Ok(ended) => ended.map_err(jail)?,
         Err(time::error::Elapsed { .. }) => {
             child.kill().await.map_err(jail)?;
@@ -63,43 +95,95 @@ pub(super) async fn compile(
         let source = io::Error::other("it was killed from outside, perhaps because the machine is short of memory");
         return Err(CompileError::Jail { program: command.program.clone(), source });
     }
-    judge(ended, limits)
+    Ok(ended)
 }
 
 /// All that is known of a child that has ended.
 struct Ended {
     status: ExitStatus,
     /// What it answered, or why that cannot be read: a child that was killed leaves half an answer or none.
-    answer: io::Result<(AnswerHead, Vec<u8>)>,
+    answer: Result<Answer, Unanswered>,
     said: String,
 }
 
-async fn talk(child: &mut Child, component: Bytes, limits: CompileLimits) -> io::Result<Ended> {
+/// What a child answers when it does what it was asked.
+enum Answer {
+    /// Where nothing else was asked for, or they refuse the component.
+    Findings(Findings),
+    Code(Output),
+}
+
+/// Why a child did not.
+enum Unanswered {
+    /// It said why.
+    Ended(AnswerHead, Vec<u8>),
+    /// What it wrote is half an answer, or none.
+    Unreadable,
+}
+
+async fn talk(
+    child: &mut Child,
+    request: &Request,
+    component: Bytes,
+    admitted: impl FnOnce() + Send,
+) -> io::Result<Ended> {
     let piped = || io::Error::other("a pipe to the child is missing");
     let stdin = child.stdin.take().ok_or_else(piped)?;
     let stdout = child.stdout.take().ok_or_else(piped)?;
     let stderr = child.stderr.take().ok_or_else(piped)?;
-    let (_fed, answer, said) = tokio::join!(feed(stdin, component, limits), read_answer(stdout), read_said(stderr));
+    let answer = read_answers(stdout, request.task, admitted);
+    let (_fed, answer, said) = tokio::join!(feed(stdin, request, component), answer, read_said(stderr));
     Ok(Ended { status: child.wait().await?, answer, said: said? })
 }
 
 /// A child that ends before it has read everything has a reason, which its answer or its status tells better than this pipe.
-async fn feed(mut stdin: ChildStdin, component: Bytes, limits: CompileLimits) -> io::Result<()> {
-    stdin.write_all(&Request { limits, length: component.len() as u64 }.encode()).await?;
+async fn feed(mut stdin: ChildStdin, request: &Request, component: Bytes) -> io::Result<()> {
+    stdin.write_all(&request.encode()).await?;
     stdin.write_all(&component).await?;
     stdin.shutdown().await
 }
 
-async fn read_answer(mut stdout: impl AsyncRead + Unpin) -> io::Result<(AnswerHead, Vec<u8>)> {
+/// The last of the child's answers.
+async fn read_answers(
+    mut stdout: impl AsyncRead + Unpin,
+    task: Task,
+    admitted: impl FnOnce(),
+) -> Result<Answer, Unanswered> {
+    let (head, body) = read_answer(&mut stdout).await?;
+    if head.kind != Kind::Findings {
+        return Err(Unanswered::Ended(head, body));
+    }
+    let findings: Findings = serde_json::from_slice(&body).map_err(|_| Unanswered::Unreadable)?;
+    let findings = findings.bounded();
+    if task == Task::Examine || !findings.refusals.is_empty() {
+        return Ok(Answer::Findings(findings));
+    }
+    admitted();
+    let (head, body) = read_answer(&mut stdout).await?;
+    let AnswerHead { kind, compatibility, cost, .. } = head;
+    match kind {
+        Kind::Code => Ok(Answer::Code(Output { code: body, compatibility, cost })),
+        Kind::Findings => Err(Unanswered::Unreadable),
+        Kind::Refused | Kind::Cpu | Kind::Memory => Err(Unanswered::Ended(head, body)),
+    }
+}
+
+async fn read_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Result<(AnswerHead, Vec<u8>), Unanswered> {
     let mut head = [0; ANSWER_HEAD];
     stdout.read_exact(&mut head).await?;
     let head = AnswerHead::decode(&head)?;
     let mut body = Vec::new();
     stdout.take(head.length).read_to_end(&mut body).await?;
     if body.len() as u64 != head.length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        return Err(Unanswered::Unreadable);
     }
     Ok((head, body))
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(_: io::Error) -> Self {
+        Self::Unreadable
+    }
 }
 
 async fn read_said(mut stderr: impl AsyncRead + Unpin) -> io::Result<String> {
@@ -110,31 +194,28 @@ async fn read_said(mut stderr: impl AsyncRead + Unpin) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-fn judge(ended: Ended, limits: CompileLimits) -> Result<Output, CompileError> {
+/// Why a child has not done what it was asked.
+fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
     let time = millis(limits.time);
-    let memory = |used| CompileError::limit(Stop::Memory, Limit::CompileMemory, used, limits.memory_bytes);
+    let memory = || {
+        let max = limits.memory_bytes;
+        CompileError::limit(Stop::Memory, Limit::CompileMemory, max, max)
+    };
     let Ended { status, answer, said } = ended;
     match answer {
-        Ok((AnswerHead { kind: Kind::Code, compatibility, cost, .. }, code)) if status.success() => {
-            Ok(Output { code, compatibility, cost })
+        Err(Unanswered::Ended(AnswerHead { kind: Kind::Refused, .. }, reason)) => {
+            CompileError::Refused { reason: one_line(&String::from_utf8_lossy(&reason)) }
         }
-        Ok((AnswerHead { kind: Kind::Refused, .. }, reason)) => {
-            Err(CompileError::Refused { reason: one_line(&String::from_utf8_lossy(&reason)) })
+        Err(Unanswered::Ended(AnswerHead { kind: Kind::Cpu, cost, .. }, _)) => {
+            CompileError::limit(Stop::Cpu, Limit::CompileTime, millis(cost.cpu), time)
         }
-        Ok((AnswerHead { kind: Kind::Cpu, cost, .. }, _)) => {
-            Err(CompileError::limit(Stop::Cpu, Limit::CompileTime, millis(cost.cpu), time))
+        Err(Unanswered::Ended(AnswerHead { kind: Kind::Memory, .. }, _)) => memory(),
+        // Rust aborts where an allocation fails; the kernel's limit on CPU time has a signal of its own.
+        _ if said.contains(ALLOCATION_FAILED) => memory(),
+        _ if status.signal() == Some(Signal::XCPU.as_raw()) => {
+            CompileError::limit(Stop::Cpu, Limit::CompileTime, time, time)
         }
-        Ok((AnswerHead { kind: Kind::Memory, .. }, _)) => Err(memory(limits.memory_bytes)),
-        Ok((AnswerHead { kind: Kind::Code, .. }, _)) | Err(_) => {
-            // Rust aborts where an allocation fails; the kernel's limit on CPU time has a signal of its own.
-            if said.contains(ALLOCATION_FAILED) {
-                return Err(memory(limits.memory_bytes));
-            }
-            if status.signal() == Some(Signal::XCPU.as_raw()) {
-                return Err(CompileError::limit(Stop::Cpu, Limit::CompileTime, time, time));
-            }
-            Err(CompileError::Crashed { status: status.to_string(), said: one_line(&said) })
-        }
+        _ => CompileError::Crashed { status: status.to_string(), said: one_line(&said) },
     }
 }
 

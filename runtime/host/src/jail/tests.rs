@@ -8,7 +8,8 @@ use expect_test::{Expect, expect};
 use super::{CompileError, CompileLimits, Compiler, JailCommand};
 use crate::{Limits, engine_config};
 
-const LIMITS: CompileLimits = CompileLimits { time: Duration::from_secs(2), memory_bytes: 64 << 20 };
+const LIMITS: CompileLimits =
+    CompileLimits { component_bytes: 2 << 20, time: Duration::from_secs(2), memory_bytes: 64 << 20 };
 
 async fn child(script: &str) -> CompileError {
     let args = ["-c", script].map(OsString::from).to_vec();
@@ -17,7 +18,9 @@ async fn child(script: &str) -> CompileError {
 
 async fn compile(command: JailCommand) -> CompileError {
     let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
-    let compiled = Compiler::jailed(command).compile(&engine, [0; 32], Bytes::from(vec![0; 1 << 20]), LIMITS).await;
+    // By its first bytes it is a component: the rest is for the child to judge.
+    let component = Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat());
+    let compiled = Compiler::jailed(command).compile(&engine, (component, [0; 32]), LIMITS, || {}).await;
     compiled.err().expect("such a child compiles nothing")
 }
 
@@ -34,7 +37,7 @@ async fn a_child_that_the_kernel_ends_for_its_cpu_time_met_that_limit() {
         &error,
         true,
         expect![
-            "compiling was stopped by its CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
+            "judging and compiling it was stopped by its CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
         ],
     );
 }
@@ -46,7 +49,7 @@ async fn a_child_that_cannot_allocate_met_its_memory_limit() {
         &error,
         true,
         expect![
-            "compiling was stopped by its memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
+            "judging and compiling it was stopped by its memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
         ],
     );
 }
@@ -58,7 +61,7 @@ async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
         &error,
         false,
         expect![
-            "compiling was stopped by its wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
+            "judging and compiling it was stopped by its wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
         ],
     );
 }
@@ -66,7 +69,13 @@ async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
 #[tokio::test]
 async fn a_child_that_crashes_or_answers_nonsense_is_an_error_and_no_machine_code() {
     let error = child("echo 'thread main panicked' >&2; exit 101").await;
-    check(&error, true, expect!["the compiler crashed (exit status: 101): thread main panicked"]);
+    check(
+        &error,
+        true,
+        expect![
+            "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
+        ],
+    );
     let error = child("exec cat").await;
     assert!(matches!(error, CompileError::Crashed { .. }), "{error}");
     let error = child("cat >/dev/null; yes 'noise' | head -c 1000000 >&2; exit 3").await;
@@ -95,5 +104,9 @@ async fn a_jail_that_is_not_there_is_the_machines_fault() {
 async fn the_environment_is_not_the_childs() {
     // `PATH` of the shell's own making may be there; what this process has is not.
     let error = child("/usr/bin/env | /bin/grep -c CARGO >&2; exit 1").await;
-    check(&error, true, expect!["the compiler crashed (exit status: 1): 0"]);
+    check(
+        &error,
+        true,
+        expect!["the compile jail crashed over it (exit status: 1): 0: build it with a current toolchain"],
+    );
 }

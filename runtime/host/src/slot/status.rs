@@ -114,9 +114,9 @@ pub struct Refusal {
 pub enum Reason {
     /// The file is not what it should be.
     Admission(RefusalCode),
-    /// Compiling cost more than it may.
+    /// Judging and compiling cost more than they may.
     CompileLimit,
-    /// The compiler refused it, or crashed over it.
+    /// The compiler refused it, or the compile jail's child crashed over it.
     CompileFailed,
     /// The compile jail could not be run.
     CompileUnavailable,

@@ -6,7 +6,9 @@ use skysail_provider::{Info, Interface};
 
 use super::{Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, status::Shared};
 use crate::{
-    Problem, Sandbox, SandboxedProvider, Severity, admission, check_config, describe,
+    Problem, Sandbox, SandboxedProvider, Severity,
+    admission::{self, RefusalCode},
+    check_config, describe,
     jail::{CompileError, CompileLimits, Compiled},
 };
 
@@ -63,9 +65,7 @@ impl Slot {
         };
         self.shared.candidate(Some(status.clone()));
         let mut candidate = Candidate { digest, status, shared: &self.shared };
-        verify(&candidate, sandbox, offer).await?;
-        candidate.advance();
-        let compiled = self.compile(&candidate, sandbox, offer).await?;
+        let compiled = self.compile(&mut candidate, sandbox, offer).await?;
         candidate.advance();
         let release = Arc::new(link(&candidate, sandbox, compiled).await?);
         candidate.advance();
@@ -79,12 +79,21 @@ impl Slot {
         Ok(Active { provider, info, interfaces, offer: offer.clone(), shared: Arc::clone(&self.shared) })
     }
 
-    async fn compile(&self, candidate: &Candidate<'_>, sandbox: &Sandbox, offer: &Offer) -> Result<Compiled, Refusal> {
-        let limits = CompileLimits::from(sandbox.limits());
-        let compiler = &self.services.compiler;
-        let compiled = compiler.compile(sandbox.wasmtime(), candidate.digest, offer.bytes.clone(), limits).await;
+    /// Reaches `Verified` on the way: the jail judges and compiles in one run.
+    async fn compile(
+        &self,
+        candidate: &mut Candidate<'_>,
+        sandbox: &Sandbox,
+        offer: &Offer,
+    ) -> Result<Compiled, Refusal> {
+        let (engine, limits) = (sandbox.wasmtime(), CompileLimits::from(sandbox.limits()));
+        let component = (offer.bytes.clone(), candidate.digest);
+        let compiled = self.services.compiler.compile(engine, component, limits, || candidate.advance()).await;
         compiled.map_err(|error| {
             let reason = match &error {
+                CompileError::NotAdmitted { refusals } => {
+                    Reason::Admission(refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code))
+                }
                 CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
                 CompileError::Refused { .. } | CompileError::Crashed { .. } => Reason::CompileFailed,
                 CompileError::Limit { .. } | CompileError::Jail { .. } | CompileError::OtherBuild { .. } => {
@@ -156,19 +165,6 @@ impl Slot {
         }
         Ok(())
     }
-}
-
-async fn verify(candidate: &Candidate<'_>, sandbox: &Sandbox, offer: &Offer) -> Result<(), Refusal> {
-    let (bytes, origin, bytes_max) = (offer.bytes.clone(), offer.origin.clone(), sandbox.limits().component_bytes);
-    let inspected = tokio::task::spawn_blocking(move || admission::inspect(&bytes, &origin, bytes_max)).await;
-    let Ok(inspection) = inspected else {
-        let reason = Reason::Admission(admission::RefusalCode::Malformed);
-        return Err(candidate.refuse(reason, "its types cannot be read: build it with a current toolchain"));
-    };
-    let Some(first) = inspection.refusals.first() else { return Ok(()) };
-    let sentences: Vec<_> = inspection.refusals.iter().map(|refusal| refusal.sentence.as_str()).collect();
-    // Each sentence names its origin already.
-    Err(Refusal { reason: sentences.join("; "), ..candidate.refuse(Reason::Admission(first.code), "") })
 }
 
 async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: Compiled) -> Result<Release, Refusal> {

@@ -351,7 +351,7 @@ async fn a_return_to_the_previous_release_does_not_compile_again() {
     let engine = slot.serving().unwrap().sandbox().wasmtime().clone();
     let limits = (&Limits::default()).into();
     let digest = crate::admission::digest_of(&releases[0]);
-    assert!(services.compiler.compile(&engine, digest, releases[0].clone(), limits).await.unwrap().cached);
+    assert!(services.compiler.compile(&engine, (releases[0].clone(), digest), limits, || {}).await.unwrap().cached);
     assert_eq!(offer(&slot, &releases[0]).await, Ok(Offered::Activated));
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }

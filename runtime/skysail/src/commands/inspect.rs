@@ -1,4 +1,4 @@
-//! `skysail inspect`: what a component is, needs and offers, read from its bytes. Nothing of it is run.
+//! `skysail inspect`: what a component is, needs and offers, read from its bytes in the compile jail. Nothing of it is run.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -6,9 +6,10 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
-    admission::{Inspection, Interface, Refusal, RefusalCode, digest_of, inspect},
+    admission::{Inspection, Interface, Refusal, RefusalCode, digest_of},
     jail::{CompileCost, CompileLimits},
 };
+use tokio::runtime::Runtime;
 
 use crate::{
     args::{InspectArgs, OutputFormat},
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let limits = Limits::default();
     let origin = args.file.display().to_string();
     let (inspection, bytes) = match component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)? {
-        Contents::Whole(bytes) => (inspect(&bytes, &origin, limits.component_bytes), bytes),
+        Contents::Whole(bytes) => (inspect(&bytes, &origin, &limits)?, bytes),
         Contents::TooLarge { size, bytes_max } => (too_large(origin, size, bytes_max), Bytes::new()),
     };
     let cost = match args.compile && inspection.is_admitted() {
@@ -42,6 +43,16 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
         1 => refused("for the reason above"),
         n => refused(&format!("for the {n} reasons above")),
     }
+}
+
+fn inspect(bytes: &Bytes, origin: &str, limits: &Limits) -> anyhow::Result<Inspection> {
+    let compiler = providers::compiler()?;
+    let inspected = runtime()?.block_on(compiler.inspect(bytes.clone(), origin, CompileLimits::from(limits)));
+    inspected.with_context(|| origin.to_owned()).or_exit(Reason::Refused)
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")
 }
 
 /// Of a file that nobody reads: its size is all that is known.
@@ -68,15 +79,14 @@ fn refused(why: &str) -> anyhow::Result<()> {
 }
 
 fn compile(bytes: &Bytes, limits: &Limits) -> anyhow::Result<CompileCost> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let engine = Engine::new().context("cannot make an engine")?;
         let recorder = CallRecorder::new(CallMetrics::register(&mut Registry::default()));
         let options =
             SandboxOptions { name: "inspect".to_owned(), limits: limits.clone(), config: String::new(), http: None };
         let sandbox = Sandbox::new(&engine, recorder, options).context("cannot make a sandbox")?;
         let compiled = providers::compiler()?
-            .compile(sandbox.wasmtime(), digest_of(bytes), bytes.clone(), CompileLimits::from(limits))
+            .compile(sandbox.wasmtime(), (bytes.clone(), digest_of(bytes)), CompileLimits::from(limits), || {})
             .await?;
         Ok(compiled.cost.unwrap_or_default())
     })

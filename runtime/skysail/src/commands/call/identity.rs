@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::{Value, json};
 use skysail_host::{
     Problem, Release, Sandbox, SandboxOptions, Severity,
-    admission::{digest_of, inspect},
+    admission::{digest_of, digest_text},
     check_config, describe,
     jail::CompileLimits,
     slot::{Offer, SlotServices},
@@ -34,17 +34,12 @@ pub(super) struct Loaded {
 /// Why it is refused.
 pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer: Offer) -> anyhow::Result<Loaded> {
     let Offer { bytes, origin } = offer;
-    let inspection = inspect(&bytes, &origin, options.limits.component_bytes);
-    if !inspection.is_admitted() {
-        let sentences: Vec<_> = inspection.refusals.into_iter().map(|refusal| refusal.sentence).collect();
-        bail!("{}", sentences.join("; "));
-    }
     let sandbox =
         Sandbox::new(&services.engine, services.recorder.clone(), options).context("cannot make the sandbox")?;
-    let limits = CompileLimits::from(sandbox.limits());
-    let compiled = services.compiler.compile(sandbox.wasmtime(), digest_of(&bytes), bytes, limits).await;
+    let (digest, limits) = (digest_of(&bytes), CompileLimits::from(sandbox.limits()));
+    let compiled = services.compiler.compile(sandbox.wasmtime(), (bytes, digest), limits, || {}).await;
     let compiled = compiled.with_context(|| origin.clone())?;
-    let release = Release::new(&sandbox, &compiled.component, &inspection.digest).context(origin)?;
+    let release = Release::new(&sandbox, &compiled.component, &digest_text(&digest)).context(origin)?;
     Ok(Loaded { sandbox, release })
 }
 
