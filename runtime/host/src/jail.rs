@@ -289,6 +289,13 @@ impl Compiler {
         Ok(inspection.with(findings))
     }
 
+    /// Keeps every compilation waiting.
+    #[cfg(test)]
+    pub(crate) async fn occupied(self) -> tokio::sync::OwnedSemaphorePermit {
+        let all = u32::try_from(Self::CONCURRENT_MAX).unwrap();
+        self.permits.acquire_many_owned(all).await.unwrap()
+    }
+
     async fn permit(&self) -> SemaphorePermit<'_> {
         #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
         self.permits.acquire().await.expect("the semaphore must be open")

@@ -7,7 +7,8 @@
 //! # Guarantees
 //! - A call ends on the release it began on: it holds that release until it ends.
 //! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
-//! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped.
+//! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped. New settings do not wait
+//!   for an offer that is under way: it is put off.
 //! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
 //!   compiled again, until [`Reconfiguration::commit`].
 //!
@@ -25,7 +26,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use skysail_provider::{Code, Error, Info, Interface};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
     CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission, jail::Compiler,
@@ -43,7 +44,7 @@ mod steps;
 mod tests;
 
 pub use metrics::SlotMetrics;
-pub use reconfigure::{Reconfiguration, ReconfigureError};
+pub use reconfigure::Reconfiguration;
 pub use stage::Stage;
 pub use status::{ActiveStatus, CandidateStatus, Reason, Refusal, SlotStatus, SourceFailure};
 
@@ -94,6 +95,8 @@ pub enum Offered {
     AlreadyActive,
     /// A newer offer came while this one waited; nothing happened.
     Overtaken,
+    /// New settings came while this one was under way. [`Slot::retry`] takes it up again.
+    PutOff,
 }
 
 /// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it every call is
@@ -107,6 +110,8 @@ pub struct Slot {
     newest: AtomicU64,
     /// Held by the one offer or reconfiguration that is being worked on.
     work: Mutex<Work>,
+    /// Reconfigurations that wait for the work.
+    waiting: watch::Sender<usize>,
 }
 
 /// What only the offer that is being worked on may touch.
@@ -114,8 +119,18 @@ struct Work {
     options: SlotOptions,
     sandbox: Arc<Sandbox>,
     quarantine: Quarantine,
-    /// The newest offer, where it was refused: tried again when the settings change. One component, at most `componentBytes`.
+    /// The newest offer, where it was refused or put off: tried again when the settings change. One component, at most `componentBytes`.
     refused: Option<Offer>,
+    /// Settings of which the release that serves refuses the cloud-config.
+    wanted: Option<Box<Wanted>>,
+}
+
+/// Settings that differ from those in force by their cloud-config.
+struct Wanted {
+    options: SlotOptions,
+    sandbox: Arc<Sandbox>,
+    /// What the release that serves says about them.
+    refusal: Refusal,
 }
 
 /// The occupant of a slot.
@@ -143,7 +158,7 @@ impl Slot {
         let sandbox = Sandbox::new(&services.engine, services.recorder.clone(), options.sandbox.clone())?;
         let name: Arc<str> = options.sandbox.name.as_str().into();
         let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
-        let work = Work { options, sandbox, quarantine: Quarantine::default(), refused: None };
+        let work = Work { options, sandbox, quarantine: Quarantine::default(), refused: None, wanted: None };
         Ok(Self {
             name,
             services,
@@ -151,6 +166,7 @@ impl Slot {
             shared,
             newest: AtomicU64::new(0),
             work: Mutex::new(work),
+            waiting: watch::Sender::new(0),
         })
     }
 
@@ -210,12 +226,20 @@ impl Slot {
         }
     }
 
+    /// The work, as soon as possible: an offer that is under way gives it up.
+    async fn interrupt(&self) -> MutexGuard<'_, Work> {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        // Also where this future is dropped while it waits.
+        let _waits = Waits(&self.waiting);
+        self.work.lock().await
+    }
+
     async fn take(&self, work: &mut Work, offer: Offer) -> Result<Offered, Refusal> {
         let digest = admission::digest_of(&offer.bytes);
         let text = admission::digest_text(&digest);
         if self.active.load().as_ref().is_some_and(|active| active.provider.release().digest() == text) {
             work.refused = None;
-            self.shared.accepted();
+            self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
             return Ok(Offered::AlreadyActive);
         }
         if let Some(refusal) = work.quarantine.get(&text) {
@@ -223,9 +247,19 @@ impl Slot {
             self.shared.refused(&refusal);
             return Err(refusal);
         }
-        match self.load(&work.options, &work.sandbox, &offer).await {
+        let mut waiting = self.waiting.subscribe();
+        let interrupted = async { drop(waiting.wait_for(|waiting| *waiting > 0).await) };
+        let loaded = tokio::select! {
+            loaded = self.load_wanted(work, &offer) => loaded,
+            () = interrupted => {
+                work.refused = Some(offer);
+                return Ok(Offered::PutOff);
+            }
+        };
+        match loaded {
             Ok(active) => {
                 self.activate(active);
+                self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
                 work.refused = None;
                 Ok(Offered::Activated)
             }
@@ -237,14 +271,43 @@ impl Slot {
                     code = refusal.code,
                     "release refused: {}", refusal.reason
                 );
-                if refusal.lasting {
-                    work.quarantine.put(&refusal);
-                }
-                work.refused = Some(offer);
-                self.shared.refused(&refusal);
+                self.refuse(work, offer, &refusal);
                 Err(refusal)
             }
         }
+    }
+
+    /// Under the settings that are wanted, or else under those in force.
+    async fn load_wanted(&self, work: &mut Work, offer: &Offer) -> Result<Active, Refusal> {
+        if let Some(wanted) = &mut work.wanted {
+            match self.load(&wanted.options, &wanted.sandbox, offer).await {
+                Ok(active) => {
+                    work.options = wanted.options.clone();
+                    work.sandbox = Arc::clone(&wanted.sandbox);
+                    work.wanted = None;
+                    return Ok(active);
+                }
+                Err(refusal) => wanted.refusal = refusal,
+            }
+        }
+        self.load(&work.options, &work.sandbox, offer).await
+    }
+
+    fn refuse(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
+        if refusal.lasting {
+            work.quarantine.put(refusal);
+        }
+        work.refused = Some(offer);
+        self.shared.refused(refusal);
+    }
+
+    /// Takes the release that serves out of service. A newer offer that was refused is kept in its stead for the next try.
+    fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
+        let predecessor = self.active.swap(None);
+        self.shared.stopped();
+        drop(predecessor);
+        let newest = work.refused.take().unwrap_or(offer);
+        self.refuse(work, newest, refusal);
     }
 
     /// The exchange.
@@ -279,6 +342,15 @@ impl Slot {
     /// Whether a caller should try this interface: while nothing serves, nobody knows that it is not there.
     fn may_have(&self, interface: Interface) -> bool {
         self.active.load().as_ref().is_none_or(|active| active.interfaces.contains(&interface))
+    }
+}
+
+/// One reconfiguration that waits for the work.
+struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
     }
 }
 

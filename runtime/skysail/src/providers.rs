@@ -19,7 +19,7 @@ use skysail_host::{
     credentials::Reading,
     http_client::HttpClient,
     jail::{Compiler, JailCommand},
-    slot::{Reconfiguration, ReconfigureError, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
+    slot::{Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -160,20 +160,22 @@ impl Fleet {
 
     /// Brings the providers to what the file says, all of them or none. A slot whose provider stays keeps serving through it all.
     ///
+    /// Only what the operator wrote can keep a file from being taken up. What a component says about its new settings is in the status of its
+    /// slot (`skysail_host::slot`): it holds back neither these nor those of another provider.
+    ///
     /// # Errors
-    /// The first provider that cannot take its new settings; every provider keeps its old ones.
+    /// The first provider whose settings are wrong in themselves; every provider keeps its old ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
         let slots: BTreeMap<String, Arc<Slot>> =
             self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect();
         let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let mut changes = Vec::with_capacity(specs.len());
-        for spec in specs {
+        // All at once: a component that takes its time to answer must not sum up with others.
+        let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
             let known = self.served.get(&name).zip(slots.get(&name)).map(|(served, slot)| (&served.spec, &**slot));
-            let change = prepare(&self.services, known, spec).await;
-            changes.push(change.with_context(|| format!("provider {name:?}"))?);
-        }
-        for change in changes {
+            prepare(&self.services, known, spec).await.with_context(|| format!("provider {name:?}"))
+        });
+        for change in futures::future::try_join_all(changes).await? {
             self.commit(change);
         }
         self.served.retain(|name, _| names.contains(name));
@@ -228,12 +230,6 @@ async fn prepare<'a>(
             Change::Settings { spec, reconfiguration }
         }
     })
-}
-
-/// Whether the settings were refused for a reason of the machine: the same ones may be taken up later.
-pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
-    let refused = error.chain().find_map(|cause| cause.downcast_ref::<ReconfigureError>());
-    refused.is_some_and(|refused| !refused.is_lasting())
 }
 
 #[cfg(test)]

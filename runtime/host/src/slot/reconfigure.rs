@@ -1,35 +1,22 @@
-//! New settings for a slot in two steps: what can be refused comes first, so that several slots change together or not at all.
+//! New settings for a slot in two steps: what is wrong in itself is refused first, so that several slots change together or not at all.
+//!
+//! # Rule
+//! A guest has no say in what it may do: egress rules, credentials and limits are in force from the commit on, whatever it answers. A
+//! refusal by a guest is no error of [`Slot::prepare`], so that it holds back no other slot either. It decides only what serves:
+//! 1. the active release under the new settings, or else the newest offer, where that was refused before;
+//! 2. the active release with its old cloud-config and everything else new, where the cloud-config is another one;
+//! 3. nothing, where it cannot be loaded under them at all.
+//!
+//! The second and the third leave the refusal in the status. The new cloud-config stays wanted: each later offer is asked about it first.
 
 use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Active, Quarantine, Refusal, Slot, SlotOptions, Work};
-use crate::{Sandbox, SandboxError};
+use super::{Active, Offer, Quarantine, Refusal, Slot, SlotOptions, Wanted, Work};
+use crate::{Sandbox, SandboxError, SandboxOptions};
 
-/// Why a slot keeps its old settings.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconfigureError {
-    /// The new settings are wrong in themselves.
-    #[error("the provider's new settings are refused, the old ones stay in force")]
-    Sandbox(#[from] SandboxError),
-    /// The release that serves does not accept them.
-    #[error("the release that serves refuses the provider's new settings, the old ones stay in force")]
-    Refused(#[source] Refusal),
-}
-
-impl ReconfigureError {
-    /// Whether the same settings will be refused again. Where not, the machine was the reason, and a later try may help.
-    #[must_use]
-    pub const fn is_lasting(&self) -> bool {
-        match self {
-            Self::Sandbox(_) => true,
-            Self::Refused(refusal) => refusal.lasting,
-        }
-    }
-}
-
-/// Settings that a slot can take up: everything that may refuse them was asked. Dropped, they change nothing.
+/// Settings that a slot can take up: whoever has to be asked was asked. Dropped, they change nothing.
 ///
 /// While this lives, the slot takes no offer; calls go on.
 #[must_use = "nothing changes before the commit"]
@@ -38,27 +25,56 @@ pub struct Reconfiguration<'a> {
     work: MutexGuard<'a, Work>,
     options: SlotOptions,
     sandbox: Arc<Sandbox>,
-    /// What serves under the new settings; none while nothing serves.
-    candidate: Option<Active>,
+    outcome: Outcome,
+}
+
+/// What serves under the new settings.
+enum Outcome {
+    /// Nothing, as before.
+    Empty,
+    /// This release.
+    Serves(Active),
+    /// This release, with its old cloud-config.
+    KeepsConfig(Active, Box<Wanted>),
+    /// Nothing any more.
+    Stops(Offer, Refusal),
 }
 
 impl Slot {
-    /// Asks for new settings of the provider, and changes nothing yet. The name stays that of the slot.
-    ///
-    /// The active release is loaded under the new settings and its `check-config` is asked. Where it refuses, the newest offer is asked, if
-    /// that was refused: a release that came with its settings needs both at once.
+    /// Asks for new settings of the provider, and changes nothing yet. The name stays that of the slot. An offer that is under way is put
+    /// off.
     ///
     /// # Errors
-    /// [`ReconfigureError`]: the old settings stay in force.
-    pub async fn prepare(&self, mut options: SlotOptions) -> Result<Reconfiguration<'_>, ReconfigureError> {
+    /// The settings are wrong in themselves: the old ones stay in force.
+    pub async fn prepare(&self, mut options: SlotOptions) -> Result<Reconfiguration<'_>, SandboxError> {
         self.name.as_ref().clone_into(&mut options.sandbox.name);
-        let work = self.work.lock().await;
-        let sandbox = Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())?;
-        let candidate = match self.active.load_full() {
-            Some(active) => Some(self.load_either(&work, &active, (&options, &sandbox)).await?),
-            None => None,
+        let sandbox = self.sandbox(&options)?;
+        let work = self.interrupt().await;
+        let Some(active) = self.active.load_full() else {
+            return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Empty });
         };
-        Ok(Reconfiguration { slot: self, work, options, sandbox, candidate })
+        let refusal = match self.load_either(&work, &active, (&options, &sandbox)).await {
+            Ok(candidate) => {
+                return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Serves(candidate) });
+            }
+            Err(refusal) => refusal,
+        };
+        let config = &work.options.sandbox.config;
+        if *config != options.sandbox.config {
+            let kept = SandboxOptions { config: config.clone(), ..options.sandbox.clone() };
+            let kept = SlotOptions { sandbox: kept, ..options };
+            let kept_sandbox = self.sandbox(&kept)?;
+            if let Ok(candidate) = self.load(&kept, &kept_sandbox, &active.offer).await {
+                let outcome = Outcome::KeepsConfig(candidate, Box::new(Wanted { options, sandbox, refusal }));
+                return Ok(Reconfiguration { slot: self, work, options: kept, sandbox: kept_sandbox, outcome });
+            }
+        }
+        let outcome = Outcome::Stops(active.offer.clone(), refusal);
+        Ok(Reconfiguration { slot: self, work, options, sandbox, outcome })
+    }
+
+    fn sandbox(&self, options: &SlotOptions) -> Result<Arc<Sandbox>, SandboxError> {
+        Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())
     }
 
     async fn load_either(
@@ -66,10 +82,10 @@ impl Slot {
         work: &Work,
         active: &Active,
         (options, sandbox): (&SlotOptions, &Arc<Sandbox>),
-    ) -> Result<Active, ReconfigureError> {
+    ) -> Result<Active, Refusal> {
         let refusal = match self.load(options, sandbox, &active.offer).await {
             Ok(candidate) => return Ok(candidate),
-            Err(refusal) => ReconfigureError::Refused(refusal),
+            Err(refusal) => refusal,
         };
         match &work.refused {
             Some(newest) => self.load(options, sandbox, newest).await.map_err(|_| refusal),
@@ -83,16 +99,40 @@ impl Reconfiguration<'_> {
     ///
     /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest offer.
     pub fn commit(self) {
-        let Self { slot, mut work, options, sandbox, candidate } = self;
+        let Self { slot, mut work, options, sandbox, outcome } = self;
         work.options = options;
         work.sandbox = sandbox;
+        work.wanted = None;
         work.quarantine = Quarantine::default();
         // What was said about the newest offer was said under other settings.
-        slot.shared.accepted();
-        if let Some(candidate) = candidate {
-            let serves = |offer: &mut super::Offer| offer.bytes == candidate.offer.bytes;
-            drop(work.refused.take_if(serves));
-            slot.activate(candidate);
+        slot.shared.settled(None);
+        match outcome {
+            Outcome::Empty => {}
+            Outcome::Serves(candidate) => serve(slot, &mut work, candidate),
+            Outcome::KeepsConfig(candidate, wanted) => {
+                serve(slot, &mut work, candidate);
+                tracing::error!(
+                    provider.name = %slot.name,
+                    code = wanted.refusal.code,
+                    "the release that serves keeps its old cloud-config, all other settings are in force: {}", wanted.refusal
+                );
+                slot.shared.refused(&wanted.refusal);
+                work.wanted = Some(wanted);
+            }
+            Outcome::Stops(offer, refusal) => {
+                tracing::error!(
+                    provider.name = %slot.name,
+                    stage = refusal.stage.name(),
+                    code = refusal.code,
+                    "nothing serves any more, for the release cannot be loaded under the new settings: {refusal}"
+                );
+                slot.stop(&mut work, offer, &refusal);
+            }
         }
     }
+}
+
+fn serve(slot: &Slot, work: &mut Work, candidate: Active) {
+    drop(work.refused.take_if(|offer| offer.bytes == candidate.offer.bytes));
+    slot.activate(candidate);
 }

@@ -24,7 +24,7 @@ pub struct SlotStatus {
     pub active: Option<ActiveStatus>,
     /// What is on its way.
     pub candidate: Option<CandidateStatus>,
-    /// Why the newest offer does not serve; none where it does.
+    /// Why the newest offer does not serve, or the newest settings have not become those of what serves; none where both are well.
     pub refused: Option<Refusal>,
     /// Why there is nothing to offer; none where the source's newest word was an offer.
     pub source_failure: Option<SourceFailure>,
@@ -227,8 +227,15 @@ impl Shared {
         self.status.send_modify(|status| status.refused = Some(refusal.clone()));
     }
 
-    pub(super) fn accepted(&self) {
-        self.status.send_modify(|status| status.refused = None);
+    /// What is to be said now, which was said before and is not counted again.
+    pub(super) fn settled(&self, refusal: Option<Refusal>) {
+        self.status.send_if_modified(|status| std::mem::replace(&mut status.refused, refusal.clone()) != refusal);
+    }
+
+    /// Nothing serves any more.
+    pub(super) fn stopped(&self) {
+        self.metrics.serving(&self.provider).set(0);
+        self.status.send_modify(|status| status.active = None);
     }
 
     /// A release that is loaded; it may become active or be dropped.

@@ -11,11 +11,9 @@ use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
 use tokio::{task::JoinSet, time};
 
-use super::{
-    Offer, Offered, ReconfigureError, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage,
-};
+use super::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage};
 use crate::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    CallRecorder, Engine, Limits, SandboxError, SandboxOptions,
     jail::Compiler,
     test_guest::{CHOOSY, GUEST, Guest, Master, PICKY, component},
 };
@@ -46,7 +44,7 @@ async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal> {
     slot.offer(Offer { bytes: bytes.clone(), origin: "file p.wasm".to_owned() }).await
 }
 
-async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), ReconfigureError> {
+async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), SandboxError> {
     slot.prepare(options).await?.commit();
     // The outcome is in the status, like that of any offer.
     drop(slot.retry().await);
@@ -170,19 +168,98 @@ async fn a_refused_digest_is_not_judged_again_until_the_settings_change_and_then
     assert_eq!(version(&slot).await, Ok("2".to_owned()), "the newest offer is tried again");
 }
 
+fn limited(config: &str, fuel: u64) -> SlotOptions {
+    let limits = Limits { fuel, ..Limits::default() };
+    SlotOptions { sandbox: SandboxOptions { limits, ..options(config).sandbox }, ..options(config) }
+}
+
 #[tokio::test]
-async fn a_config_that_the_release_refuses_keeps_the_old_one() {
+async fn settings_that_are_wrong_in_themselves_change_nothing() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let before = slot.status().borrow().clone();
+    assert!(reconfigure(&slot, limited("other", 0)).await.is_err());
+    assert_eq!(*slot.status().borrow(), before);
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// Finding a cloud-config wrong must be no way to keep the permissions that were taken away with it.
+#[tokio::test]
+async fn a_config_that_the_release_refuses_keeps_the_old_config_and_nothing_else() {
+    let slot = slot("");
+    let picky = component(&Guest { check_config: PICKY, master: Master::Version(1_000_000), ..GUEST });
+    offer(&slot, &picky).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    reconfigure(&slot, limited("wrong", 500_000)).await.unwrap();
+    assert_eq!(version(&slot).await, Err(Code::LimitExceeded), "the new limit is in force");
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "");
+    let refusal = slot.status().borrow().refused.clone().unwrap();
+    check(
+        &refusal,
+        expect![
+            "ConfigRefused after described: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"
+        ],
+    );
+    // The source reads its file again after each change.
+    assert_eq!(offer(&slot, &picky).await, Ok(Offered::AlreadyActive));
+    assert_eq!(slot.status().borrow().refused, Some(refusal), "it is still so");
+    reconfigure(&slot, options("")).await.unwrap();
+    assert_eq!((version(&slot).await, slot.status().borrow().refused.clone()), (Ok("1".to_owned()), None));
+}
+
+#[tokio::test]
+async fn a_config_that_waited_for_its_release_comes_in_with_it() {
     let slot = slot("");
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
-    let before = slot.status().borrow().swaps;
-    let error = reconfigure(&slot, options("wrong")).await.unwrap_err();
-    expect!["the release that serves refuses the provider's new settings, the old ones stay in force: file p.wasm: it refuses the cloud-config: line 7, key region: is unknown!; mend the cloud-config"].assert_eq(&format!("{error}: {}", std::error::Error::source(&error).unwrap()));
+    reconfigure(&slot, options("new")).await.unwrap();
+    assert!(slot.status().borrow().refused.is_some());
+    assert_eq!(
+        offer(&slot, &component(&Guest { version: "2", check_config: PICKY, ..GUEST })).await,
+        Ok(Offered::Activated)
+    );
     assert_eq!(slot.serving().unwrap().sandbox().config(), "");
-    assert_eq!(slot.status().borrow().swaps, before);
-    let limits = Limits { fuel: 0, ..Limits::default() };
-    let wrong = SlotOptions { sandbox: SandboxOptions { limits, ..options("").sandbox }, ..options("") };
-    assert!(reconfigure(&slot, wrong).await.is_err());
-    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    assert!(slot.status().borrow().refused.is_some(), "this one refuses it, too");
+    offer(&slot, &component(&Guest { version: "3", check_config: CHOOSY, ..GUEST })).await.unwrap();
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "new");
+    assert_eq!(slot.status().borrow().refused, None);
+}
+
+/// Tighter limits, under which it cannot say who it is: they are in force all the same.
+#[tokio::test]
+async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why() {
+    let slot = slot("");
+    let busy = "(local $n i32) (local.set $n (i32.const 1000000)) (loop $again (if (local.get $n) (then \
+                (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br $again))))";
+    offer(&slot, &component(&Guest { describe: busy, ..GUEST })).await.unwrap();
+    reconfigure(&slot, limited("", 500_000)).await.unwrap();
+    assert_eq!(version(&slot).await, Err(Code::NotServing));
+    let status = slot.status().borrow().clone();
+    assert_eq!((status.active, status.draining), (None, 0));
+    let refusal = status.refused.unwrap();
+    assert_eq!(refusal.code, "DescribeFailed");
+    assert!(refusal.reason.contains("fuel: 500000 of 500000"), "{refusal}");
+    reconfigure(&slot, options("")).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "mended, it serves again");
+}
+
+/// A component that is judged and compiled for a minute must not delay a revocation by one.
+#[tokio::test]
+async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    // The compiler has no place for it: it does not come to an end.
+    let places = slot.services.compiler.clone().occupied().await;
+    let next = component(&Guest { version: "2", ..GUEST });
+    let change = async {
+        let mut status = slot.status();
+        status.wait_for(|status| status.candidate.is_some()).await.unwrap();
+        slot.prepare(limited("", 500_000_000)).await.unwrap().commit();
+    };
+    let (offered, ()) = tokio::join!(offer(&slot, &next), change);
+    assert_eq!(offered, Ok(Offered::PutOff));
+    drop(places);
+    assert_eq!(slot.retry().await, Ok(Offered::Activated));
+    assert_eq!(version(&slot).await, Ok("2".to_owned()));
 }
 
 /// Several slots change together: what one of them refuses must not have changed another.

@@ -1,12 +1,13 @@
 //! Follows the provider file while the manager runs: takes it up when it changes, whole or not at all.
 
-use std::path::{Path, PathBuf};
-
-use tokio::time::{Duration, Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     provider_file::{self, Files, ProviderFile},
-    providers::{Fleet, RETRY_PERIOD, may_pass},
+    providers::Fleet,
 };
 
 /// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
@@ -17,8 +18,6 @@ const FILES_PERIOD: Duration = Duration::from_secs(5);
 pub(super) struct Follow {
     path: PathBuf,
     files: Files,
-    /// When the same content is tried again, where only the machine refused it.
-    again: Option<Instant>,
     /// What was said last, so that it is said once.
     refused: Option<String>,
 }
@@ -35,7 +34,7 @@ enum Look {
 impl Follow {
     /// From a file that was taken up, and the files that were read for it.
     pub(super) fn new(path: &Path, files: Files) -> Self {
-        Self { path: path.to_owned(), files, again: None, refused: None }
+        Self { path: path.to_owned(), files, refused: None }
     }
 
     /// Follows the file until the providers claim something else than `started`, which the controllers run with.
@@ -56,11 +55,9 @@ impl Follow {
     }
 
     async fn look(&mut self, fleet: &mut Fleet) -> Look {
-        let due = self.again.is_some_and(|again| again <= Instant::now());
-        if !due && !self.files.changed() {
+        if !self.files.changed() {
             return Look::Unchanged;
         }
-        self.again = None;
         let applied = match provider_file::load(&self.path) {
             Ok(ProviderFile { providers, files }) => {
                 self.files = files;
@@ -77,10 +74,7 @@ impl Follow {
                 self.refused = None;
                 Look::TakenUp
             }
-            Err(error) => {
-                self.again = may_pass(&error).then(|| Instant::now() + RETRY_PERIOD);
-                Look::Refused(format!("{error:#}"))
-            }
+            Err(error) => Look::Refused(format!("{error:#}")),
         }
     }
 }
@@ -136,15 +130,6 @@ mod tests {
         assert_eq!(world.look().await, Look::TakenUp);
         assert_eq!(world.look().await, Look::Unchanged);
         assert_eq!(world.fleet.served["sim"].spec.config, "other");
-    }
-
-    /// The compile jail could not be run, and nobody will write the file again for that.
-    #[tokio::test]
-    async fn what_only_the_machine_refused_is_tried_again_without_a_change() {
-        let mut world = World::new().await;
-        world.follow.again = Some(tokio::time::Instant::now());
-        assert_eq!(world.look().await, Look::TakenUp);
-        assert_eq!(world.look().await, Look::Unchanged);
     }
 
     #[tokio::test]
