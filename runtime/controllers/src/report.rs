@@ -104,12 +104,13 @@ impl Reporter {
         let provider = voice.provider.clone();
         self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
         let Err(error) = result else { return };
+        // A field and not the message: it may hold words of a guest, which must not read as the host's.
         let text = chain(error);
         if is_expected(error) {
-            log!(tracing::Level::INFO, voice, object, controller.outcome = outcome, "waits: {text}");
+            log!(tracing::Level::INFO, voice, object, controller.outcome = outcome, reason = text, "waits");
             self.say(voice, object, format!("waits: {text}"), false);
         } else {
-            log!(tracing::Level::WARN, voice, object, controller.outcome = outcome, "failed: {text}");
+            log!(tracing::Level::WARN, voice, object, controller.outcome = outcome, reason = text, "failed");
             self.say(voice, object, format!("failed: {text}"), true);
         }
     }
@@ -121,7 +122,7 @@ impl Reporter {
     }
 
     fn say(&self, voice: &Voice, object: &ObjectReference, text: String, failed: bool) {
-        log!(tracing::Level::DEBUG, voice, object, "{text}");
+        log!(tracing::Level::DEBUG, voice, object, reason = text, "done");
         if self.activity.receiver_count() == 0 {
             return;
         }

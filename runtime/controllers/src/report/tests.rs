@@ -59,6 +59,7 @@ fn a_line_calls_provider_and_object_as_all_lines_do() {
         "object.name",
         "object.namespace",
         "provider.name",
+        "reason",
     ];
     assert_eq!(fields.0.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
 }
