@@ -22,7 +22,6 @@ use http::{HeaderName, HeaderValue};
 
 use crate::egress::{Authority, Origin, OriginError};
 use read::Reader;
-pub(crate) use read::read_bounded;
 pub(crate) use redact::{Redactor, SECRET_BYTES_MIN};
 pub(crate) use secret::ClientCertificate;
 pub use secret::Secret;

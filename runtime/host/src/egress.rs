@@ -312,7 +312,7 @@ fn check_list(place: &str, length: Option<usize>, way_out: &str) -> Result<(), E
 fn read_ca_bundle(spec: &CaBundleSpec) -> Result<Vec<CertificateDer<'static>>, EgressError> {
     let pem = match spec {
         CaBundleSpec::Pem(text) => text.as_bytes().to_vec(),
-        CaBundleSpec::File(path) => crate::credentials::read_bounded(path, CA_BUNDLE_BYTES_MAX)
+        CaBundleSpec::File(path) => crate::read_file(path, CA_BUNDLE_BYTES_MAX)
             .map_err(|source| EgressError::CaBundleFile { path: path.display().to_string(), source })?,
     };
     let certificates = CertificateDer::pem_slice_iter(&pem)

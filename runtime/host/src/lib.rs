@@ -14,6 +14,7 @@ mod convert;
 pub mod credentials;
 pub mod egress;
 mod engine;
+mod file;
 pub mod http_client;
 mod identity;
 mod imports;
@@ -33,6 +34,7 @@ mod toll;
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
+    file::read_file,
     identity::{Problem, Severity, check_config, describe},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},

@@ -2,12 +2,7 @@
 //!
 //! No error of it contains a value.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose};
 use http::{HeaderName, HeaderValue, header};
@@ -162,7 +157,7 @@ impl Reader<'_> {
                     path: path.display().to_string(),
                     source,
                 };
-                let bytes = read_bounded(path, Credentials::VALUE_BYTES_MAX).map_err(failed)?;
+                let bytes = crate::read_file(path, Credentials::VALUE_BYTES_MAX).map_err(failed)?;
                 String::from_utf8(bytes).map_err(|_| self.value(field, "is not UTF-8 text; is it the right file?"))?
             }
         };
@@ -178,14 +173,4 @@ impl Reader<'_> {
 fn header_secrets(value: &Secret) -> Vec<Secret> {
     let parts = value.expose().split([' ', '=']).skip(1).filter(|part| part.len() >= SECRET_BYTES_MIN * 2);
     std::iter::once(value.clone()).chain(parts.map(Secret::new)).collect()
-}
-
-/// A regular file's content, refused above `bytes_max` without reading further.
-pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {bytes_max} bytes")));
-    }
-    Ok(bytes)
 }

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use skysail_host::read_file;
+
 use super::text;
 
 /// Every file that was asked for, also in vain: when one of them differs, the configuration has to be read again.
@@ -27,7 +29,7 @@ struct Seen {
 impl Files {
     /// Reads a text file of at most `bytes_max`; the error says what is wrong and what to do.
     pub(super) fn text(&mut self, path: &Path, bytes_max: u64) -> Result<String, String> {
-        let read = text::bytes(path, bytes_max);
+        let read = read_file(path, bytes_max);
         let seen = Seen { bytes_max, hash: hash(&read) };
         // A file that is named twice counts as it was read first: if it changed in between, it is read again.
         self.seen.entry(path.to_owned()).or_insert(seen);
@@ -36,7 +38,7 @@ impl Files {
 
     /// Whether one of them reads otherwise now.
     pub(crate) fn changed(&self) -> bool {
-        self.seen.iter().any(|(path, Seen { bytes_max, hash: before })| hash(&text::bytes(path, *bytes_max)) != *before)
+        self.seen.iter().any(|(path, Seen { bytes_max, hash: before })| hash(&read_file(path, *bytes_max)) != *before)
     }
 }
 
@@ -72,6 +74,20 @@ mod tests {
         assert!(there.changed());
         fs::remove_file(&path).unwrap();
         assert!(there.changed() && !missing.changed());
+    }
+
+    #[test]
+    fn a_pipe_is_refused_with_a_sentence_and_nobody_waits_for_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let mut files = Files::default();
+        let error = files.text(&path, 100).unwrap_err();
+        assert_eq!(error, "is a pipe, a socket or a device; name a regular file");
+        assert!(!files.changed());
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "a-long-token").unwrap();
+        assert!(files.changed());
     }
 
     #[test]

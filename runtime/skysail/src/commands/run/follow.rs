@@ -55,10 +55,11 @@ impl Follow {
     }
 
     async fn look(&mut self, fleet: &mut Fleet) -> Look {
-        if !self.files.changed() {
-            return Look::Unchanged;
-        }
-        let applied = match provider_file::load(&self.path) {
+        let (path, files) = (self.path.clone(), self.files.clone());
+        // A disk may be slow, or a mount without its server.
+        let read = tokio::task::spawn_blocking(move || files.changed().then(|| provider_file::load(&path))).await;
+        let Ok(Some(loaded)) = read else { return Look::Unchanged };
+        let applied = match loaded {
             Ok(ProviderFile { providers, files }) => {
                 self.files = files;
                 fleet.apply(providers).await
