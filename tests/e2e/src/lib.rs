@@ -7,5 +7,6 @@ pub mod api_server;
 pub mod incus;
 pub mod manager;
 pub mod objects;
+pub mod traffic;
 pub mod wait;
 pub mod workspace;

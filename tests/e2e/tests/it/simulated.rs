@@ -1,18 +1,19 @@
 //! The manager as a process on a real API server, with the provider of the simulated cloud: everything but the cloud is real, and the
 //! cloud's virtual servers carry real TCP.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
 use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
 use skysail_test_e2e::{
     api_server::ApiServer,
-    manager::{Manager, get},
+    manager::Manager,
     objects::{
         SHUTDOWN, address_of, create_service, delete_service, has_taint, initialized, nodes, register_node, services,
-        set_port, set_ready,
+        set_ready,
     },
+    traffic::{swap, wait_for_answers},
     wait::eventually,
     workspace::component,
 };
@@ -98,8 +99,8 @@ impl World {
         }
         create_service(&client, "web", 8080, NODE_PORT).await?;
         let address = eventually("the Service gets an address", 60, || address_of(&client, "web")).await?;
-        self.wait_for_answers(&address, 8080, &NODES).await?;
-        self.swap(&address).await?;
+        wait_for_answers(&address, 8080, &NODES).await?;
+        swap(&mut self.manager, &client, &address, NODE_PORT, &NODES).await?;
         self.cloud.stop("b").await?;
         set_ready(&client, "b", "Unknown").await?;
         let tainted = || async {
@@ -114,7 +115,7 @@ impl World {
             Ok(())
         };
         eventually("the node of the deleted machine goes", 60, node_gone).await?;
-        self.wait_for_answers(&address, 9090, &["a"]).await?;
+        wait_for_answers(&address, 9090, &["a"]).await?;
         delete_service(&client, "web").await?;
         let service_gone = || async {
             ensure!(services(&client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
@@ -123,40 +124,5 @@ impl World {
         eventually("the Service goes", 60, service_gone).await?;
         ensure!(self.cloud.cloud.snapshot().has_no_load_balancers(), "something is left in the cloud");
         self.manager.still_runs()
-    }
-
-    /// Another release takes over while requests go on, and does the next change.
-    async fn swap(&mut self, address: &str) -> Result<()> {
-        let before = self.manager.release()?;
-        self.manager.offer_another_release()?;
-        let swapped = || async {
-            let now = self.manager.release()?;
-            ensure!(now != before, "release {before} still serves");
-            get(&format!("http://{address}:8080/")).await.context("a request during the swap")?;
-            Ok(())
-        };
-        eventually("another release serves", 120, swapped).await?;
-        self.manager.still_runs()?;
-        set_port(&self.client, "web", 9090, NODE_PORT).await?;
-        self.wait_for_answers(address, 9090, &NODES).await?;
-        let (now, calls) = (self.manager.release()?, self.manager.calls("load-balancers.ensure"));
-        ensure!(calls.last() == Some(&now), "release {now} serves, but `ensure` was called on {calls:?}");
-        Ok(())
-    }
-
-    /// Waits until exactly these machines answer.
-    async fn wait_for_answers(&self, address: &str, port: u16, names: &[&str]) -> Result<()> {
-        let url = format!("http://{address}:{port}/");
-        let look = || async {
-            let mut seen = BTreeSet::new();
-            for _ in 0..30 {
-                let text = get(&url).await.with_context(|| format!("a request to {url}; seen so far: {seen:?}"))?;
-                seen.insert(text.trim().to_owned());
-            }
-            let all = names.iter().all(|name| seen.iter().any(|text| text.contains(name)));
-            ensure!(all && seen.len() == names.len(), "{url} is answered by {seen:?}, not by {names:?}");
-            Ok(())
-        };
-        eventually("exactly these machines answer", 60, look).await
     }
 }
