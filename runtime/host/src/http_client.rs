@@ -24,15 +24,7 @@ mod rate;
 mod resolver;
 mod transport;
 
-use std::{
-    fmt,
-    iter::repeat_n,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, iter::repeat_n, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method};
@@ -46,6 +38,7 @@ use crate::{
     egress::{EgressPolicy, METHODS, Target},
     text::one_line,
 };
+pub(crate) use budget::Held;
 pub use budget::{HttpBudget, HttpUsage};
 pub(crate) use headers::{is_ambiguous, is_hosts_header};
 pub use limits::HttpLimits;
@@ -151,16 +144,8 @@ impl HttpClient {
         // Those that the call has no budget for are refused as a whole: the guest chooses how many they are.
         let beyond = requests.split_off(budget.left().min(requests.len())).len();
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
-        let held = &AtomicU64::new(0);
-        let send = |(index, request)| async move {
-            let used = held.load(Ordering::Relaxed);
-            if used > room {
-                return (index, Err(no_room(budget, LimitHit { limit: Limit::Memory, used, max: room })));
-            }
-            let answer = self.send(budget, request).await;
-            held.fetch_add(answer.as_ref().map_or(0, HttpResponse::size), Ordering::Relaxed);
-            (index, answer)
-        };
+        let held = &Held::new(room);
+        let send = |(index, request)| async move { (index, self.send_held(budget, held, request).await) };
         // Unordered, so that one slow answer does not hold up the start of the next request.
         let numbered = stream::iter(requests.into_iter().enumerate());
         let mut answers: Vec<_> = numbered.map(send).buffer_unordered(at_once).collect().await;
@@ -168,6 +153,26 @@ impl HttpClient {
         let answers = answers.into_iter().map(|(_, answer)| answer);
         let refused = budget.refuse(beyond).into_iter().flat_map(|failure| repeat_n(Err(failure), beyond));
         answers.chain(refused).collect()
+    }
+
+    /// Sends one request, unless the answers that are held already fill the guest's memory.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn send_held(
+        &self,
+        budget: &HttpBudget,
+        held: &Held,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, Failure> {
+        if let Some(hit) = held.full() {
+            let text = format!("the answers before this one fill the guest's memory: {hit}");
+            let full = Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) };
+            return Err(budget.refuse_one(full));
+        }
+        let answer = self.send(budget, request).await;
+        held.add(answer.as_ref().map_or(0, HttpResponse::size));
+        answer
     }
 
     async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
@@ -256,15 +261,6 @@ impl fmt::Debug for HttpClient {
 /// The guest's text, fit for a log: its beginning, on one line.
 fn shown(text: &str) -> String {
     one_line(text, 200)
-}
-
-/// The answers that are held already fill the guest's memory.
-fn no_room(budget: &HttpBudget, hit: LimitHit) -> Failure {
-    let text = format!("the answers before this one fill the guest's memory: {hit}");
-    let full = Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) };
-    let failure = budget.take_request().err().unwrap_or(full);
-    budget.note(&failure);
-    failure
 }
 
 fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body: usize) -> Result<u64, Failure> {

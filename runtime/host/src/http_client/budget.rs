@@ -1,7 +1,10 @@
 //! What one call may still spend on HTTP, and what it has spent. Must not send anything.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -154,6 +157,13 @@ impl HttpBudget {
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
     }
 
+    /// Counts a request that is refused before it was counted: for this failure, or because there were too many already.
+    pub(crate) fn refuse_one(&self, failure: Failure) -> Failure {
+        let failure = self.take_request().err().unwrap_or(failure);
+        self.note(&failure);
+        failure
+    }
+
     /// Writes a failure down: its limit, and whether anything was sent.
     pub(crate) fn note(&self, failure: &Failure) {
         let mut spent = self.shared.spent();
@@ -166,6 +176,29 @@ impl HttpBudget {
         {
             spent.usage.limit_hits.push(hit);
         }
+    }
+}
+
+/// The bytes of answers that a guest holds, against what it can hold.
+#[derive(Debug)]
+pub(crate) struct Held {
+    bytes: AtomicU64,
+    max: u64,
+}
+
+impl Held {
+    pub(crate) const fn new(max: u64) -> Self {
+        Self { bytes: AtomicU64::new(0), max }
+    }
+
+    /// Where the answers so far are more than fits: nothing more is asked for.
+    pub(super) fn full(&self) -> Option<LimitHit> {
+        let used = self.bytes.load(Ordering::Relaxed);
+        (used > self.max).then_some(LimitHit { limit: Limit::Memory, used, max: self.max })
+    }
+
+    pub(super) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

@@ -16,9 +16,8 @@ use crate::{
 
 /// The HTTP side of one call.
 pub(crate) struct HttpCall {
-    client: Option<Arc<HttpClient>>,
-    /// Why this call may send nothing.
-    refused: Option<&'static str>,
+    /// Or why this call may send nothing.
+    client: Result<Arc<HttpClient>, &'static str>,
     budget: HttpBudget,
     /// Bytes of answers that the guest could hold.
     room: u64,
@@ -26,16 +25,16 @@ pub(crate) struct HttpCall {
 
 impl HttpCall {
     pub(crate) fn new(sandbox: &Sandbox, allowed: bool, deadline: Instant) -> Self {
-        let client = sandbox.http().cloned();
-        let refused = if !allowed {
-            Some("the contract lets this function send no request")
-        } else if client.is_none() {
-            Some("the operator has allowed this provider no request: the provider file has no egress rule for it")
+        let client = if allowed {
+            sandbox
+                .http()
+                .cloned()
+                .ok_or("the operator has allowed this provider no request: the provider file has no egress rule for it")
         } else {
-            None
+            Err("the contract lets this function send no request")
         };
         let limits = sandbox.limits();
-        Self { client, refused, budget: HttpBudget::new(limits.http(), Some(deadline)), room: limits.memory_bytes }
+        Self { client, budget: HttpBudget::new(limits.http(), Some(deadline)), room: limits.memory_bytes }
     }
 
     /// The client, where this call may send.
@@ -43,10 +42,7 @@ impl HttpCall {
     /// # Errors
     /// Why it may not.
     pub(super) fn client(&self) -> Result<&Arc<HttpClient>, &'static str> {
-        match (&self.client, self.refused) {
-            (Some(client), None) => Ok(client),
-            (_, refused) => Err(refused.unwrap_or("this call may send no request")),
-        }
+        self.client.as_ref().map_err(|refused| *refused)
     }
 
     pub(super) fn budget(&self) -> &HttpBudget {
@@ -83,13 +79,13 @@ impl Host for CallState {
 
 impl CallState {
     async fn send_each(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Failure>> {
-        let HttpCall { client, refused, budget, room } = &self.http;
+        let HttpCall { client, budget, room } = &self.http;
         self.toll.requests(requests.len());
         self.toll.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
-        if let Some(why) = refused {
-            return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect();
-        }
-        let Some(client) = client else { return Vec::new() };
+        let client = match client {
+            Ok(client) => client,
+            Err(why) => return requests.iter().map(|_| Err(Failure::Forbidden((*why).to_owned()))).collect(),
+        };
         let asked: u64 = requests.iter().map(request_bytes).sum();
         let requests = requests.into_iter().map(request_of).collect();
         let answers = client.send_all(budget, requests, *room).await;

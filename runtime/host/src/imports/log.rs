@@ -55,18 +55,8 @@ pub(crate) struct Finished {
 
 impl CallLog {
     pub(crate) fn new(sandbox: &Sandbox, function: &'static str) -> Self {
-        let lines = Lines {
-            provider: Arc::clone(sandbox.shared_name()),
-            function,
-            lines_max: sandbox.limits().log_lines,
-            bytes_max: sandbox.limits().log_bytes,
-            lines_asked: 0,
-            bytes_asked: 0,
-            kept: 0,
-            kept_bytes: 0,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
+        let limits = sandbox.limits();
+        let lines = Lines::new(Arc::clone(sandbox.shared_name()), function, (limits.log_lines, limits.log_bytes));
         Self { lines: Arc::new(Mutex::new(lines)) }
     }
 
@@ -97,6 +87,22 @@ impl CallLog {
 }
 
 impl Lines {
+    /// With at most so many lines and bytes.
+    fn new(provider: Arc<str>, function: &'static str, (lines_max, bytes_max): (u64, u64)) -> Self {
+        Self {
+            provider,
+            function,
+            lines_max,
+            bytes_max,
+            lines_asked: 0,
+            bytes_asked: 0,
+            kept: 0,
+            kept_bytes: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        }
+    }
+
     /// Writes a line where the budget has room for it: `bytes` is what the guest gave, before it was cut.
     fn line(&mut self, level: Level, bytes: usize, text: impl FnOnce() -> (String, String)) {
         self.lines_asked += 1;
@@ -244,18 +250,7 @@ mod tests {
 
     #[test]
     fn no_words_of_a_guest_pass_for_a_field() {
-        let mut lines = Lines {
-            provider: "mine".into(),
-            function: "clusters.list",
-            lines_max: 1,
-            bytes_max: 1000,
-            lines_asked: 0,
-            bytes_asked: 0,
-            kept: 0,
-            kept_bytes: 0,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
+        let mut lines = Lines::new("mine".into(), "clusters.list", (1, 1000));
         let written = Written::default();
         with_default(written.clone(), || {
             lines.line(Level::Info, 1, || (r#"well" provider.name="other"#.to_owned(), String::new()));

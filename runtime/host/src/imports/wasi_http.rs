@@ -7,10 +7,7 @@
 //!   the two other timeouts have nothing left to bound. There are no trailers, in either direction.
 //! - Headers that are the host's, or can be taken for another, are refused when they are set (`forbidden`); those that HTTP clients set by themselves are left out.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
@@ -24,7 +21,7 @@ use wasmtime_wasi_http::{
 use super::http::HttpCall;
 use crate::{
     http_client::{
-        Failure, FailureKind, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_ambiguous, is_hosts_header,
+        Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_ambiguous, is_hosts_header,
     },
     limits::as_usize,
     store::CallState,
@@ -54,11 +51,9 @@ pub(crate) struct WasiHttp {
 /// Sends what the guest asks for.
 #[derive(Clone)]
 struct Bridge {
-    client: Option<Arc<HttpClient>>,
+    client: Result<Arc<HttpClient>, &'static str>,
     budget: HttpBudget,
-    /// Bytes of answers that the guest could hold; beyond them nothing more is asked for.
-    room: u64,
-    collected: Arc<AtomicU64>,
+    held: Arc<Held>,
 }
 
 impl WasiHttp {
@@ -66,10 +61,9 @@ impl WasiHttp {
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(FIELDS_BYTES_MAX);
         let bridge = Bridge {
-            client: call.client().ok().cloned(),
+            client: call.client().cloned(),
             budget: call.budget().clone(),
-            room: call.room(),
-            collected: Arc::default(),
+            held: Arc::new(Held::new(call.room())),
         };
         Self { ctx, bridge }
     }
@@ -116,14 +110,7 @@ impl Bridge {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
     ) -> Result<(Response<WasiBody>, Finished), Failure> {
-        let Some(client) = &self.client else {
-            return Err(Failure::new(FailureKind::Forbidden, "this call may send no request"));
-        };
-        let used = self.collected.load(Ordering::Relaxed);
-        if used > self.room {
-            let hit = LimitHit { limit: Limit::Memory, used, max: self.room };
-            return Err(self.noted(Failure::with_limit(FailureKind::Limited, hit)));
-        }
+        let client = self.client.as_ref().map_err(|why| Failure::new(FailureKind::Forbidden, why))?;
         let (parts, body) = request.into_parts();
         let body = self.collect(body).await?;
         let request = HttpRequest {
@@ -134,8 +121,7 @@ impl Bridge {
             credential: credential_of(&parts.headers)?,
             timeout: options.and_then(|options| options.first_byte_timeout),
         };
-        let response = client.send(&self.budget, request).await?;
-        self.collected.fetch_add(response.body.len() as u64, Ordering::Relaxed);
+        let response = client.send_held(&self.budget, &self.held, request).await?;
         Ok((response_of(response)?, Box::new(std::future::ready(Ok(())))))
     }
 
@@ -146,18 +132,10 @@ impl Bridge {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => {
                 let hit = LimitHit { limit: Limit::HttpRequestBytes, used: max.saturating_add(1), max };
-                Err(self.noted(Failure::with_limit(FailureKind::Limited, hit)))
+                Err(self.budget.refuse_one(Failure::with_limit(FailureKind::Limited, hit)))
             }
             Err(error) => Err(Failure::new(FailureKind::Malformed, format!("the request's body: {error}"))),
         }
-    }
-
-    /// A refusal that the client has not seen, and so not counted.
-    fn noted(&self, failure: Failure) -> Failure {
-        // One request more, refused for this reason; that there were too many is the next one's answer.
-        drop(self.budget.take_request());
-        self.budget.note(&failure);
-        failure
     }
 }
 
