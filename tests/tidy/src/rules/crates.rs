@@ -29,6 +29,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "skysail-controllers",
             "skysail-dev",
             "skysail-test-support",
+            "skysail-test-conformance",
+            "skysail-guest-sdk",
         ],
     ),
 ];

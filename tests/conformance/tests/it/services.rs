@@ -6,16 +6,16 @@ use expect_test::expect;
 use serde_json::json;
 use skysail_provider::{Code, Error, Ingress, LoadBalancerStatus};
 
-use crate::world::{S, World};
+use skysail_test_conformance::world::{S, World};
 
 async fn with_web() -> World {
     let mut world = World::new().start().await;
     world.fake().add_instances(["a", "b", "c", "d"]);
     world.add_node("a").await;
     world.add_node("b").await;
-    crate::world::pass(10 * S).await;
+    skysail_test_conformance::world::pass(10 * S).await;
     world.add_service("web", json!({})).await;
-    crate::world::pass(10 * S).await;
+    skysail_test_conformance::world::pass(10 * S).await;
     drop(world.transcript().await);
     world
 }
@@ -67,7 +67,7 @@ async fn changed_ports_are_ensured_and_changed_labels_are_not() {
 async fn nodes_that_come_and_go_are_one_update_and_heartbeats_are_none() {
     let mut world = with_web().await;
     world.add_node("c").await;
-    crate::world::pass(S).await;
+    skysail_test_conformance::world::pass(S).await;
     world.add_node("d").await;
     world
         .after(
@@ -161,11 +161,11 @@ async fn a_failing_ensure_backs_off_and_a_change_comes_first() {
     let mut world = with_web().await;
     world.fake().fail_always("ensure", Some(Error::new(Code::Unavailable, "the cloud is down")));
     world.patch_service("web", json!({ "metadata": { "annotations": { "a": "1" } } })).await;
-    crate::world::pass(36 * S).await;
+    skysail_test_conformance::world::pass(36 * S).await;
     assert_eq!(world.transcript().await.matches("provider ensure").count(), 4, "at 0, 5, 15 and 35 s");
     world.fake().fail_always("ensure", None);
     world.patch_service("web", json!({ "metadata": { "annotations": { "a": "2" } } })).await;
-    crate::world::pass(S).await;
+    skysail_test_conformance::world::pass(S).await;
     assert_eq!(world.transcript().await.matches("provider ensure").count(), 1);
 }
 
@@ -226,7 +226,7 @@ async fn an_answer_that_is_not_valid_is_never_written() {
         ingress: vec![Ingress { ip: Some("203.0.113.999".to_owned()), ..Ingress::default() }],
     });
     world.add_node("a").await;
-    crate::world::pass(5 * S).await;
+    skysail_test_conformance::world::pass(5 * S).await;
     world.add_service("web", json!({})).await;
     world.after(4 * S, expect![[r#"
         api patch services/status web
@@ -254,7 +254,7 @@ async fn another_controllers_finalizer_survives_ours() {
         })
     });
     world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
-    crate::world::pass(10 * S).await;
+    skysail_test_conformance::world::pass(10 * S).await;
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
@@ -265,12 +265,12 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     for n in 0..9 {
         world.add_service(&format!("more-{n}"), json!({})).await;
     }
-    crate::world::pass(30 * S).await;
+    skysail_test_conformance::world::pass(30 * S).await;
     drop(world.transcript().await);
     world.clouds[0].releases.send_replace(2);
-    crate::world::pass(Duration::from_millis(450)).await;
+    skysail_test_conformance::world::pass(Duration::from_millis(450)).await;
     let early = world.transcript().await.matches("provider ensure").count();
-    crate::world::pass(120 * S).await;
+    skysail_test_conformance::world::pass(120 * S).await;
     let late = world.transcript().await.matches("provider ensure").count();
     assert_eq!((early, late), (5, 5));
 }
@@ -280,7 +280,7 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
 async fn a_status_that_met_a_conflict_is_written_again_without_a_second_ensure() {
     let mut world = World::new().start().await;
     world.add_node("a").await;
-    crate::world::pass(10 * S).await;
+    skysail_test_conformance::world::pass(10 * S).await;
     let (client, fake) = (world.client.clone(), world.fake().clone());
     fake.on_call(move |line| {
         let ensuring = line.starts_with("ensure ");
@@ -294,7 +294,7 @@ async fn a_status_that_met_a_conflict_is_written_again_without_a_second_ensure()
     });
     drop(world.fake().take_calls());
     world.add_service("web", json!({})).await;
-    crate::world::pass(5 * S).await;
+    skysail_test_conformance::world::pass(5 * S).await;
     assert_eq!(world.fake().take_calls(), ["ensure default/web ports=80/TCP nodes=a"]);
     assert!(world.state("web").await.contains("203.0.113.1"));
     assert!(!world.transcript().await.contains("Warning"));

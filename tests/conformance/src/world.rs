@@ -23,17 +23,21 @@ use skysail_provider::{AddressKind, Instance, NodeAddress, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+/// Lines of a transcript.
+pub type Log = Arc<Mutex<Vec<String>>>;
 
 /// A provider with the knob of its releases.
-pub(crate) struct Cloud {
-    pub(crate) fake: FakeProvider,
-    pub(crate) releases: watch::Sender<u64>,
+pub struct Cloud {
+    /// What is called.
+    pub fake: FakeProvider,
+    /// Counts its releases.
+    pub releases: watch::Sender<u64>,
     entry: ProviderEntry,
 }
 
 impl Cloud {
-    pub(crate) fn new(name: &str) -> Self {
+    /// A cloud whose provider, and provider-ID scheme, has this name.
+    pub fn new(name: &str) -> Self {
         let fake = FakeProvider::new(name);
         let (releases, generation) = watch::channel(1);
         let entry = ProviderEntry {
@@ -47,33 +51,43 @@ impl Cloud {
         Self { fake, releases, entry }
     }
 
-    pub(crate) fn default_of_all(mut self) -> Self {
+    /// The same, marked as default.
+    pub fn default_of_all(mut self) -> Self {
         self.entry.default = true;
         self
     }
 
     /// Takes back the first class.
-    pub(crate) fn give_up_class(&mut self) -> String {
+    pub fn give_up_class(&mut self) -> String {
         self.entry.load_balancer_classes.remove(0)
     }
 
-    pub(crate) fn claim_class(&mut self, class: String) {
+    /// Claims one more class.
+    pub fn claim_class(&mut self, class: String) {
         self.entry.load_balancer_classes.push(class);
     }
 
-    pub(crate) fn class(mut self, class: &str) -> Self {
+    /// The same, with one more class.
+    pub fn class(mut self, class: &str) -> Self {
         self.entry.load_balancer_classes.push(class.to_owned());
         self
     }
 }
 
-pub(crate) struct World {
-    pub(crate) client: Client,
-    pub(crate) clouds: Vec<Cloud>,
-    pub(crate) stop: CancellationToken,
-    pub(crate) running: JoinSet<Result<(), ManagerError>>,
-    pub(crate) server: Arc<ApiServer>,
-    pub(crate) registry: Registry,
+/// See the module.
+pub struct World {
+    /// A client of the API.
+    pub client: Client,
+    /// In the order of the manager's providers.
+    pub clouds: Vec<Cloud>,
+    /// Ends the manager.
+    pub stop: CancellationToken,
+    /// The manager.
+    pub running: JoinSet<Result<(), ManagerError>>,
+    /// The API.
+    pub server: Arc<ApiServer>,
+    /// The manager's metrics.
+    pub registry: Registry,
     settings: ControllerSettings,
     ledger: Ledger,
     log: Log,
@@ -81,19 +95,21 @@ pub(crate) struct World {
 }
 
 /// Time passes. The clock is paused, so this takes none: every timer that is due on the way fires.
-pub(crate) async fn pass(time: Duration) {
+pub async fn pass(time: Duration) {
     assert!(timeout(time, pending::<()>()).await.is_err());
 }
 
-pub(crate) const S: Duration = Duration::from_secs(1);
+/// A second.
+pub const S: Duration = Duration::from_secs(1);
 
 impl World {
     /// One cloud, the default.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(vec![Cloud::new("fake").default_of_all()])
     }
 
-    pub(crate) fn with(clouds: Vec<Cloud>) -> Self {
+    /// These clouds, and a manager that is not started.
+    pub fn with(clouds: Vec<Cloud>) -> Self {
         let server = ApiServer::new(&ApiOptions::default());
         let log = Log::default();
         for cloud in &clouds {
@@ -118,17 +134,19 @@ impl World {
         }
     }
 
-    pub(crate) fn set(mut self, set: impl FnOnce(&mut ControllerSettings)) -> Self {
+    /// Changes the manager's settings.
+    pub fn set(mut self, set: impl FnOnce(&mut ControllerSettings)) -> Self {
         set(&mut self.settings);
         self
     }
 
-    pub(crate) fn fake(&self) -> &FakeProvider {
+    /// The first cloud's provider.
+    pub fn fake(&self) -> &FakeProvider {
         &self.clouds[0].fake
     }
 
     /// Starts the manager; its writes are in the transcript from now on, ours are not.
-    pub(crate) async fn start(mut self) -> Self {
+    pub async fn start(mut self) -> Self {
         let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
         let providers = Providers::new(entries).unwrap();
         let metrics = ControllerMetrics::register(&mut self.registry);
@@ -140,7 +158,7 @@ impl World {
     }
 
     /// Ends the manager and starts the next one of the same process with other claims.
-    pub(crate) async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
+    pub async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
         self.stop.cancel();
         self.running.join_next().await.unwrap().unwrap().unwrap();
         self.stop = CancellationToken::new();
@@ -149,7 +167,7 @@ impl World {
     }
 
     /// Another process starts: it remembers nothing.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.ledger = Ledger::default();
     }
 
@@ -167,73 +185,81 @@ impl World {
     }
 
     /// Something that the controllers did not do.
-    pub(crate) async fn we<T>(&self, doing: impl Future<Output = Result<T, kube::Error>>) -> T {
+    pub async fn we<T>(&self, doing: impl Future<Output = Result<T, kube::Error>>) -> T {
         self.server.set_faults(None);
         let result = doing.await.unwrap();
         self.listen();
         result
     }
 
-    pub(crate) fn services(&self) -> Api<Service> {
+    /// Services of the namespace `default`.
+    pub fn services(&self) -> Api<Service> {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    pub(crate) fn nodes(&self) -> Api<Node> {
+    /// All nodes.
+    pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
 
-    pub(crate) async fn add_service(&self, name: &str, spec: Value) {
+    /// A Service of type LoadBalancer with one port, and what the test adds.
+    pub async fn add_service(&self, name: &str, spec: Value) {
         let mut whole = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let object = json!({ "metadata": { "name": name }, "spec": whole });
         self.we(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
     }
 
-    pub(crate) async fn patch_service(&self, name: &str, patch: Value) {
+    /// Changes a Service by a merge patch.
+    pub async fn patch_service(&self, name: &str, patch: Value) {
         self.we(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
-    pub(crate) async fn delete_service(&self, name: &str) {
+    /// Deletes a Service.
+    pub async fn delete_service(&self, name: &str) {
         self.we(self.services().delete(name, &DeleteParams::default())).await;
     }
 
     /// An initialised node: its ID has the scheme of the first cloud.
-    pub(crate) async fn add_node(&self, name: &str) {
+    pub async fn add_node(&self, name: &str) {
         let scheme = &self.clouds[0].entry.name;
         self.add_raw_node(name, json!({ "providerID": format!("{scheme}://{name}") })).await;
     }
 
     /// As the kubelet makes it: with the taint.
-    pub(crate) async fn add_new_node(&self, name: &str) {
+    pub async fn add_new_node(&self, name: &str) {
         let taint =
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
         self.add_raw_node(name, json!({ "taints": [taint] })).await;
     }
 
-    pub(crate) async fn add_raw_node(&self, name: &str, spec: Value) {
+    /// A Ready node with this spec.
+    pub async fn add_raw_node(&self, name: &str, spec: Value) {
         let object = json!({ "metadata": { "name": name }, "spec": spec });
         self.we(self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
         self.heartbeat(name, "True").await;
     }
 
     /// What a kubelet writes; the message makes each one a change of the object.
-    pub(crate) async fn heartbeat(&self, name: &str, ready: &str) {
+    pub async fn heartbeat(&self, name: &str, ready: &str) {
         let beat = self.server.revision().to_string();
         let condition = json!({ "type": "Ready", "status": ready, "reason": "Kubelet", "message": beat });
         let patch = json!({ "status": { "conditions": [condition] } });
         self.we(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
-    pub(crate) async fn delete_node(&self, name: &str) {
+    /// Deletes a node.
+    pub async fn delete_node(&self, name: &str) {
         self.we(self.nodes().delete(name, &DeleteParams::default())).await;
     }
 
-    pub(crate) async fn node(&self, name: &str) -> Option<Node> {
+    /// The node as it is now.
+    pub async fn node(&self, name: &str) -> Option<Node> {
         self.we(self.nodes().get_opt(name)).await
     }
 
     /// First ingress IP, and the finalizers.
-    pub(crate) async fn state(&self, name: &str) -> String {
+    pub async fn state(&self, name: &str) -> String {
         let Some(object) = self.we(self.services().get_opt(name)).await else { return "gone".to_owned() };
         let status = object.status.and_then(|status| status.load_balancer?.ingress);
         let ips: Vec<String> = status.into_iter().flatten().filter_map(|ingress| ingress.ip).collect();
@@ -241,13 +267,14 @@ impl World {
     }
 
     /// Lets time pass and tells what the controllers did since the last time.
-    pub(crate) async fn after(&mut self, time: Duration, expected: Expect) {
+    pub async fn after(&mut self, time: Duration, expected: Expect) {
         pass(time).await;
         let text = self.transcript().await;
         expected.assert_eq(&text);
     }
 
-    pub(crate) async fn transcript(&mut self) -> String {
+    /// What the controllers did since the last time.
+    pub async fn transcript(&mut self) -> String {
         let mut lines = std::mem::take(&mut *self.log.lock().unwrap());
         let api: Api<Event> = Api::all(self.client.clone());
         let mut events = self.we(api.list(&ListParams::default())).await.items;
@@ -267,7 +294,7 @@ impl World {
 }
 
 /// A machine of the fake cloud.
-pub(crate) fn machine(id: &str, ips: &[&str]) -> Instance {
+pub fn machine(id: &str, ips: &[&str]) -> Instance {
     let address = |ip: &&str| NodeAddress { kind: AddressKind::InternalIp, address: (*ip).to_owned() };
     Instance {
         provider_id: id.to_owned(),

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::json;
 use skysail_provider::{Code, Error, Instance};
 
-use crate::world::{S, World, pass};
+use skysail_test_conformance::world::{S, World, pass};
 
 async fn with_nodes() -> World {
     let mut world = World::new();

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 use skysail_provider::{Code, Error, Instance};
 
-use crate::world::{S, World, machine, pass};
+use skysail_test_conformance::world::{S, World, machine, pass};
 
 /// N1.15, I1: and nodes that come together share one call.
 #[tokio::test(start_paused = true)]

@@ -7,5 +7,3 @@ mod nodes;
 mod providers;
 mod scale;
 mod services;
-#[cfg(test)]
-mod world;

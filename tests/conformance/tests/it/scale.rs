@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::world::{S, World, machine, pass};
+use skysail_test_conformance::world::{S, World, machine, pass};
 
 const NODES: usize = 200;
 const SERVICES: usize = 100;

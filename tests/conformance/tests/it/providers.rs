@@ -5,7 +5,7 @@ use std::{future::pending, time::Duration};
 use expect_test::expect;
 use serde_json::json;
 
-use crate::world::{Cloud, S, World, pass};
+use skysail_test_conformance::world::{Cloud, S, World, pass};
 
 fn two() -> World {
     World::with(vec![
