@@ -67,6 +67,19 @@ impl Cloud {
         self.entry.load_balancer_classes.push(class);
     }
 
+    /// The operator's name for its provider.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// The same, and a node without provider ID is its own by this label.
+    #[must_use]
+    pub fn selects(mut self, label: &str, value: &str) -> Self {
+        self.entry.node_selector.insert(label.to_owned(), value.to_owned());
+        self
+    }
+
     /// The same, with one more class.
     pub fn class(mut self, class: &str) -> Self {
         self.entry.load_balancer_classes.push(class.to_owned());
@@ -228,16 +241,26 @@ impl World {
 
     /// As the kubelet makes it: with the taint.
     pub async fn add_new_node(&self, name: &str) {
+        self.add_new_node_with(name, json!({})).await;
+    }
+
+    /// The same, with labels.
+    pub async fn add_new_node_with(&self, name: &str, labels: Value) {
         let taint =
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
-        self.add_raw_node(name, json!({ "taints": [taint] })).await;
+        let object = json!({ "metadata": { "name": name, "labels": labels }, "spec": { "taints": [taint] } });
+        self.create_node(&object).await;
     }
 
     /// A Ready node with this spec.
     pub async fn add_raw_node(&self, name: &str, spec: Value) {
-        let object = json!({ "metadata": { "name": name }, "spec": spec });
-        self.we(self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
-        self.heartbeat(name, "True").await;
+        self.create_node(&json!({ "metadata": { "name": name }, "spec": spec })).await;
+    }
+
+    async fn create_node(&self, object: &Value) {
+        let node: Node = serde_json::from_value(object.clone()).unwrap();
+        let node = self.we(self.nodes().create(&PostParams::default(), &node)).await;
+        self.heartbeat(node.metadata.name.as_deref().unwrap(), "True").await;
     }
 
     /// What a kubelet writes; the message makes each one a change of the object.

@@ -7,3 +7,5 @@ mod nodes;
 mod providers;
 mod scale;
 mod services;
+#[cfg(test)]
+mod three_providers;

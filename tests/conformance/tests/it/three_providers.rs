@@ -1,0 +1,211 @@
+//! Three clouds in one cluster: each object is served by its owner, in time, whatever the other clouds do; what nobody owns is not touched.
+
+use std::{future::pending, time::Duration};
+
+use k8s_openapi::api::core::v1::Node;
+use rstest::rstest;
+use serde_json::json;
+use skysail_provider::{Code, Error};
+
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+/// Clouds `a` (default), `b` and `c`; each has an initialised node and a new one, and a class.
+async fn three() -> World {
+    let world = World::with(vec![
+        Cloud::new("a").default_of_all().class("a.example/lb"),
+        Cloud::new("b").class("b.example/lb").selects("pool", "b"),
+        Cloud::new("c").class("c.example/lb").class("shared.example/lb").selects("pool", "c"),
+        Cloud::new("d").class("shared.example/lb").selects("pool", "c"),
+    ]);
+    for cloud in &world.clouds {
+        let name = cloud.name();
+        cloud.fake.add_instances([&*format!("{name}-old"), &*format!("{name}-new")]);
+        world.add_raw_node(&format!("{name}-old"), json!({ "providerID": format!("{name}://{name}-old") })).await;
+    }
+    world
+}
+
+async fn add_new_nodes(world: &World) {
+    world.add_new_node("a-new").await;
+    world.add_new_node_with("b-new", json!({ "pool": "b" })).await;
+}
+
+async fn add_services(world: &World) {
+    world.add_service("plain", json!({})).await;
+    for class in ["a", "b", "c"] {
+        world.add_service(class, json!({ "loadBalancerClass": format!("{class}.example/lb") })).await;
+    }
+}
+
+/// Nodes of nobody, and what they must still be in the end.
+async fn add_strangers(world: &World) -> Vec<Node> {
+    world.add_raw_node("foreign", json!({ "providerID": "z://foreign" })).await;
+    world.add_raw_node("malformed", json!({ "providerID": "i-0815" })).await;
+    // Two claim it by their selectors.
+    world.add_new_node_with("contested", json!({ "pool": "c" })).await;
+    world.add_service("foreign", json!({ "loadBalancerClass": "metallb.example/lb" })).await;
+    world.add_service("contested", json!({ "loadBalancerClass": "shared.example/lb" })).await;
+    let mut strangers = Vec::new();
+    for name in ["foreign", "malformed", "contested"] {
+        // Not ready: the lifecycle controller would ask about them, were they anybody's.
+        world.heartbeat(name, "False").await;
+        strangers.extend(world.node(name).await);
+    }
+    strangers
+}
+
+async fn assert_untouched(world: &World, strangers: &[Node]) {
+    for node in strangers {
+        let name = node.metadata.name.as_deref().unwrap();
+        assert_eq!(world.node(name).await.as_ref(), Some(node));
+    }
+    assert_eq!(world.state("foreign").await, "[] []");
+    assert_eq!(world.state("contested").await, "[] []");
+    for call in world.clouds.iter().flat_map(|cloud| cloud.fake.calls()) {
+        for name in ["foreign", "malformed", "contested"] {
+            assert!(!call.contains(name), "{call:?} is about an object of nobody");
+        }
+    }
+}
+
+/// The class of a Service is the letter of the cloud that has to serve it.
+async fn assert_served(world: &World, letters: &[&str]) {
+    for letter in letters {
+        let state = world.state(letter).await;
+        assert!(state.contains("203.0.113."), "Service {letter}: {state}");
+        let cloud = world.clouds.iter().find(|cloud| cloud.name() == *letter).unwrap();
+        let balancers = cloud.fake.cloud();
+        let served = balancers.values().find(|lb| lb.service == format!("default/{letter}")).unwrap();
+        for node in &served.nodes {
+            assert!(node.starts_with(letter), "{node} backs a load balancer of {letter}");
+        }
+    }
+}
+
+fn provider_id(node: Option<Node>) -> Option<String> {
+    node?.spec?.provider_id
+}
+
+#[tokio::test(start_paused = true)]
+async fn mixed_nodes_and_classes_go_to_their_owners_and_strangers_are_left_alone() {
+    let world = three().await;
+    let strangers = add_strangers(&world).await;
+    let mut world = world.start().await;
+    add_new_nodes(&world).await;
+    add_services(&world).await;
+    pass(60 * S).await;
+    assert_served(&world, &["a", "b", "c"]).await;
+    assert!(world.state("plain").await.contains("203.0.113."));
+    assert_eq!(provider_id(world.node("a-new").await).as_deref(), Some("a://a-new"));
+    assert_eq!(provider_id(world.node("b-new").await).as_deref(), Some("b://b-new"));
+    assert_eq!(world.clouds[1].fake.cloud().values().next().unwrap().nodes, ["b-new", "b-old"]);
+
+    // A machine of the cloud that owns the node is gone; that another cloud has one of this name does not matter.
+    world.clouds[0].fake.add_instances(["b-old"]);
+    world.clouds[1].fake.remove_instance("b-old");
+    world.heartbeat("b-old", "Unknown").await;
+    pass(60 * S).await;
+    assert!(world.node("b-old").await.is_none());
+    assert_untouched(&world, &strangers).await;
+    let transcript = world.transcript().await;
+    for said in [
+        "event contested Warning ProviderConflict",
+        "event malformed Warning InvalidProviderID",
+        "The providers c and d both claim this object",
+    ] {
+        assert!(transcript.contains(said), "{said} is missing:\n{transcript}");
+    }
+}
+
+/// What a cloud may do that must cost nobody else anything.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Hangs,
+    Fails(Code),
+    TooManyRequests,
+    IsGone,
+}
+
+fn trouble(cloud: &Cloud, trouble: Trouble) {
+    let error = match trouble {
+        Trouble::Hangs => {
+            cloud.fake.on_call(|_| Box::pin(pending()));
+            return;
+        }
+        Trouble::IsGone => {
+            cloud.fake.stop();
+            return;
+        }
+        Trouble::Fails(code) => Error::new(code, "it broke"),
+        Trouble::TooManyRequests => Error::retry_after(Duration::from_mins(10), "429 Too Many Requests"),
+    };
+    for operation in ["ensure", "update", "get", "ensure-deleted", "describe", "list-routes", "list-owned"] {
+        cloud.fake.fail_always(operation, Some(error.clone()));
+    }
+}
+
+#[rstest]
+#[case::hangs(Trouble::Hangs)]
+#[case::traps(Trouble::Fails(Code::Trapped))]
+#[case::meets_a_limit(Trouble::Fails(Code::LimitExceeded))]
+#[case::is_denied(Trouble::Fails(Code::Denied))]
+#[case::says_not_found_to_everything(Trouble::Fails(Code::NotFound))]
+#[case::answers_429(Trouble::TooManyRequests)]
+#[case::serves_nothing(Trouble::IsGone)]
+#[tokio::test(start_paused = true)]
+async fn a_cloud_in_trouble_holds_up_nobody_elses_objects(#[case] kind: Trouble) {
+    let world = three().await;
+    let strangers = add_strangers(&world).await;
+    // It owns most: its nodes and Services are in everybody's way, if there is a way.
+    for n in 0..20 {
+        world.add_service(&format!("b{n}"), json!({ "loadBalancerClass": "b.example/lb" })).await;
+        world.add_raw_node(&format!("b-{n}"), json!({ "providerID": format!("b://b-{n}") })).await;
+    }
+    trouble(&world.clouds[1], kind);
+    let world = world.start().await;
+    add_new_nodes(&world).await;
+    add_services(&world).await;
+    pass(5 * S).await;
+    assert_served(&world, &["a", "c"]).await;
+    assert!(world.state("plain").await.contains("203.0.113."));
+    assert_eq!(provider_id(world.node("a-new").await).as_deref(), Some("a://a-new"));
+    // Nodes come and go, Services too: still in time.
+    world.delete_service("c").await;
+    world.clouds[0].fake.remove_instance("a-old");
+    world.heartbeat("a-old", "Unknown").await;
+    for n in 0..20 {
+        world.heartbeat(&format!("b-{n}"), "Unknown").await;
+    }
+    pass(40 * S).await;
+    assert_eq!(world.state("c").await, "gone");
+    assert!(world.node("a-old").await.is_none());
+    assert_eq!(
+        world.clouds[0].fake.cloud().values().find(|lb| lb.service == "default/plain").unwrap().nodes,
+        ["a-new"]
+    );
+    // And its own objects are as they were.
+    for n in 0..20 {
+        assert!(world.node(&format!("b-{n}")).await.is_some(), "no word of a cloud in trouble deletes a node");
+    }
+    assert!(!world.state("b").await.contains("203.0.113."));
+    assert_untouched(&world, &strangers).await;
+}
+
+/// The trouble ends: what waited is served, and nobody has to do anything.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_recovers_serves_what_waited_for_it() {
+    let world = three().await;
+    trouble(&world.clouds[1], Trouble::Fails(Code::Unavailable));
+    let world = world.start().await;
+    add_new_nodes(&world).await;
+    add_services(&world).await;
+    pass(60 * S).await;
+    assert!(!world.state("b").await.contains("203.0.113."));
+    for operation in ["ensure", "update", "get", "ensure-deleted", "describe", "list-routes", "list-owned"] {
+        world.clouds[1].fake.fail_always(operation, None);
+    }
+    // No wait is longer than upstream's cap.
+    pass(300 * S).await;
+    assert_served(&world, &["b"]).await;
+    assert_eq!(provider_id(world.node("b-new").await).as_deref(), Some("b://b-new"));
+}
