@@ -4,7 +4,7 @@
 //! [`Providers`] of the process.
 //!
 //! # How it hangs together
-//! `watch` keeps the objects and reports changes → `triggers` turns a change into keys → `queue` (one for each provider and controller) runs a key when
+//! `watch` keeps the objects, cut down by `trim`, and reports changes → `triggers` turns a change into keys → `queue` (one for each provider and controller) runs a key when
 //! it may → `service`, `node` and `node_lifecycle` are lists of steps, most of them pure → `report` says what came of it. `nodes` sorts the nodes by
 //! `ownership` and shares one set of them with all Services of a provider.
 //!
@@ -32,6 +32,7 @@ mod report;
 mod service;
 mod settings;
 mod triggers;
+mod trim;
 mod watch;
 
 pub use convert::node as provider_node;

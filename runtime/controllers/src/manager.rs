@@ -30,7 +30,7 @@ use crate::{
     report::{Activity, Reporter},
     service::{self, ledger::Ledger},
     settings::ControllerSettings,
-    triggers,
+    triggers, trim,
 };
 
 /// How long a shutdown waits for the Events that are still to be written.
@@ -159,7 +159,7 @@ async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
     let cache = crate::watch::Cache::new();
     let events = watcher(Api::<core::Node>::all(context.client.clone()), watcher::Config::default())
         .default_backoff()
-        .modify(triggers::trim_node);
+        .modify(trim::trim_node);
     let mut synced = cache.synced();
     let follow = cache.follow(events.boxed(), |change| triggers::node_changed(&context, change));
     let announce = async {
@@ -179,7 +179,7 @@ async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
 async fn watch_services(context: Arc<Context>, stop: CancellationToken) {
     let events = watcher(Api::<core::Service>::all(context.client.clone()), watcher::Config::default())
         .default_backoff()
-        .modify(triggers::trim_service);
+        .modify(trim::trim_service);
     let follow = context.services.follow(events.boxed(), |change| triggers::service_changed(&context, &change));
     stop.run_until_cancelled(follow).await;
 }

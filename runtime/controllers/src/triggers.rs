@@ -20,21 +20,6 @@ use crate::{
 /// After a swap, objects follow each other at this distance while that fits into [`crate::ControllerSettings::swap_spread_max`].
 const SWAP_PACE: Duration = Duration::from_millis(100);
 
-/// Drops what no step reads, before it is kept.
-pub(crate) fn trim_node(node: &mut core::Node) {
-    node.metadata.managed_fields = None;
-    if let Some(status) = &mut node.status {
-        status.images = None;
-        status.volumes_attached = None;
-        status.volumes_in_use = None;
-    }
-}
-
-/// Drops what no step reads, before it is kept.
-pub(crate) fn trim_service(service: &mut core::Service) {
-    service.metadata.managed_fields = None;
-}
-
 /// A Service appeared, changed or went.
 pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>) {
     let Change { key, old, new } = change;

@@ -1,0 +1,149 @@
+//! What the caches keep of an object (pure): the fields that a step reads, and no others.
+//!
+//! A kubelet reports images, volumes and heartbeats that no controller looks at, and whoever writes an object leaves `managedFields`: most of what a
+//! watch brings. Every field of the API's types is named here, so a new one does not compile until somebody decides. A step that reads one more field
+//! takes it out of the `_`.
+//!
+//! What is kept of a list may be less than the list: none of them may be written back whole, except those that are kept whole (taints, addresses,
+//! finalizers).
+
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Service, ServiceSpec, ServiceStatus},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+/// The conditions that a step reads.
+const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
+
+/// Drops what no step reads, before the node is kept.
+pub(crate) fn trim_node(node: &mut Node) {
+    let Node { metadata, spec, status } = std::mem::take(node);
+    *node = Node {
+        metadata: ObjectMeta { finalizers: None, ..kept_metadata(metadata) },
+        spec: spec.map(kept_node_spec),
+        status: status.map(kept_node_status),
+    };
+}
+
+/// Drops what no step reads, before the Service is kept.
+pub(crate) fn trim_service(service: &mut Service) {
+    let Service { metadata, spec, status } = std::mem::take(service);
+    *service = Service {
+        metadata: ObjectMeta { creation_timestamp: None, ..kept_metadata(metadata) },
+        spec: spec.map(kept_service_spec),
+        status: status
+            .map(|ServiceStatus { conditions: _, load_balancer }| ServiceStatus { conditions: None, load_balancer }),
+    };
+}
+
+fn kept_metadata(metadata: ObjectMeta) -> ObjectMeta {
+    let ObjectMeta {
+        annotations,
+        creation_timestamp,
+        deletion_grace_period_seconds: _,
+        deletion_timestamp,
+        finalizers,
+        generate_name: _,
+        generation: _,
+        labels,
+        managed_fields: _,
+        name,
+        namespace,
+        owner_references: _,
+        resource_version,
+        self_link: _,
+        uid,
+    } = metadata;
+    ObjectMeta {
+        annotations,
+        creation_timestamp,
+        deletion_timestamp,
+        finalizers,
+        labels,
+        name,
+        namespace,
+        resource_version,
+        uid,
+        ..ObjectMeta::default()
+    }
+}
+
+fn kept_node_spec(spec: NodeSpec) -> NodeSpec {
+    let NodeSpec { config_source: _, external_id: _, pod_cidr, pod_cidrs, provider_id, taints, unschedulable: _ } =
+        spec;
+    NodeSpec { pod_cidr, pod_cidrs, provider_id, taints, ..NodeSpec::default() }
+}
+
+fn kept_node_status(status: NodeStatus) -> NodeStatus {
+    let NodeStatus {
+        addresses,
+        allocatable: _,
+        capacity: _,
+        conditions,
+        config: _,
+        daemon_endpoints: _,
+        declared_features: _,
+        features: _,
+        images: _,
+        node_info: _,
+        phase: _,
+        runtime_handlers: _,
+        volumes_attached: _,
+        volumes_in_use: _,
+    } = status;
+    let conditions = conditions.map(|conditions| {
+        conditions.into_iter().filter(|c| CONDITIONS.contains(&c.type_.as_str())).map(kept_condition).collect()
+    });
+    NodeStatus { addresses, conditions, ..NodeStatus::default() }
+}
+
+fn kept_condition(condition: NodeCondition) -> NodeCondition {
+    let NodeCondition { last_heartbeat_time: _, last_transition_time: _, message: _, reason, status, type_ } =
+        condition;
+    NodeCondition { reason, status, type_, ..NodeCondition::default() }
+}
+
+fn kept_service_spec(spec: ServiceSpec) -> ServiceSpec {
+    let ServiceSpec {
+        allocate_load_balancer_node_ports,
+        cluster_ip: _,
+        cluster_ips: _,
+        external_ips,
+        external_name: _,
+        external_traffic_policy,
+        health_check_node_port,
+        internal_traffic_policy,
+        ip_families,
+        ip_family_policy,
+        load_balancer_class,
+        load_balancer_ip,
+        load_balancer_source_ranges,
+        ports,
+        publish_not_ready_addresses: _,
+        selector: _,
+        session_affinity,
+        session_affinity_config,
+        traffic_distribution: _,
+        type_,
+    } = spec;
+    ServiceSpec {
+        allocate_load_balancer_node_ports,
+        external_ips,
+        external_traffic_policy,
+        health_check_node_port,
+        internal_traffic_policy,
+        ip_families,
+        ip_family_policy,
+        load_balancer_class,
+        load_balancer_ip,
+        load_balancer_source_ranges,
+        ports,
+        session_affinity,
+        session_affinity_config,
+        type_,
+        ..ServiceSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;
