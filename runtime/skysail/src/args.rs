@@ -1,10 +1,16 @@
-//! The command line: clap types and nothing else. What they mean is in `commands`.
+//! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in `args/run`.
+
+mod run;
+mod values;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
+
+pub(crate) use run::{LoggingFormat, RunArgs};
+use values::parse_duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,58 +50,6 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One object a line.
-    Json,
-}
-
-/// Logging; lines go to standard error.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct LogArgs {
-    /// Level, or directives by module: `info`, `warn,skysail_host=debug`.
-    #[arg(long, default_value = "info", value_name = "FILTER", env = "SKYSAIL_LOG")]
-    pub(crate) log: String,
-    /// How log lines look.
-    #[arg(long, default_value = "text", value_name = "FORMAT")]
-    pub(crate) log_format: LogFormat,
-}
-
-/// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = NOTATION)]
-pub(crate) struct RunArgs {
-    /// Providers: YAML documents of kind Provider. Watched; a wrong file is refused whole and the last good one stays in force.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) provider_file: PathBuf,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Name of the cluster, handed to the provider: load balancers of two clusters in one account are kept apart by it.
-    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
-    pub(crate) cluster_name: String,
-    /// Services of one provider that are reconciled at once, from 1 to 1024.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) concurrent_service_syncs: u16,
-    /// Period of the node lifecycle controller: how often nodes that are not Ready are looked up in the cloud.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
-    pub(crate) node_monitor_period: Duration,
-    /// Period in which the addresses of all nodes are brought up to date.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
-    pub(crate) node_status_update_frequency: Duration,
-    /// Where /metrics, /livez and /readyz are served, as plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10268")]
-    pub(crate) metrics_bind_address: SocketAddr,
-    /// Only `false` is possible in this version: run one replica.
-    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    pub(crate) leader_elect: bool,
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
 }
 
 /// `skysail dev`.
@@ -188,37 +142,11 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Reads Go's notation, because that is what the flags of Kubernetes take: `5s`, `1m30s`, `250ms`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let advice = || format!("{text:?} is not a duration; write 5s, 1m30s or 250ms");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(advice)?;
-        let (number, after) = rest.split_at(digits);
-        let unit_len = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_len);
-        let seconds = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(advice()),
-        };
-        let number: f64 = number.parse().map_err(|_| advice())?;
-        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| advice())?;
-        rest = after;
-    }
-    if total.is_zero() { Err(format!("{text:?} has to be longer than nothing")) } else { Ok(total) }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::CommandFactory as _;
 
-    use super::{Args, parse_duration};
+    use super::Args;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -235,16 +163,6 @@ mod tests {
                 let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
                 assert!(long.is_empty(), "{}: {long:?}", command.get_name());
             }
-        }
-    }
-
-    #[test]
-    fn durations_are_written_as_in_go() {
-        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_duration("1.5h"), Ok(Duration::from_secs(5400)));
-        for wrong in ["", "5", "s", "5 s", "-5s", "0s", "5d", "1e9h"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -58,7 +58,7 @@ impl Manager {
                 "--leader-elect=false",
                 "--node-monitor-period=1s",
                 "--log=info,skysail_host=debug",
-                "--log-format=json",
+                "--logging-format=json",
             ])
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--provider-file={}", folder.path().join("providers.yaml").display()))

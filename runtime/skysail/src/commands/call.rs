@@ -22,7 +22,7 @@ use skysail_provider::{Call, EventSink, ProviderEvent};
 
 use self::{cost::Cost, functions::Function};
 use crate::{
-    args::{CallArgs, LogFormat},
+    args::{CallArgs, LoggingFormat},
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
     output,
@@ -40,7 +40,7 @@ const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// Wrong arguments, a refused component, or the error that the call answered with.
 pub(crate) fn run(args: CallArgs) -> anyhow::Result<()> {
-    telemetry::init(&args.log.log, LogFormat::Text).or_exit(Reason::Usage)?;
+    telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(call(args))
 }
 

@@ -32,7 +32,7 @@ use self::{
 };
 use super::run::entries;
 use crate::{
-    args::{DevArgs, LogFormat},
+    args::{DevArgs, LoggingFormat},
     component_file,
     exit::{MarkExt as _, Reason},
     provider_file,
@@ -48,7 +48,7 @@ const PROVIDER: &str = "dev";
 /// # Errors
 /// A wrong argument, an address in use, or a step of the story that does not hold.
 pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
-    telemetry::init(&args.log.log, LogFormat::Text).or_exit(Reason::Usage)?;
+    telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
     let outcome = runtime.block_on(async {
         let signals = Signals::listen()?;

@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context as _, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager, ProviderEntry, Providers};
+use skysail_controllers::{ControllerMetrics, Ledger, Manager, ProviderEntry, Providers};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider;
 use tokio::{
@@ -33,8 +33,8 @@ use crate::{
 /// # Errors
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    telemetry::init(&args.log.log, args.log.log_format).or_exit(Reason::Usage)?;
-    if args.leader_elect {
+    telemetry::init(&args.log.log, args.log.logging_format).or_exit(Reason::Usage)?;
+    if args.leader_election.leader_elect {
         return Err(anyhow!(
             "--leader-elect=true: leader election is not in this version; run one replica, and say --leader-elect=false"
         ))
@@ -44,8 +44,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: RunArgs) -> anyhow::Result<()> {
-    let ProviderFile { providers, files } = provider_file::load(&args.provider_file).or_exit(Reason::Usage)?;
-    let client = client(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
+    let ProviderFile { providers, files } =
+        provider_file::load(&args.providers.provider_file).or_exit(Reason::Usage)?;
+    let client = client(args.generic.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
     let version = client.apiserver_version().await;
     let version = version
         .context("the cluster does not answer: check the kubeconfig's server and credentials")
@@ -55,14 +56,14 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let mut fleet = Fleet::new(providers::services(&mut registry)?);
     let metrics = ControllerMetrics::register(&mut registry);
-    let follow = Follow::new(&args.provider_file, files);
+    let follow = Follow::new(&args.providers.provider_file, files);
     fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let (serving, readiness) = watch::channel(Vec::new());
-    let listener = admin::bind(args.metrics_bind_address).await.or_exit(Reason::Usage)?;
-    tracing::info!(address = %args.metrics_bind_address, "serving /metrics, /livez and /readyz");
+    let listener = admin::bind(args.secure_serving.metrics_bind_address).await.or_exit(Reason::Usage)?;
+    tracing::info!(address = %args.secure_serving.metrics_bind_address, "serving /metrics, /livez and /readyz");
     tasks.spawn(admin::serve(listener, Arc::new(registry), ready(readiness), stop.clone()));
     tasks.spawn(stop_on_signal(stop.clone()));
     let manage = Manage { args, client, metrics, stop: stop.clone() };
@@ -152,7 +153,7 @@ impl Manage {
             serving.send_replace(slots(&fleet));
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
             let (client, metrics) = (self.client.clone(), self.metrics.clone());
-            let manager = Manager::new(client, entries(&fleet)?, self.settings(), metrics, ledger.clone());
+            let manager = Manager::new(client, entries(&fleet)?, self.args.settings(), metrics, ledger.clone());
             let mut manager = std::pin::pin!(manager.run(ended.clone()));
             tokio::select! {
                 outcome = &mut manager => return outcome.context("the controllers ended"),
@@ -162,16 +163,6 @@ impl Manage {
                     manager.await.context("the controllers ended")?;
                 }
             }
-        }
-    }
-
-    fn settings(&self) -> ControllerSettings {
-        ControllerSettings {
-            cluster_name: self.args.cluster_name.clone(),
-            concurrent_service_syncs: self.args.concurrent_service_syncs.into(),
-            node_monitor_period: self.args.node_monitor_period,
-            node_status_update_frequency: self.args.node_status_update_frequency,
-            ..ControllerSettings::default()
         }
     }
 }

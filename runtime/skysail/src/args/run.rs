@@ -1,0 +1,51 @@
+//! The flags of `skysail run`, in groups as upstream's named flag sets: one file a group.
+//!
+//! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A group that sets something for the controllers says so in
+//! its `apply_to`.
+
+mod generic;
+mod kube_cloud_shared;
+mod leader_election;
+mod logging;
+mod node_controller;
+mod providers;
+mod secure_serving;
+mod service_controller;
+
+use clap::Args;
+use skysail_controllers::ControllerSettings;
+
+pub(crate) use logging::LoggingFormat;
+
+/// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
+#[derive(Debug, Args)]
+#[command(after_help = super::NOTATION, args_override_self = true)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) providers: providers::ProviderArgs,
+    #[command(flatten)]
+    pub(crate) generic: generic::GenericArgs,
+    #[command(flatten)]
+    pub(crate) kube_cloud_shared: kube_cloud_shared::KubeCloudSharedArgs,
+    #[command(flatten)]
+    pub(crate) service_controller: service_controller::ServiceControllerArgs,
+    #[command(flatten)]
+    pub(crate) node_controller: node_controller::NodeControllerArgs,
+    #[command(flatten)]
+    pub(crate) leader_election: leader_election::LeaderElectionArgs,
+    #[command(flatten)]
+    pub(crate) secure_serving: secure_serving::SecureServingArgs,
+    #[command(flatten)]
+    pub(crate) log: logging::LogArgs,
+}
+
+impl RunArgs {
+    /// What the flags set for the controllers.
+    pub(crate) fn settings(&self) -> ControllerSettings {
+        let mut settings = ControllerSettings::default();
+        self.kube_cloud_shared.apply_to(&mut settings);
+        self.service_controller.apply_to(&mut settings);
+        self.node_controller.apply_to(&mut settings);
+        settings
+    }
+}

@@ -1,0 +1,31 @@
+//! Upstream's set "node controller".
+
+use std::time::Duration;
+
+use clap::Args;
+use skysail_controllers::ControllerSettings;
+
+use crate::args::values::parse_duration;
+
+/// The node controller.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Node controller flags")]
+pub(crate) struct NodeControllerArgs {
+    /// Period in which the addresses of all nodes are brought up to date.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub(crate) node_status_update_frequency: Duration,
+    /// Nodes of one provider that are written at once after the provider described them, from 1 to 1024.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) concurrent_node_syncs: u16,
+    /// The same for the periodic addresses, up to 1024; 0 takes --concurrent-node-syncs.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(crate) concurrent_node_status_updates: u16,
+}
+
+impl NodeControllerArgs {
+    pub(super) fn apply_to(&self, settings: &mut ControllerSettings) {
+        settings.node_status_update_frequency = self.node_status_update_frequency;
+        settings.concurrent_node_syncs = self.concurrent_node_syncs.into();
+        settings.concurrent_node_status_updates = self.concurrent_node_status_updates.into();
+    }
+}
