@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use kube::Client;
+use kube::{
+    Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
 use skysail_test_e2e::{
     api_server::ApiServer,
     incus::{ENDPOINT, Incus},
@@ -86,9 +90,10 @@ impl World<'_> {
     async fn story(&mut self) -> Result<()> {
         self.nodes_are_initialised().await?;
         let address = self.a_service_reaches_every_container().await?;
+        self.e3_type_and_ports_of_a_udp_service_change().await?;
         self.the_provider_is_swapped(&address).await?;
         self.a_stopped_instance_is_tainted_and_left_out(&address).await?;
-        self.a_deleted_instance_takes_its_node_along(&address).await?;
+        self.e1_a_deleted_instance_takes_its_node_along(&address).await?;
         self.everything_is_cleaned_up().await
     }
 
@@ -129,6 +134,66 @@ impl World<'_> {
         Ok(address)
     }
 
+    /// The containers' servers speak TCP: of UDP we see what Incus was told.
+    async fn e3_type_and_ports_of_a_udp_service_change(&self) -> Result<()> {
+        let object = json!({
+            "metadata": { "name": "dns" },
+            "spec": { "type": "ClusterIP", "ports": [{ "port": 53, "protocol": "UDP" }] },
+        });
+        services(&self.client).create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        let udp = |port: u16, node_port: u16| json!([{ "port": port, "nodePort": node_port, "protocol": "UDP" }]);
+        self.set("dns", json!({ "type": "NodePort", "ports": udp(53, 30_053) })).await?;
+        self.set("dns", json!({ "type": "LoadBalancer" })).await?;
+        let address = eventually("the Service gets an address", 60, || address_of(&self.client, "dns")).await?;
+        self.incus_listens(&address, "53", "30053").await?;
+        self.set("dns", json!({ "ports": udp(53, 30_054) })).await?;
+        self.incus_listens(&address, "53", "30054").await?;
+        self.set("dns", json!({ "ports": udp(5353, 30_054) })).await?;
+        self.incus_listens(&address, "5353", "30054").await?;
+        ensure!(address_of(&self.client, "dns").await? == address, "a changed port must not change the address");
+        self.set(
+            "dns",
+            json!({ "type": "ClusterIP", "ports": [{ "port": 5353, "protocol": "UDP", "nodePort": null }] }),
+        )
+        .await?;
+        let gone = || async {
+            let left = self.incus.query("/1.0/networks/ovnnet/load-balancers")?;
+            let left = left.as_array().map_or(0, Vec::len);
+            ensure!(left == 1, "{left} load balancers in Incus; the one of `web` has to be left");
+            ensure!(address_of(&self.client, "dns").await.is_err(), "the status still has an address");
+            anyhow::Ok(())
+        };
+        eventually("the UDP load balancer goes", 60, gone).await?;
+        delete_service(&self.client, "dns").await
+    }
+
+    async fn set(&self, name: &str, spec: Value) -> Result<()> {
+        let patch = json!({ "spec": spec });
+        services(&self.client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Incus has exactly this UDP port on the address, and every container behind it.
+    async fn incus_listens(&self, address: &str, port: &str, node_port: &str) -> Result<()> {
+        let look = || async {
+            let balancer = self.incus.query(&format!("/1.0/networks/ovnnet/load-balancers/{address}"))?;
+            let is = |entry: &Value, key: &str, value: &str| entry.get(key).and_then(Value::as_str) == Some(value);
+            let list = |key: &str| balancer.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+            let (ports, backends) = (list("ports"), list("backends"));
+            ensure!(
+                ports.len() == 1
+                    && ports.iter().all(|entry| is(entry, "protocol", "udp") && is(entry, "listen_port", port)),
+                "the ports are {ports:?}"
+            );
+            ensure!(
+                backends.len() == NODES.len() && backends.iter().all(|entry| is(entry, "target_port", node_port)),
+                "the backends are {backends:?}"
+            );
+            anyhow::Ok(())
+        };
+        eventually("Incus listens", 60, look).await
+    }
+
     async fn the_provider_is_swapped(&mut self, address: &str) -> Result<()> {
         swap(&mut self.manager, &self.client, address, NODE_PORT, &NODES).await?;
         ensure!(address_of(&self.client, "web").await? == address, "a changed port must not change the address");
@@ -147,7 +212,8 @@ impl World<'_> {
         wait_for_answers(address, 9090, &["node-0", "node-2"]).await
     }
 
-    async fn a_deleted_instance_takes_its_node_along(&mut self, address: &str) -> Result<()> {
+    /// E1 of upstream's cases.
+    async fn e1_a_deleted_instance_takes_its_node_along(&mut self, address: &str) -> Result<()> {
         self.incus.incus(&["delete", "--force", "node-2"])?;
         set_ready(&self.client, "node-2", "Unknown").await?;
         let gone = || async {
@@ -167,7 +233,7 @@ impl World<'_> {
         };
         eventually("the Service goes", 60, gone).await?;
         let left = self.incus.query("/1.0/networks/ovnnet/load-balancers")?;
-        ensure!(left == serde_json::json!([]), "left in Incus: {left}");
+        ensure!(left == json!([]), "left in Incus: {left}");
         self.manager.still_runs()
     }
 }
