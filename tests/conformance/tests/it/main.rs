@@ -9,3 +9,4 @@ mod scale;
 mod services;
 #[cfg(test)]
 mod three_providers;
+mod upstream_end_to_end;
