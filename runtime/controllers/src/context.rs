@@ -102,9 +102,10 @@ impl Context {
     }
 
     /// In whose queue this Service belongs: who holds its load balancer; else who owns it; else, where only our finalizer tells that it once had
-    /// one, the default provider or the first, which then asks all.
+    /// one, the default provider or the first, which then asks all. Nobody where the holder is not there any more.
     pub(crate) fn route_service(&self, key: &ObjectKey) -> Option<usize> {
-        let holder = self.ledger.get(key).and_then(|entry| self.providers.index_of(&entry.provider));
+        let entry = self.ledger.get(key);
+        let holder = entry.as_ref().and_then(|entry| self.providers.index_of(&entry.provider));
         if holder.is_some() {
             return holder;
         }
@@ -112,7 +113,8 @@ impl Context {
         if validate::is_load_balancer(&object) {
             return self.service_owner(&object).provider();
         }
-        if !validate::has_finalizer(&object) || self.lanes.is_empty() {
+        // Where it is known who made the load balancer and that one is not there, the others' "there is none" is no reason to let the Service go.
+        if entry.is_some() || !validate::has_finalizer(&object) || self.lanes.is_empty() {
             return None;
         }
         Some(self.providers.entries().iter().position(|entry| entry.default).unwrap_or(0))

@@ -5,6 +5,8 @@ pub const FIELD_MANAGER: &str = "skysail";
 
 /// Keeps a Service until its load balancer is gone.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Ours: the provider that made a Service's load balancer, by its name in the provider file. Written and removed with [`LOAD_BALANCER_FINALIZER`].
+pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-provider";
 /// The older way to restrict who may connect to a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Keeps a node out of all load balancers.

@@ -64,8 +64,7 @@ impl Providers {
         }
         let mut names = BTreeSet::new();
         for entry in &entries {
-            let well_formed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            if entry.name.is_empty() || entry.name.len() > 63 || !entry.name.chars().all(well_formed) {
+            if !is_provider_name(&entry.name) {
                 return Err(ProvidersError::Name(entry.name.clone()));
             }
             if !names.insert(&entry.name) {
@@ -104,6 +103,12 @@ impl Providers {
         };
         self.entries.iter().enumerate().map(claim).collect()
     }
+}
+
+/// What labels, annotations and texts can carry: 1 to 63 lower-case letters, digits and dashes.
+pub(crate) fn is_provider_name(name: &str) -> bool {
+    let well_formed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !name.is_empty() && name.len() <= 63 && name.chars().all(well_formed)
 }
 
 #[cfg(test)]

@@ -73,7 +73,14 @@ async fn reconcile(
         None => Standing::Nobodys,
     };
     // plan (pure)
-    let observed = Observed { object: object.as_deref(), entry: entry.as_ref(), standing, shared: &shared, generation };
+    let observed = Observed {
+        object: object.as_deref(),
+        entry: entry.as_ref(),
+        standing,
+        provider: &voice.provider,
+        shared: &shared,
+        generation,
+    };
     let plan = plan::plan(&observed);
     let subject = Subject { context, provider, key, voice, generation, shared: &shared };
     let reference = match (&object, &entry) {

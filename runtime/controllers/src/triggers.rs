@@ -13,7 +13,11 @@ use crate::{
     nodes::NodeView,
     ownership::Owner,
     report::Voice,
-    service::{predicates::is_relevant, unclaimed},
+    service::{
+        predicates::is_relevant,
+        unclaimed,
+        validate::{convert, has_finalizer, named_holder},
+    },
     watch::{Change, ObjectKey},
 };
 
@@ -34,12 +38,24 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         if before != Some(owner) {
             report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
         }
+        if old.is_none() {
+            hear_holder(context, key, new);
+        }
         report_unclaimed(context, key, new);
     }
     match context.route_service(key) {
         Some(provider) => context.service_queue(provider).add(key.clone()),
         None if new.is_none() => forget(context, key),
         None => {}
+    }
+}
+
+/// What a Service that appears says about who made its load balancer: after a start nothing else tells it. Where that is its owner, the claims say
+/// the same.
+fn hear_holder(context: &Context, key: &ObjectKey, object: &core::Service) {
+    let owner = context.service_owner(object).provider().map(|owner| context.provider(owner).name.as_str());
+    if let Some(holder) = named_holder(object).filter(|holder| has_finalizer(object) && owner != Some(holder)) {
+        context.ledger.hear(key, holder, Arc::new(convert(object).service));
     }
 }
 

@@ -79,6 +79,7 @@ suite! {
     applies::a_conflict_names_owner_and_field,
     applies::shared_fields_stay_until_the_last_owner_goes,
     services::a_service_gets_its_defaults,
+    services::metadata_is_written_through_the_status_and_the_spec_is_not,
     services::a_type_change_frees_what_belonged_to_it,
     services::service_rules_are_enforced,
     services::node_ports_are_unique_and_come_back,

@@ -36,6 +36,21 @@ pub(crate) async fn a_service_gets_its_defaults(env: &Env) {
     assert_eq!(made["spec"]["clusterIPs"], json!(["None"]));
 }
 
+/// The controllers write finalizers and who holds a load balancer there, so that they need no right to change Services.
+pub(crate) async fn metadata_is_written_through_the_status_and_the_spec_is_not(env: &Env) {
+    env.post(&env.core("services"), &service("s", json!({"ports": [{"port": 80}]}))).await.ok();
+    let path = env.core("services/s/status");
+    let metadata = json!({"finalizers": ["example.test/a"], "annotations": {"example.test/holder": "one"}});
+    let patch = json!({"metadata": metadata, "spec": {"ports": [{"port": 81}]}});
+    let shown = env.patch("merge", &path, &patch).await.ok();
+    assert_eq!(shown["metadata"]["finalizers"], json!(["example.test/a"]));
+    assert_eq!(shown["metadata"]["annotations"], json!({"example.test/holder": "one"}));
+    assert_eq!(shown["spec"]["ports"][0]["port"], 80);
+    let patch = json!({"metadata": {"finalizers": [], "annotations": {"example.test/holder": null, "example.test/never": null}}});
+    let shown = env.patch("merge", &path, &patch).await.ok();
+    assert!(shown["metadata"]["finalizers"].is_null() && shown["metadata"]["annotations"].is_null(), "{shown}");
+}
+
 pub(crate) async fn a_type_change_frees_what_belonged_to_it(env: &Env) {
     let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "example.test/lb", "ports": [{"port": 80}]});
     env.post(&env.core("services"), &service("s", spec)).await.ok();

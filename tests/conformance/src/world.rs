@@ -57,6 +57,11 @@ impl Cloud {
         self
     }
 
+    /// It has no load balancers from now on.
+    pub fn make_without_load_balancers(&mut self) {
+        self.entry.provider = Arc::new(self.fake.clone().without_load_balancers());
+    }
+
     /// Takes back the first class.
     pub fn give_up_class(&mut self) -> String {
         self.entry.load_balancer_classes.remove(0)

@@ -141,8 +141,17 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an object that is there; then the finalizer goes, then the status.
     pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
-        for holder in self.holders(object)? {
-            self.delete_held(holder, service).await?;
+        let hearsay = self.is_hearsay();
+        let found = hearsay && self.delete_held(self.provider, service).await?;
+        if hearsay && !found && validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none() {
+            // The object named the wrong one. What its owner serves stays.
+            self.context.ledger.remove(self.key);
+            return Ok(());
+        }
+        if !found {
+            for holder in self.holders(object)? {
+                self.delete_held(holder, service).await?;
+            }
         }
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
         self.context.ledger.remove(self.key);
@@ -152,6 +161,11 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an object that is gone.
     pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
+        if self.is_hearsay() {
+            self.delete_held(self.provider, service).await?;
+            self.context.ledger.remove(self.key);
+            return Ok(());
+        }
         self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         let entry = self.context.provider(self.provider);
         let result = match load_balancers(&*entry.provider) {
@@ -168,10 +182,16 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// Whom to ask. Where the type changed while this process was down, nobody remembers who made the load balancer, and the class went
-    /// with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
+    /// This provider is asked because the object names it, and for no better reason.
+    fn is_hearsay(&self) -> bool {
+        self.context.held(self.key, self.provider).is_some() && self.context.ledger.is_hearsay(self.key)
+    }
+
+    /// Whom to ask. Where the type changed while this process was down and the object does not say, or says wrongly, who made the load balancer,
+    /// the class went with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
     fn holders(&self, object: &core::Service) -> Result<Vec<usize>, Error> {
-        if self.context.held(self.key, self.provider).is_some() || validate::is_load_balancer(object) {
+        let held = self.context.held(self.key, self.provider).is_some();
+        if !self.is_hearsay() && (held || validate::is_load_balancer(object)) {
             return Ok(vec![self.provider]);
         }
         let entries = self.context.providers.entries().iter().enumerate();
@@ -186,8 +206,13 @@ impl Subject<'_> {
         Ok(holders)
     }
 
-    async fn delete_held(&self, holder: usize, service: &Arc<Service>) -> Result<(), Error> {
+    /// Deletes what this provider has, and says whether it had something.
+    async fn delete_held(&self, holder: usize, service: &Arc<Service>) -> Result<bool, Error> {
         let entry = self.context.provider(holder);
+        if self.is_hearsay() && entry.provider.info().is_some() && entry.provider.load_balancers().is_none() {
+            // Named by the object, and no provider of load balancers: it cannot have made one.
+            return Ok(false);
+        }
         let provider = load_balancers(&*entry.provider)?;
         let cluster = &self.context.settings.cluster_name;
         let call = Call { events: Some(self.context.reporter.sink(&entry.name)), ..self.call(service) };
@@ -197,6 +222,10 @@ impl Subject<'_> {
             Err(error) => return Err(Error::provider("check if load balancer exists before cleanup")(error)),
         };
         if present {
+            if holder == self.provider {
+                // A fact from here on: should the rest fail, nobody else has to be asked.
+                self.context.ledger.borne_out(self.key);
+            }
             self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
             let deleted = absent_is_ok(provider.ensure_deleted(&call, cluster, service).await);
             match deleted {
@@ -204,13 +233,16 @@ impl Subject<'_> {
                 result => result.map_err(Error::provider("delete load balancer"))?,
             }
         }
-        Ok(())
+        Ok(present)
     }
 
+    /// With it goes who holds the load balancer, so that a process which remembers nothing knows whom to ask.
     async fn add_finalizer(&self, object: &core::Service) -> Result<core::Service, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
-        finalizers.push(names::LOAD_BALANCER_FINALIZER.to_owned());
-        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        if !has_finalizer(object) {
+            finalizers.push(names::LOAD_BALANCER_FINALIZER.to_owned());
+        }
+        let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": self.holder_annotation() } });
         self.patch(object, patch).await.map_err(Error::api("add load balancer cleanup finalizer"))
     }
 
@@ -218,7 +250,8 @@ impl Subject<'_> {
     async fn remove_finalizer(&self, object: &core::Service) -> Result<Option<core::Service>, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != names::LOAD_BALANCER_FINALIZER);
-        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        let annotations = json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: null });
+        let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": annotations } });
         match self.patch(object, patch).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if api_status(&error) == Some(404) => Ok(None),
@@ -235,7 +268,15 @@ impl Subject<'_> {
             [] => Value::Null,
             _ => json!(status::to_core(status)),
         };
-        match self.patch(object, json!({ "status": { "loadBalancer": { "ingress": ingress } } })).await {
+        let mut patch = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
+        if has_finalizer(object)
+            && validate::named_holder(object).is_none()
+            && let Some(root) = patch.as_object_mut()
+        {
+            // The finalizer came from a manager that did not write who holds it. That alone is not worth a write; it goes with this one.
+            root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotation() }));
+        }
+        match self.patch(object, patch).await {
             Ok(_) => Ok(()),
             Err(error) if api_status(&error) == Some(404) => Ok(()),
             Err(error) => Err(Error::api("update load balancer status")(error)),
@@ -247,6 +288,10 @@ impl Subject<'_> {
         let patch = guarded(&object.metadata, patch);
         let api: Api<core::Service> = Api::namespaced(self.context.client.clone(), &self.key.namespace);
         api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await
+    }
+
+    fn holder_annotation(&self) -> Value {
+        json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.context.provider(self.provider).name })
     }
 
     fn call(&self, service: &Service) -> Call {

@@ -1,10 +1,15 @@
 //! What each Service's load balancer was last brought to.
 //!
 //! It outlives a [`crate::Manager`]: where the providers' claims change, the next manager knows from it whose load balancer has to go. After a start
-//! of the process it is rebuilt by one `ensure` per Service; that no load balancer is forgotten is the finalizer's task.
+//! of the process it is rebuilt from what the Services say themselves ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` per
+//! Service; that no load balancer is forgotten is the finalizer's task.
+//!
+//! # What a Service says is hearsay
+//! Whoever may write a Service may write any provider's name into it. So a name that nothing else bears out has the provider asked what it has
+//! (`get`), and only what it has is deleted. Where it has nothing, all is as if nothing had been said.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -40,12 +45,21 @@ pub(crate) struct Settled {
 #[derive(Default)]
 struct Inner {
     entries: HashMap<ObjectKey, Entry>,
+    /// Those of the entries that rest on what an object says.
+    hearsay: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
 impl Inner {
+    fn put(&mut self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+        let provider: Arc<str> = provider.into();
+        self.by_provider.entry(Arc::clone(&provider)).or_default().insert(key.clone());
+        self.entries.insert(key.clone(), Entry { provider, service, settled: None });
+    }
+
     fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
+        self.hearsay.remove(key);
         if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
             keys.remove(key);
         }
@@ -79,9 +93,26 @@ impl Ledger {
     pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         inner.take(key);
-        let provider: Arc<str> = provider.into();
-        inner.by_provider.entry(Arc::clone(&provider)).or_default().insert(key.clone());
-        inner.entries.insert(key.clone(), Entry { provider, service, settled: None });
+        inner.put(key, provider, service);
+    }
+
+    /// The object says that this provider made its load balancer. What is known already counts more.
+    pub(crate) fn hear(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+        let mut inner = self.lock();
+        if !inner.entries.contains_key(key) {
+            inner.put(key, provider, service);
+            inner.hearsay.insert(key.clone());
+        }
+    }
+
+    /// Whether only the object says who holds its load balancer.
+    pub(crate) fn is_hearsay(&self, key: &ObjectKey) -> bool {
+        self.lock().hearsay.contains(key)
+    }
+
+    /// The provider bore out what the object says.
+    pub(crate) fn borne_out(&self, key: &ObjectKey) {
+        self.lock().hearsay.remove(key);
     }
 
     /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.

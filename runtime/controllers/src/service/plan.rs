@@ -8,7 +8,7 @@ use skysail_provider::{LoadBalancerStatus, Service};
 use super::{
     ledger::{Entry, Settled},
     predicates::needs_update,
-    validate::{Converted, convert, has_finalizer, is_load_balancer},
+    validate::{Converted, convert, has_finalizer, is_load_balancer, names_another},
 };
 use crate::nodes::SharedNodes;
 
@@ -30,6 +30,8 @@ pub(crate) struct Observed<'a> {
     /// What the provider that plans holds for it.
     pub(crate) entry: Option<&'a Entry>,
     pub(crate) standing: Standing,
+    /// Name of the provider that plans.
+    pub(crate) provider: &'a str,
     pub(crate) shared: &'a SharedNodes,
     /// Of the provider, read before anything is called.
     pub(crate) generation: u64,
@@ -47,6 +49,7 @@ pub(crate) enum Plan {
     Refuse(Vec<String>),
     Ensure {
         service: Arc<Service>,
+        /// The finalizer is missing, or the object names another holder beside it.
         add_finalizer: bool,
     },
     /// Only the nodes changed.
@@ -86,7 +89,7 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
     if !problems.is_empty() {
         return Plan::Refuse(problems);
     }
-    let add_finalizer = !has_finalizer(object);
+    let add_finalizer = !has_finalizer(object) || names_another(object, observed.provider);
     let settled = observed.entry.and_then(|entry| Some((&entry.service, entry.settled.as_ref()?)));
     match settled {
         Some((ensured, settled)) if !needs_update(ensured, &service) && settled.generation == observed.generation => {

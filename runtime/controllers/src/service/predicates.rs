@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
-use super::validate::{class, convert, has_finalizer, is_load_balancer};
+use super::validate::{class, convert, has_finalizer, is_load_balancer, named_holder};
 
 /// Whether `ensure` has to be called because the Service changed.
 ///
@@ -28,6 +28,8 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
         // Somebody took our finalizer away: it has to come back before the object can be deleted.
         || (has_finalizer(old) && !has_finalizer(new))
+        // Somebody else wrote who holds it. One who only takes the line away is left in peace: writing it again would be a quarrel.
+        || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
         || needs_update(&convert(old).service, &convert(new).service)
         || convert(old).problems != convert(new).problems
 }

@@ -27,8 +27,16 @@ pub(crate) fn taken_over(former: &str, provider: &str) -> String {
 /// What has to be said about a Service that has our finalizer and no owner; nothing where it has either, or where only somebody else can have set
 /// the finalizer and nothing waits for it.
 pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -> Option<String> {
-    if !is_load_balancer(object) || !has_finalizer(object) || context.service_owner(object) != Owner::Nobody {
+    if !has_finalizer(object) || context.service_owner(object) != Owner::Nobody {
         return None;
+    }
+    if !is_load_balancer(object) {
+        let holder = former_holder(context, key)?;
+        return Some(format!(
+            "The provider {holder} made a load balancer for this Service, which wants none any more, and is not there: nobody will delete it, and the \
+             finalizer keeps this Service. Give the provider {holder} back; or {}",
+            by_hand(key)
+        ));
     }
     let wanted = match class(object) {
         Some(class) => format!("the class {class:?}"),

@@ -8,7 +8,7 @@ use skysail_provider::{
     SessionAffinity, TrafficPolicy,
 };
 
-use crate::names;
+use crate::{names, providers::is_provider_name};
 
 /// What the API server fills in where an object says nothing.
 const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
@@ -38,6 +38,19 @@ pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
 }
 
+/// The provider that made the load balancer, as the object says it. Whoever may write the object may have written this: it is believed only where
+/// that provider bears it out.
+pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
+    let annotation = object.metadata.annotations.as_ref()?.get(names::LOAD_BALANCER_PROVIDER_ANNOTATION)?;
+    Some(annotation.as_str()).filter(|name| is_provider_name(name))
+}
+
+/// Whether the object names another provider as the holder, or something that is no provider's name at all.
+pub(crate) fn names_another(object: &core::Service, provider: &str) -> bool {
+    let annotations = object.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(names::LOAD_BALANCER_PROVIDER_ANNOTATION)).is_some_and(|name| name != provider)
+}
+
 /// The object in the provider's words, as the service controller hands it over.
 ///
 /// # Errors
@@ -51,7 +64,9 @@ pub fn provider_service(object: &core::Service) -> Result<Service, Vec<String>> 
 pub(crate) fn convert(object: &core::Service) -> Converted {
     let empty = core::ServiceSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&empty);
-    let annotations = object.metadata.annotations.clone().unwrap_or_default();
+    let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
+    // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it changes nothing for the load balancer.
+    annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     let mut problems = Vec::new();
     let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
     let service = Service {

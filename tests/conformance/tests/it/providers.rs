@@ -231,6 +231,7 @@ async fn who_takes_over_from_a_provider_that_left_says_so() {
         })
         .await;
     world.after(5 * S, expect![[r#"
+        api patch services/status classy
         provider one ensure default/classy ports=80/TCP nodes=
         event classy Warning LoadBalancerLeftBehind x1: The provider two made this Service's load balancer and is not there any more; one takes the Service over. If one is another cloud, delete what two made by hand
         event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
@@ -260,11 +261,13 @@ async fn what_a_service_left_behind_between_two_managers_is_deleted() {
         .await;
 }
 
-/// Nothing is remembered after a start: only a finalizer that keeps a Service from going is worth a word.
+/// Nothing is remembered after a start, and the object does not say who set it: only a finalizer that keeps a Service from going is worth a word.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_unknown_origin_is_explained_when_it_keeps_a_service() {
     let mut world = with_a_classy_service().await;
     world.forget();
+    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
     let mut world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
     world.after(60 * S, expect![[""]]).await;
     world.delete_service("classy").await;

@@ -50,6 +50,7 @@ fn check(words: &str, expected: Expect) {
             () if has("nobodys") || !has("lb") => Standing::Nobodys,
             () => Standing::Mine,
         },
+        provider: "fake",
         shared: &shared,
         generation: 1,
     });

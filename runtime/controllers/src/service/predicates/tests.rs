@@ -67,12 +67,21 @@ fn what_a_load_balancer_depends_on_is_relevant() {
     check("annotation", true, |s| s.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into()));
     check("class", true, |s| spec(s).load_balancer_class = Some("x/y".to_owned()));
     check("deletion", true, |s| s.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
+    let holder = |name: &str| Some([("skysail.dev/load-balancer-provider".to_owned(), name.to_owned())].into());
+    let mut held = base();
+    held.metadata.annotations = holder("one");
+    let mut other = base();
+    other.metadata.annotations = holder("two");
+    assert!(is_relevant(&held, &other), "another holder");
     check("finalizer taken away", true, |s| s.metadata.finalizers = None);
 }
 
 #[test]
 fn what_a_load_balancer_does_not_depend_on_is_not() {
     check("labels", false, |s| s.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into()));
+    check("our own name", false, |s| {
+        s.metadata.annotations = Some([("skysail.dev/load-balancer-provider".to_owned(), "one".to_owned())].into());
+    });
     check("selector", false, |s| spec(s).selector = Some([("a".to_owned(), "b".to_owned())].into()));
     check("cluster IPs", false, |s| spec(s).cluster_ips = Some(vec!["10.0.0.9".to_owned()]));
     check("another finalizer", false, |s| s.metadata.finalizers.as_mut().unwrap().push("x/y".to_owned()));

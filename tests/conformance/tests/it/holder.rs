@@ -1,0 +1,257 @@
+//! Who made a load balancer, written on its Service: what a process that remembers nothing makes of it, and what a forged name can do.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use skysail_provider::{Code, Error};
+
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+/// Two clouds, and a Service of a class of the second that is ensured; then the process ends and remembers nothing.
+async fn ended() -> World {
+    let mut world =
+        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
+    world.add_service("classy", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(S).await;
+    assert_eq!(holder(&world).await, json!("two"));
+    world.stop.cancel();
+    pass(S).await;
+    drop(world.transcript().await);
+    world.forget();
+    world
+}
+
+async fn holder(world: &World) -> Value {
+    let object = world.we(world.services().get("classy")).await;
+    let annotations = object.metadata.annotations.unwrap_or_default();
+    json!(annotations.get("skysail.dev/load-balancer-provider"))
+}
+
+async fn forge(world: &World, name: &str) {
+    let annotations = json!({ "skysail.dev/load-balancer-provider": name });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
+}
+
+async fn change_type(world: &World) {
+    world.patch_service("classy", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
+}
+
+/// The finalizer and the name are one write, and go in one.
+#[tokio::test(start_paused = true)]
+async fn the_holder_comes_and_goes_with_the_finalizer() {
+    let mut world = World::new().start().await;
+    world.add_service("classy", json!({})).await;
+    pass(S).await;
+    assert_eq!(holder(&world).await, json!("fake"));
+    assert_eq!(world.transcript().await.matches("api patch").count(), 2, "finalizer with holder, and status");
+    world.patch_service("classy", json!({ "spec": { "type": "ClusterIP" } })).await;
+    pass(S).await;
+    assert_eq!(holder(&world).await, json!(null));
+    assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// The others are not even asked, so that a refusal of theirs cannot hold the Service.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_a_type_that_changed_is_cleaned_up_by_the_holder_alone() {
+    let world = ended().await;
+    change_type(&world).await;
+    world.clouds[0].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("classy").await, "[] []");
+    assert!(world.clouds[1].fake.cloud().is_empty());
+}
+
+/// The load balancer is deleted and the write that says so fails: it must not come to asking the others.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_bore_its_name_out_stays_the_only_one_asked() {
+    let world = ended().await;
+    change_type(&world).await;
+    world.clouds[0].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
+    world.clouds[1].fake.fail_next("ensure-deleted", Error::new(Code::Unavailable, "half done"));
+    let fake = world.clouds[1].fake.clone();
+    fake.on_call({
+        let fake = fake.clone();
+        move |line| {
+            if line.starts_with("ensure-deleted") {
+                fake.lose_load_balancers();
+            }
+            Box::pin(async {})
+        }
+    });
+    let world = world.restart(|_| ()).await;
+    pass(10 * S).await;
+    assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// While no process ran the provider file gave the class to the other: as in one that runs on, the first makes room.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
+    let world = ended().await;
+    let world = world
+        .restart(|clouds| {
+            let class = clouds[1].give_up_class();
+            clouds[0].claim_class(class);
+        })
+        .await;
+    pass(5 * S).await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.clouds[0].fake.cloud().len(), 1);
+    assert_eq!(holder(&world).await, json!("one"));
+}
+
+/// A name that is not borne out costs its provider one look and nobody else anything.
+#[tokio::test(start_paused = true)]
+async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
+    let world = ended().await;
+    forge(&world, "one").await;
+    let before = world.clouds[1].fake.cloud();
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider one get default/classy
+        api patch services/status classy
+        provider two ensure default/classy ports=80/TCP nodes=
+        event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+        event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.clouds[1].fake.cloud(), before);
+    assert!(world.state("classy").await.contains("203.0.113.1"));
+    assert_eq!(holder(&world).await, json!("two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer() {
+    let world = ended().await;
+    forge(&world, "one").await;
+    change_type(&world).await;
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider one get default/classy
+        provider one get default/classy
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// A provider that never had load balancers cannot hold up the Service that names it.
+#[tokio::test(start_paused = true)]
+async fn a_forged_holder_without_load_balancers_holds_nothing_up() {
+    let mut world = ended().await;
+    world.clouds[0].make_without_load_balancers();
+    forge(&world, "one").await;
+    let world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    assert_eq!(holder(&world).await, json!("two"));
+}
+
+/// While the process runs it knows better, and says so on the object; the provider is not troubled.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_is_changed_while_the_process_runs_is_written_back() {
+    let world = ended().await;
+    let mut world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    drop(world.transcript().await);
+    forge(&world, "one").await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        api patch services/status classy
+    "#]],
+        )
+        .await;
+    assert_eq!(holder(&world).await, json!("two"));
+}
+
+/// Provider names have no capitals and no spaces: such a value names nobody, and no Event repeats it.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_can_be_nobodys_name_is_as_if_none_were_there() {
+    let world = ended().await;
+    forge(&world, "Nobody's name\nat all").await;
+    change_type(&world).await;
+    let mut world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    assert!(!world.transcript().await.contains("Nobody"));
+    assert_eq!(world.state("classy").await, "[] []");
+    assert!(world.clouds[1].fake.cloud().is_empty());
+}
+
+/// Nobody may say "there is none" in the place of the one who made it.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_left_keeps_the_finalizer_of_a_service_that_wants_none_any_more() {
+    let world = ended().await;
+    change_type(&world).await;
+    let mut left = None;
+    let mut world = world.restart(|clouds| left = clouds.pop()).await;
+    world.after(60 * S, expect![[r#"
+        event classy Warning UnclaimedLoadBalancer x1: The provider two made a load balancer for this Service, which wants none any more, and is not there: nobody will delete it, and the finalizer keeps this Service. Give the provider two back; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+    "#]]).await;
+    let world = world.restart(|clouds| clouds.extend(left)).await;
+    pass(5 * S).await;
+    assert_eq!(world.state("classy").await, "[] []");
+    assert!(world.clouds[1].fake.cloud().is_empty());
+}
+
+/// Upstream's Go manager sets the finalizer and writes no name: all are asked, as nobody can know.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_without_a_holder_has_everybody_asked() {
+    let world = ended().await;
+    let annotations = json!({ "skysail.dev/load-balancer-provider": null });
+    world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;
+    change_type(&world).await;
+    let mut world = world.restart(|_| ()).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        provider one get default/classy
+        provider two get default/classy
+        provider two ensure-deleted default/classy
+        api patch services/status classy
+        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+    "#]],
+        )
+        .await;
+    assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// The name goes with the next write; taking over a Service costs none of its own.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_taken_over_with_its_finalizer_is_given_the_name_with_its_status() {
+    let mut world = World::new().start().await;
+    let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    world.add_service("classy", json!({ "type": "ClusterIP" })).await;
+    drop(world.transcript().await);
+    let patch = json!({ "metadata": { "finalizers": finalizers }, "spec": { "type": "LoadBalancer" } });
+    world.patch_service("classy", patch).await;
+    pass(S).await;
+    assert_eq!(world.transcript().await.matches("api patch").count(), 1);
+    assert_eq!(holder(&world).await, json!("fake"));
+}
