@@ -202,7 +202,7 @@ async fn keep_node_set((context, provider, stop): Shared) {
         return;
     }
     let published = || {
-        let size = i64::try_from(context.nodes.shared(provider).nodes.len()).unwrap_or(i64::MAX);
+        let size = i64::try_from(context.nodes.eligible_count(provider)).unwrap_or(i64::MAX);
         let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
         context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
         for key in context.ledger.held_by(&context.provider(provider).name) {

@@ -1,8 +1,8 @@
 //! All nodes of the cluster, sorted by owner, and for each provider the shared set of those that may back a load balancer.
 //!
-//! A set is built once for a provider and a state of its nodes, published when the nodes settle, and shared by all its Services by
-//! reference. A change costs its own node; the set is rebuilt once for all changes of a quiet period. What it must not do: call a provider or
-//! the API.
+//! A change of a node costs that node: the digest by which Services know that their set changed is kept up to date by it alone. When the nodes
+//! settle, the state is published; the set itself is built by the first Service that reads it after that, and shared by all by reference. So a
+//! publication that no Service waits for costs nothing. What it must not do: call a provider or the API.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
@@ -13,7 +13,7 @@ use std::{
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Node, NodeSet};
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,22 +29,44 @@ use crate::{
 pub(crate) struct SharedNodes {
     /// The nodes whole.
     pub(crate) nodes: NodeSet,
-    /// Digest of what load balancers depend on: name, provider ID and addresses. Upstream compares the first two only, so a node that got
-    /// its address after its ID never reaches a provider whose backends are addresses. Labels, annotations and readiness change often and
-    /// change no backend: they are in `nodes`, fresh at the next call, and cause none.
+    /// The sum of [`backend`] over the nodes.
     pub(crate) membership: u64,
-    /// When this set was published.
+    /// When this state was published.
     pub(crate) published: Instant,
 }
 
-impl SharedNodes {
-    fn new(nodes: impl IntoIterator<Item = Arc<Node>>) -> Self {
-        let nodes = NodeSet::new(nodes);
-        let mut hasher = DefaultHasher::new();
-        for node in nodes.as_slice() {
-            (&node.name, &node.provider_id, &node.addresses).hash(&mut hasher);
-        }
-        Self { nodes, membership: hasher.finish(), published: Instant::now() }
+/// Digest of what load balancers depend on in one node: name, provider ID, addresses, zone and region.
+///
+/// Upstream compares the first two only, so a node that gets its address or its zone after its ID never reaches a provider whose backends are
+/// addresses, or zones. Other labels, annotations and readiness change often and change no backend: they are in the set, fresh at the next call,
+/// and cause none.
+fn backend(node: &Node) -> u64 {
+    let place = [names::ZONE_LABEL, names::REGION_LABEL].map(|label| node.labels.get(label));
+    let mut hasher = DefaultHasher::new();
+    (&node.name, &node.provider_id, &node.addresses, place).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a provider's Services see of its nodes.
+#[derive(Clone, Debug)]
+struct Published {
+    membership: u64,
+    at: Instant,
+    /// None until somebody reads it.
+    set: Option<SharedNodes>,
+}
+
+impl Published {
+    /// A provider without nodes.
+    fn empty() -> Self {
+        let (membership, at) = (0, Instant::now());
+        let set = SharedNodes { nodes: NodeSet::new([]), membership, published: at };
+        Self { membership, at, set: Some(set) }
+    }
+
+    /// What readers have seen, or will see where none has read yet and nothing changes any more.
+    fn seen(&self) -> u64 {
+        self.set.as_ref().map_or(self.membership, |set| set.membership)
     }
 }
 
@@ -56,6 +78,7 @@ pub(crate) struct NodeView {
     pub(crate) owner: Owner,
     pub(crate) first_seen: Instant,
     eligible: bool,
+    backend: u64,
 }
 
 impl NodeView {
@@ -72,13 +95,15 @@ struct Inner {
     owned: Vec<BTreeSet<String>>,
     eligible: Vec<BTreeSet<String>>,
     troubled: Vec<BTreeSet<String>>,
+    /// Of each provider: the sum of [`backend`] over its eligible nodes, as they are now. It wraps, and does not depend on the order.
+    memberships: Vec<u64>,
+    published: Vec<Published>,
 }
 
 /// See the module.
 pub(crate) struct Nodes {
     inner: Mutex<Inner>,
     dirty: Vec<Notify>,
-    sets: Vec<watch::Sender<SharedNodes>>,
 }
 
 /// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other taints do not matter.
@@ -96,8 +121,15 @@ impl Nodes {
         let (owned, eligible, troubled) = (sets(), sets(), sets());
         Self {
             dirty: claims.iter().map(|_| Notify::new()).collect(),
-            sets: claims.iter().map(|_| watch::Sender::new(SharedNodes::new([]))).collect(),
-            inner: Mutex::new(Inner { views: HashMap::new(), claims: claims.into(), owned, eligible, troubled }),
+            inner: Mutex::new(Inner {
+                views: HashMap::new(),
+                memberships: vec![0; claims.len()],
+                published: vec![Published::empty(); claims.len()],
+                claims: claims.into(),
+                owned,
+                eligible,
+                troubled,
+            }),
         }
     }
 
@@ -115,6 +147,7 @@ impl Nodes {
         let view = NodeView {
             owner: ownership::node_owner(&inner.claims, node.provider_id.as_deref(), &node.labels),
             eligible: is_eligible(&object),
+            backend: backend(&node),
             first_seen: same_object.map_or_else(Instant::now, |old| old.first_seen),
             object,
             node,
@@ -171,20 +204,37 @@ impl Nodes {
         inner.pick(inner.troubled.get(provider))
     }
 
-    /// The published set.
-    pub(crate) fn shared(&self, provider: usize) -> SharedNodes {
-        self.sets.get(provider).map_or_else(|| SharedNodes::new([]), |set| set.borrow().clone())
+    /// How many of the provider's nodes may back load balancers.
+    pub(crate) fn eligible_count(&self, provider: usize) -> usize {
+        self.lock().eligible.get(provider).map_or(0, BTreeSet::len)
     }
 
-    /// Builds and publishes the provider's set; true when its membership changed.
-    pub(crate) fn publish(&self, provider: usize) -> bool {
-        let built = {
-            let inner = self.lock();
-            SharedNodes::new(inner.pick(inner.eligible.get(provider)).into_iter().map(|view| view.node))
+    /// The set that was published last. Who reads it first has it built, from the nodes as they are by then; it stays until the next publication.
+    pub(crate) fn shared(&self, provider: usize) -> SharedNodes {
+        let mut inner = self.lock();
+        let Inner { views, eligible, memberships, published, .. } = &mut *inner;
+        let (Some(names), Some(membership), Some(published)) =
+            (eligible.get(provider), memberships.get(provider), published.get_mut(provider))
+        else {
+            return SharedNodes { nodes: NodeSet::new([]), membership: 0, published: Instant::now() };
         };
-        let Some(set) = self.sets.get(provider) else { return false };
-        let changed = set.borrow().membership != built.membership;
-        set.send_replace(built);
+        let build = || SharedNodes {
+            nodes: NodeSet::new(names.iter().filter_map(|name| Some(Arc::clone(&views.get(name)?.node)))),
+            membership: *membership,
+            published: published.at,
+        };
+        published.set.get_or_insert_with(build).clone()
+    }
+
+    /// Publishes the provider's nodes as they are; true when the membership is not what readers have seen.
+    pub(crate) fn publish(&self, provider: usize) -> bool {
+        let mut inner = self.lock();
+        let Inner { memberships, published, .. } = &mut *inner;
+        let (Some(membership), Some(published)) = (memberships.get(provider), published.get_mut(provider)) else {
+            return false;
+        };
+        let changed = published.seen() != *membership;
+        *published = Published { membership: *membership, at: Instant::now(), set: None };
         changed
     }
 
@@ -225,6 +275,12 @@ impl Nodes {
 
         let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
         let (before, after) = (owner(old_member), owner(new_member));
+        if let (Some(sum), Some(view)) = (before.and_then(|at| inner.memberships.get_mut(at)), old_member) {
+            *sum = sum.wrapping_sub(view.backend);
+        }
+        if let (Some(sum), Some(view)) = (after.and_then(|at| inner.memberships.get_mut(at)), new_member) {
+            *sum = sum.wrapping_add(view.backend);
+        }
         if before != after || (after.is_some() && content(old_member) != content(new_member)) {
             for provider in [before, after].into_iter().flatten() {
                 if let Some(dirty) = self.dirty.get(provider) {
