@@ -150,3 +150,41 @@ impl Ledger {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1 as core;
+
+    use super::Ledger;
+    use crate::{service::validate::convert, watch::ObjectKey};
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "default".to_owned(), name: name.to_owned() }
+    }
+
+    fn begin(ledger: &Ledger, name: &str, provider: &str) {
+        let mut object = core::Service::default();
+        object.metadata.name = Some(name.to_owned());
+        ledger.begin(&key(name), provider, Arc::new(convert(&object).service));
+    }
+
+    /// Upstream's service cache: add, delete, set and get, list of the keys, get by key, list of the Services.
+    #[test]
+    fn s13_what_is_remembered_is_found_by_key_and_by_provider_until_it_is_removed() {
+        let ledger = Ledger::default();
+        assert!(ledger.get(&key("a")).is_none());
+        assert!(ledger.remove(&key("a")).is_none());
+        begin(&ledger, "a", "one");
+        begin(&ledger, "b", "one");
+        assert_eq!(ledger.held_by("one"), [key("a"), key("b")]);
+        let names = ["a", "b"].map(|name| ledger.get(&key(name)).unwrap().service.name.clone());
+        assert_eq!(names, ["a", "b"]);
+        begin(&ledger, "a", "two");
+        assert_eq!((ledger.held_by("one"), ledger.held_by("two")), (vec![key("b")], vec![key("a")]));
+        assert_eq!(&*ledger.remove(&key("a")).unwrap().provider, "two");
+        assert!(ledger.get(&key("a")).is_none());
+        assert_eq!(ledger.held_by("two"), []);
+    }
+}

@@ -23,15 +23,22 @@ pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
 
 /// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either.
 pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
-    is_load_balancer(old) != is_load_balancer(new)
+    let concerns_us = |object| is_load_balancer(object) || has_finalizer(object);
+    if !concerns_us(old) && !concerns_us(new) {
+        return false;
+    }
+    if is_load_balancer(old) != is_load_balancer(new)
         || class(old) != class(new)
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
         // Somebody took our finalizer away: it has to come back before the object can be deleted.
         || (has_finalizer(old) && !has_finalizer(new))
         // Somebody else wrote who holds it. One who only takes the line away is left in peace: writing it again would be a quarrel.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
-        || needs_update(&convert(old).service, &convert(new).service)
-        || convert(old).problems != convert(new).problems
+    {
+        return true;
+    }
+    let (old, new) = (convert(old), convert(new));
+    needs_update(&old.service, &new.service) || old.problems != new.problems
 }
 
 #[cfg(test)]

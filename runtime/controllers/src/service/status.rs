@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortStatus, Protocol};
 
+use super::validate::shown;
+
 /// Most entries of `ingress`. Clouds give one per zone and family; each is written into the object and read by every client.
 const INGRESS_MAX: usize = 64;
 /// Most ports of one entry: no load balancer has more listeners, and every one is written into the object.
@@ -64,11 +66,6 @@ fn entry_judged(mut entry: Ingress) -> Result<Ingress, String> {
         }
     }
     Ok(entry)
-}
-
-/// Guest text for a message: quoted and short.
-fn shown(text: &str) -> String {
-    format!("{:?}", text.chars().take(64).collect::<String>())
 }
 
 fn is_dns_1123(name: &str) -> bool {

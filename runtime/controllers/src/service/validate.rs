@@ -1,6 +1,6 @@
 //! A Service object to what a provider is handed (pure). The only code that reads optional fields and annotations of a Service.
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
 use skysail_provider::{
@@ -12,6 +12,12 @@ use crate::{names, providers::is_provider_name};
 
 /// What the API server fills in where an object says nothing.
 const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
+/// As the API server's limit for `sessionAffinityConfig.clientIP.timeoutSeconds`: a day.
+const CLIENT_IP_TIMEOUT_MAX: u32 = 86_400;
+/// Most problems that are told one by one: an Event has room for no more, and an annotation for thousands.
+const PROBLEMS_TOLD_MAX: usize = 8;
+/// Most characters of an object's own text in a message.
+const SHOWN_CHARS_MAX: usize = 64;
 
 /// A Service in the provider's words, with what is wrong with it.
 ///
@@ -20,6 +26,35 @@ const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
 pub(crate) struct Converted {
     pub(crate) service: Service,
     pub(crate) problems: Vec<String>,
+}
+
+/// What is wrong with an object.
+#[derive(Default)]
+struct Problems {
+    told: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, problem: String) {
+        if self.told.len() < PROBLEMS_TOLD_MAX {
+            self.told.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn into_sentences(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.told.push(format!("and {} more", self.more));
+        }
+        self.told
+    }
+}
+
+/// Text of an object or a guest for a message: quoted and short.
+pub(super) fn shown(text: &str) -> String {
+    format!("{:?}", text.chars().take(SHOWN_CHARS_MAX).collect::<String>())
 }
 
 /// Whether `spec.type` is LoadBalancer.
@@ -67,7 +102,7 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
     // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it changes nothing for the load balancer.
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
     let service = Service {
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
@@ -75,21 +110,24 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         labels: object.metadata.labels.clone().unwrap_or_default(),
         ports: ports(spec, &mut problems),
-        session_affinity: session_affinity(spec),
+        session_affinity: session_affinity(spec, &mut problems),
         load_balancer_ip: spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty()),
         load_balancer_class: spec.load_balancer_class.clone(),
         source_ranges: source_ranges(spec, from_annotation, &mut problems),
         external_ips: spec.external_ips.clone().unwrap_or_default(),
-        external_traffic_policy: traffic_policy(spec.external_traffic_policy.as_deref()),
-        internal_traffic_policy: traffic_policy(spec.internal_traffic_policy.as_deref()),
-        health_check_node_port: u16::try_from(spec.health_check_node_port.unwrap_or(0)).unwrap_or(0),
-        ip_families: spec.ip_families.iter().flatten().map(|family| ip_family(family)).collect(),
+        external_traffic_policy: external_traffic_policy(spec, &mut problems),
+        internal_traffic_policy: match spec.internal_traffic_policy.as_deref() {
+            Some("Local") => TrafficPolicy::Local,
+            _ => TrafficPolicy::Cluster,
+        },
+        health_check_node_port: health_check_node_port(spec, &mut problems),
+        ip_families: ip_families(spec, &mut problems),
         ip_family_policy: spec.ip_family_policy.as_deref().and_then(ip_family_policy),
         allocate_node_ports: spec.allocate_load_balancer_node_ports.unwrap_or(true),
         status: status(object),
         annotations,
     };
-    Converted { service, problems }
+    Converted { service, problems: problems.into_sentences() }
 }
 
 /// `status.loadBalancer`, with the mode that the API server fills in.
@@ -115,18 +153,27 @@ pub(crate) fn status(object: &core::Service) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: ingress.unwrap_or_default().iter().map(entry).collect() }
 }
 
-fn ports(spec: &core::ServiceSpec, problems: &mut Vec<String>) -> Vec<ServicePort> {
+fn ports(spec: &core::ServiceSpec, problems: &mut Problems) -> Vec<ServicePort> {
     let mut ports = Vec::new();
     for port in spec.ports.iter().flatten() {
         let number = u16::try_from(port.port).ok().filter(|number| *number > 0);
         let node_port = u16::try_from(port.node_port.unwrap_or(0)).ok();
-        let spelled = port.protocol.as_deref().unwrap_or("TCP");
-        let (Some(number), Some(node_port), Some(protocol)) = (number, node_port, protocol(spelled)) else {
+        let spelled: String = port.protocol.as_deref().unwrap_or("TCP").chars().take(SHOWN_CHARS_MAX).collect();
+        let (Some(number), Some(node_port), Some(protocol)) = (number, node_port, protocol(&spelled)) else {
             let (port, node_port) = (port.port, port.node_port.unwrap_or(0));
-            problems.push(format!(
+            problems.add(format!(
                 "port {port}/{spelled} (node port {node_port}) is out of range or of an unknown protocol"
             ));
             continue;
+        };
+        let target_port = match &port.target_port {
+            Some(IntOrString::Int(target)) if !(1..=i32::from(u16::MAX)).contains(target) => {
+                problems.add(format!("target port {target} of port {number}/{spelled} is out of range"));
+                continue;
+            }
+            Some(IntOrString::Int(target)) => target.to_string(),
+            Some(IntOrString::String(name)) => name.clone(),
+            None => number.to_string(),
         };
         ports.push(ServicePort {
             name: port.name.clone().unwrap_or_default(),
@@ -134,11 +181,7 @@ fn ports(spec: &core::ServiceSpec, problems: &mut Vec<String>) -> Vec<ServicePor
             app_protocol: port.app_protocol.clone(),
             port: number,
             node_port,
-            target_port: match &port.target_port {
-                Some(IntOrString::Int(number)) => number.to_string(),
-                Some(IntOrString::String(name)) => name.clone(),
-                None => number.to_string(),
-            },
+            target_port,
         });
     }
     ports
@@ -153,22 +196,58 @@ fn protocol(name: &str) -> Option<Protocol> {
     }
 }
 
-fn session_affinity(spec: &core::ServiceSpec) -> SessionAffinity {
-    if spec.session_affinity.as_deref() != Some("ClientIP") {
-        return SessionAffinity::None;
+fn session_affinity(spec: &core::ServiceSpec, problems: &mut Problems) -> SessionAffinity {
+    match spec.session_affinity.as_deref() {
+        Some("ClientIP") => {}
+        None | Some("" | "None") => return SessionAffinity::None,
+        Some(other) => {
+            problems.add(format!("session affinity {} is neither None nor ClientIP", shown(other)));
+            return SessionAffinity::None;
+        }
     }
     let client_ip = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
-    let timeout = client_ip.and_then(|client_ip| client_ip.timeout_seconds);
-    let timeout_seconds = timeout.and_then(|t| u32::try_from(t).ok()).unwrap_or(CLIENT_IP_TIMEOUT_DEFAULT);
+    let timeout_seconds = match client_ip.and_then(|client_ip| client_ip.timeout_seconds) {
+        None => CLIENT_IP_TIMEOUT_DEFAULT,
+        Some(seconds) => {
+            let valid = u32::try_from(seconds).ok().filter(|seconds| (1..=CLIENT_IP_TIMEOUT_MAX).contains(seconds));
+            valid.unwrap_or_else(|| {
+                problems.add(format!("a session affinity of {seconds} s is not from 1 to {CLIENT_IP_TIMEOUT_MAX} s"));
+                CLIENT_IP_TIMEOUT_DEFAULT
+            })
+        }
+    };
     SessionAffinity::ClientIp { timeout_seconds }
 }
 
-fn traffic_policy(name: Option<&str>) -> TrafficPolicy {
-    if name == Some("Local") { TrafficPolicy::Local } else { TrafficPolicy::Cluster }
+fn external_traffic_policy(spec: &core::ServiceSpec, problems: &mut Problems) -> TrafficPolicy {
+    match spec.external_traffic_policy.as_deref() {
+        Some("Local") => TrafficPolicy::Local,
+        None | Some("" | "Cluster") => TrafficPolicy::Cluster,
+        Some(other) => {
+            problems.add(format!("external traffic policy {} is neither Cluster nor Local", shown(other)));
+            TrafficPolicy::Cluster
+        }
+    }
 }
 
-fn ip_family(name: &str) -> IpFamily {
-    if name == "IPv6" { IpFamily::Ipv6 } else { IpFamily::Ipv4 }
+fn health_check_node_port(spec: &core::ServiceSpec, problems: &mut Problems) -> u16 {
+    let port = spec.health_check_node_port.unwrap_or(0);
+    u16::try_from(port).unwrap_or_else(|_| {
+        problems.add(format!("health check node port {port} is out of range"));
+        0
+    })
+}
+
+fn ip_families(spec: &core::ServiceSpec, problems: &mut Problems) -> Vec<IpFamily> {
+    let mut families = Vec::new();
+    for family in spec.ip_families.iter().flatten() {
+        match family.as_str() {
+            "IPv4" => families.push(IpFamily::Ipv4),
+            "IPv6" => families.push(IpFamily::Ipv6),
+            other => problems.add(format!("IP family {} is neither IPv4 nor IPv6", shown(other))),
+        }
+    }
+    families
 }
 
 fn ip_family_policy(name: &str) -> Option<IpFamilyPolicy> {
@@ -181,7 +260,7 @@ fn ip_family_policy(name: &str) -> Option<IpFamilyPolicy> {
 }
 
 /// The field wins; else the annotation; each entry trimmed, repeated ones once. Empty means everywhere.
-fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &mut Vec<String>) -> Vec<String> {
+fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &mut Problems) -> Vec<String> {
     let field = spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
     let annotation = annotation.map(str::trim).filter(|text| !text.is_empty());
     let entries: Vec<&str> = match annotation {
@@ -189,11 +268,12 @@ fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &
         Some(text) => text.split(',').collect(),
         None => Vec::new(),
     };
-    let mut ranges: Vec<String> = Vec::new();
+    let mut ranges = Vec::new();
+    let mut seen = HashSet::new();
     for entry in entries.into_iter().map(str::trim) {
         if !is_cidr(entry) {
-            problems.push(format!("source range {:?} is not a CIDR", entry.chars().take(64).collect::<String>()));
-        } else if !ranges.iter().any(|range| range == entry) {
+            problems.add(format!("source range {} is not a CIDR", shown(entry)));
+        } else if seen.insert(entry) {
             ranges.push(entry.to_owned());
         }
     }

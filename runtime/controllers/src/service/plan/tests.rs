@@ -8,6 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
 };
+use rstest::rstest;
 use skysail_provider::{Ingress, LoadBalancerStatus};
 
 use super::{Observed, Plan, Standing, plan};
@@ -20,11 +21,15 @@ use crate::{
     },
 };
 
-/// What the world looks like, in words: `lb`, `clusterip`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
+/// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
 /// `ensured`, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `other-class`; whose
 /// it is: `anothers`, `nobodys`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
+    expected.assert_eq(&planned(words));
+}
+
+fn planned(words: &str) -> String {
     let has = |word: &str| words.split_whitespace().any(|w| w == word);
     let remembered = object("one", 80, &|word| has(word) && word != "other-class");
     let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
@@ -54,7 +59,7 @@ fn check(words: &str, expected: Expect) {
         shared: &shared,
         generation: 1,
     });
-    let line = match plan {
+    match plan {
         Plan::Nothing => "nothing".to_owned(),
         Plan::DeleteRemembered(service) => format!("delete what uid {} has", service.uid),
         Plan::Cleanup(_) => "cleanup".to_owned(),
@@ -66,8 +71,7 @@ fn check(words: &str, expected: Expect) {
         Plan::Repair { add_finalizer, status } => {
             format!("repair finalizer={add_finalizer} status={}", status.is_some())
         }
-    };
-    expected.assert_eq(&line);
+    }
 }
 
 fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
@@ -77,7 +81,11 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
         .then(|| vec!["other/one".to_owned(), "service.kubernetes.io/load-balancer-cleanup".to_owned()]);
     object.metadata.deletion_timestamp = has("deleting").then_some(Time(Timestamp::UNIX_EPOCH));
     object.spec = Some(ServiceSpec {
-        type_: Some(if has("lb") { "LoadBalancer" } else { "ClusterIP" }.to_owned()),
+        type_: match () {
+            () if has("lb") => Some("LoadBalancer".to_owned()),
+            () if has("nodeport") => Some("NodePort".to_owned()),
+            () => (!has("typeless")).then(|| "ClusterIP".to_owned()),
+        },
         load_balancer_class: match () {
             () if has("other-class") => Some("another.example/lb".to_owned()),
             () => has("class").then(|| "other.example/lb".to_owned()),
@@ -124,7 +132,17 @@ fn what_is_implemented_elsewhere_is_left_alone() {
     check("lb finalizer elsewhere other-port", expect!["ensure port=81 finalizer=false"]);
 }
 
-/// S1.6, S1.7, S10; lesson 5: an object that is being deleted takes no finalizer.
+/// As upstream's `needsCleanup`; a wish that goes on is an ensure, not a cleanup.
+#[rstest]
+#[case::s10_1_without_the_finalizer("clusterip", "nothing")]
+#[case::s10_2_finalizer_and_type_node_port("nodeport finalizer", "cleanup")]
+#[case::s10_3_finalizer_and_type_load_balancer("lb finalizer", "ensure port=80 finalizer=false")]
+#[case::s10_4_finalizer_and_deletion_without_a_type("typeless finalizer deleting", "cleanup")]
+fn what_needs_cleanup(#[case] words: &str, #[case] line: &str) {
+    assert_eq!(planned(words), line);
+}
+
+/// S1.6, S1.7; lesson 5: an object that is being deleted takes no finalizer.
 #[test]
 fn what_has_to_go_is_cleaned_up() {
     check("clusterip finalizer", expect!["cleanup"]);
