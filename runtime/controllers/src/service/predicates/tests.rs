@@ -81,7 +81,8 @@ fn what_a_load_balancer_depends_on_is_relevant(#[case] change: Change) {
 fn another_holder_is_relevant() {
     let held_by = |name: &str| {
         let mut service = base();
-        service.metadata.annotations = Some([("skysail.dev/load-balancer-provider".to_owned(), name.to_owned())].into());
+        service.metadata.annotations =
+            Some([("skysail.dev/load-balancer-provider".to_owned(), name.to_owned())].into());
         service
     };
     assert!(is_relevant(&held_by("one"), &held_by("two")));
