@@ -300,8 +300,9 @@ async fn serve_lifecycle((context, provider, stop): Shared) {
     if !synced(&context, &stop).await {
         return;
     }
+    let mut memory = node_lifecycle::Memory::new();
     loop {
-        node_lifecycle::run(&context, provider).await;
+        node_lifecycle::run(&context, provider, &mut memory).await;
         if timeout(context.settings.node_monitor_period, stop.cancelled()).await.is_ok() {
             return;
         }

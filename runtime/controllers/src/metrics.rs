@@ -41,9 +41,13 @@ pub struct ControllerMetrics {
     pub(crate) update_host_latency: Histogram,
     pub(crate) taint_removal_delay: Histogram,
     pub(crate) initial_sync_delay: Histogram,
+    pub(crate) monitor_nodes_duration: Histogram,
     pub(crate) reconciles: Family<OutcomeLabels, Counter>,
     pub(crate) queue_depth: Family<QueueLabels, Gauge>,
     pub(crate) node_set_size: Family<ProviderLabels, Gauge>,
+    pub(crate) node_deletion_stopped: Family<ProviderLabels, Gauge>,
+    pub(crate) node_deletion_stops: Family<ProviderLabels, Counter>,
+    pub(crate) nodes_held: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
 }
@@ -62,9 +66,14 @@ impl ControllerMetrics {
             update_host_latency: latency(),
             taint_removal_delay: delay(),
             initial_sync_delay: delay(),
+            // Upstream: 1 ms doubled, 15 buckets.
+            monitor_nodes_duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
             reconciles: Family::default(),
             queue_depth: Family::default(),
             node_set_size: Family::default(),
+            node_deletion_stopped: Family::default(),
+            node_deletion_stops: Family::default(),
+            nodes_held: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
         };
@@ -104,6 +113,11 @@ impl ControllerMetrics {
             "Time from a node's creation to the end of its initialisation",
             self.initial_sync_delay.clone(),
         );
+        registry.register(
+            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+            "Time of one pass of the lifecycle controller over the nodes of a provider",
+            self.monitor_nodes_duration.clone(),
+        );
     }
 
     fn register_ours(&self, registry: &mut Registry) {
@@ -121,6 +135,21 @@ impl ControllerMetrics {
             "skysail_node_set_size",
             "Count of nodes that may back a provider's load balancers",
             self.node_set_size.clone(),
+        );
+        registry.register(
+            "skysail_node_deletion_stopped",
+            "Whether the breaker stops the deletion of a provider's nodes (1) or not (0)",
+            self.node_deletion_stopped.clone(),
+        );
+        registry.register(
+            "skysail_node_deletion_stops",
+            "Count of times that the breaker stopped the deletion of a provider's nodes",
+            self.node_deletion_stops.clone(),
+        );
+        registry.register(
+            "skysail_nodes_held",
+            "Count of nodes whose machine is missing and that the breaker keeps",
+            self.nodes_held.clone(),
         );
         registry.register("skysail_events_written", "Count of Events written", self.events_written.clone());
         registry.register(
@@ -155,6 +184,7 @@ mod tests {
             service_controller_update_loadbalancer_host_latency_seconds histogram
             node_controller_cloud_provider_taint_removal_delay_seconds histogram
             node_controller_initial_node_sync_delay_seconds histogram
+            cloud_node_lifecycle_controller_monitor_nodes_duration_seconds histogram
             skysail_reconciles counter
             skysail_events_written counter
             skysail_events_dropped counter

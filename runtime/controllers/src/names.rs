@@ -23,6 +23,9 @@ pub const SHUTDOWN_TAINT_EFFECT: &str = "NoSchedule";
 /// The kubelet's `--node-ip`: one IP, or two of different families separated by a comma.
 pub const PROVIDED_NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
 
+/// Ours: `true` on a node lets it go with its machine even while the breaker stops deletions.
+pub const ALLOW_DELETION_ANNOTATION: &str = "skysail.dev/allow-deletion";
+
 /// Type of the machine.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 /// Type of the machine, older spelling.
@@ -65,6 +68,12 @@ pub mod reasons {
     pub const DELETING_NODE: &str = "DeletingNode";
     /// A node's object could not be deleted.
     pub const DELETING_NODE_FAILED: &str = "DeletingNodeFailed";
+    /// Ours: so many machines of a provider are missing that the breaker stops the deletion of its nodes. On the namespace `kube-system`.
+    pub const NODE_DELETION_STOPPED: &str = "NodeDeletionStopped";
+    /// Ours: the breaker is closed again. On the namespace `kube-system`.
+    pub const NODE_DELETION_RESUMED: &str = "NodeDeletionResumed";
+    /// Ours: the machine of this node is missing, and the breaker keeps the node.
+    pub const NODE_DELETION_HELD: &str = "NodeDeletionHeld";
     /// Ours: a node could not be initialised; upstream only logs it.
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
     /// Ours: two providers claim the object, so none acts.

@@ -3,40 +3,108 @@
 //! # Flow, one pass over a provider's nodes that are not ready
 //! 1. observe (pure): the troubled nodes; those that are ready again only lose their taint, and nobody is asked about them.
 //! 2. describe (provider): one call for each page.
-//! 3. plan (pure): `node_lifecycle/plan.rs`, over the whole pass at once, so that a rule about all deletions has one place.
-//! 4. apply (client): DELETE with preconditions, or a guarded patch of the taints.
+//! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
+//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes in a row.
+//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before it.
+//! 6. report what the breaker keeps: `node_lifecycle/alarm.rs` says when.
+//! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
 //!
 //! # Guarantees
-//! - Only an inner [`skysail_provider::Code::NotFound`] deletes. A refused credential, a failed call, a limit or an answer of the wrong length never does.
+//! - Only an inner [`skysail_provider::Code::NotFound`] deletes, said in several passes in a row. A refused credential, a failed call, a limit or an answer of the
+//!   wrong length never does.
+//! - However many machines a provider says are gone, no more of its nodes go within a window than the breaker allows.
 //! - The DELETE names UID and resource version. The UID keeps a node that was created anew under the name; the version keeps one whose
 //!   kubelet came back while the cloud was asked: a node that is really gone has nobody who writes it, so this costs nothing, and where it
 //!   does conflict the next pass looks again.
 
+mod alarm;
+mod apply;
+mod breaker;
 mod plan;
+mod sightings;
+mod tell;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as core;
-use kube::api::{Api, DeleteParams, Preconditions};
-use serde_json::json;
-use skysail_provider::{Detail, EventKind, NodeSet};
+use skysail_provider::{Detail, NodeSet};
 use tokio::time::Instant;
 
-use self::plan::{Action, Case};
+use self::{
+    alarm::Alarm,
+    apply::{apply, delete},
+    breaker::{Breaker, Fleet, Judgement, Limits, Missing},
+    plan::{Action, Case, action},
+    sightings::{Sightings, Word},
+};
 use crate::{
     context::Context,
     convert,
     describe::describe,
-    error::{Error, api_status, chain},
-    names::{controllers, reasons},
-    node::patch_node,
+    names::{self, controllers},
+    nodes::NodeView,
     report::Voice,
 };
 
+/// A moment of these passes: the time since the first one.
+type Moment = Duration;
+
+/// What the passes over one provider's nodes remember of each other.
+pub(crate) struct Memory {
+    /// Nodes that came later are newcomers; whoever was there before is taken as old.
+    started: Instant,
+    sightings: Sightings,
+    breaker: Breaker,
+    alarm: Alarm,
+}
+
+impl Memory {
+    /// To be made when the first list of nodes is complete.
+    pub(crate) fn new() -> Self {
+        let (sightings, breaker, alarm) = (Sightings::default(), Breaker::default(), Alarm::default());
+        Self { started: Instant::now(), sightings, breaker, alarm }
+    }
+}
+
 /// One pass over the nodes of a provider.
-pub(crate) async fn run(context: &Context, provider: usize) {
+pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory) {
+    let began = Instant::now();
+    let now: Moment = began.saturating_duration_since(memory.started);
     let voice =
         Voice { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: context.provider(provider).name.clone() };
+    // observe (pure), describe (provider), plan (pure)
+    let planned = look(context, provider, began).await;
+    // confirm (pure)
+    memory.sightings.note(planned.iter().filter_map(word), now);
+    let missing = confirmed(context, memory, &planned);
+    // judge (pure)
+    let judgement = judge(context, provider, memory, &missing, now);
+    // report
+    let (mut gone, mut held) = (Vec::new(), Vec::new());
+    for (node, may_go) in missing.into_iter().zip(&judgement.may_go) {
+        if *may_go { gone.push(node) } else { held.push(node.0) }
+    }
+    tell::breaker(context, &voice, &mut memory.alarm, &judgement, now);
+    tell::held(context, &voice, &mut memory.alarm, &held, now);
+    // apply (client)
+    let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
+    let voice = &voice;
+    stream::iter(planned)
+        .for_each_concurrent(writes, |(view, action)| async move { apply(context, voice, &view.object, action).await })
+        .await;
+    let deletions = stream::iter(gone)
+        .map(|(view, node)| async move { delete(context, voice, &view.object).await.then_some(node) })
+        .buffer_unordered(writes);
+    let deleted: Vec<Option<Missing>> = deletions.collect().await;
+    for node in deleted.into_iter().flatten().filter(|node| !node.announced) {
+        memory.breaker.deleted(node.arrived, memory.started.elapsed());
+    }
+    context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
+}
+
+/// What to do about each node that is not ready, or ready with the taint left over.
+async fn look(context: &Context, provider: usize, now: Instant) -> Vec<(NodeView, Action)> {
     // observe (pure)
     let views = context.nodes.troubled(provider);
     let (ready, not_ready): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.node.ready);
@@ -47,57 +115,57 @@ pub(crate) async fn run(context: &Context, provider: usize) {
     let set = NodeSet::new(not_ready.iter().map(|view| Arc::clone(&view.node)));
     let described = describe(context, provider, &set, Detail::State).await;
     // plan (pure); both lists are sorted by name
-    let grace = context.settings.uninitialized_node_grace;
-    let now = Instant::now();
-    let recovered = ready.iter().map(|view| Case { object: &view.object, age: now - view.first_seen, answer: None });
-    let asked = not_ready.iter().zip(described).map(|(view, answer)| Case {
-        object: &view.object,
-        age: now - view.first_seen,
-        answer: Some(answer),
-    });
-    // apply (client)
-    for (object, action) in plan::plan(recovered.chain(asked), grace) {
-        apply(context, &voice, object, action).await;
-    }
-}
-
-async fn apply(context: &Context, voice: &Voice, object: &core::Node, action: Action) {
-    let reference = convert::node_reference(object);
-    let result = match action {
-        Action::Keep => return,
-        Action::Unknown(error) => Err(Error::provider("check whether the instance exists")(error)),
-        Action::Delete => {
-            let text = "Deleting node because it does not exist in the cloud provider";
-            context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
-            let result = delete(context, object).await;
-            if let Err(error) = &result
-                && !error.is_conflict()
-            {
-                let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
-                context.reporter.event(voice, &reference, kind, chain(error));
-            }
-            result.map(|()| Some("deleted"))
-        }
-        Action::SetTaints(taints) => {
-            let patch = json!({ "spec": { "taints": taints } });
-            let written = patch_node(context, object, patch).await.map_err(Error::api("write the shutdown taint"));
-            written.map(|node| node.map(|_| "shutdown taint written"))
-        }
+    let recovered = ready.into_iter().map(|view| (view, None));
+    let asked = not_ready.into_iter().zip(described.into_iter().map(Some));
+    let plan = |(view, answer): (NodeView, _)| {
+        let age = now.saturating_duration_since(view.first_seen);
+        let action = action(&Case { object: &view.object, age, answer }, context.settings.uninitialized_node_grace);
+        (view, action)
     };
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
-    if let Ok(Some(text)) = result {
-        context.reporter.done(voice, &reference, text);
+    recovered.chain(asked).map(plan).collect()
+}
+
+/// What the pass learnt about a machine that may be missing.
+fn word((view, action): &(NodeView, Action)) -> Option<(&str, Word)> {
+    match action {
+        Action::Gone => Some((&view.node.uid, Word::Gone)),
+        Action::Unknown(_) => Some((&view.node.uid, Word::Nothing)),
+        Action::Keep | Action::SetTaints(_) => None,
     }
 }
 
-async fn delete(context: &Context, object: &core::Node) -> Result<(), Error> {
-    let api: Api<core::Node> = Api::all(context.client.clone());
-    let preconditions =
-        Preconditions { uid: object.metadata.uid.clone(), resource_version: object.metadata.resource_version.clone() };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match api.delete(object.metadata.name.as_deref().unwrap_or_default(), &params).await {
-        Ok(_) => Ok(()),
-        Err(error) if api_status(&error) == Some(404) => Ok(()),
-        Err(error) => Err(Error::api("delete node")(error)),
-    }
+/// The nodes whose machine enough passes in a row called gone.
+fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)]) -> Vec<(NodeView, Missing)> {
+    let passes = context.settings.node_deletion_confirmations;
+    let gone = planned.iter().filter(|(_, action)| *action == Action::Gone).map(|(view, _)| view);
+    gone.filter_map(|view| {
+        let since = memory.sightings.confirmed(&view.node.uid, passes)?;
+        let arrived = view.first_seen.checked_duration_since(memory.started).filter(|age| !age.is_zero());
+        Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object) }))
+    })
+    .collect()
+}
+
+/// Somebody else than the provider said that this node will go: a person, or the autoscaler, who waits for it.
+fn is_announced(object: &core::Node) -> bool {
+    let annotations = object.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(names::ALLOW_DELETION_ANNOTATION)).is_some_and(|value| value == "true")
+        || convert::taints(object).iter().any(|taint| taint.key == names::CLUSTER_AUTOSCALER_TAINT)
+}
+
+fn judge(
+    context: &Context,
+    provider: usize,
+    memory: &mut Memory,
+    missing: &[(NodeView, Missing)],
+    now: Moment,
+) -> Judgement {
+    let settings = &context.settings;
+    let limits = Limits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
+    // The nodes are counted only where there is something to judge.
+    let (nodes, arrivals) =
+        if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(provider, memory.started) };
+    let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();
+    let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(memory.started)).collect();
+    memory.breaker.judge(limits, &Fleet { nodes, arrivals }, &missing, now)
 }

@@ -209,6 +209,15 @@ impl Nodes {
         self.lock().eligible.get(provider).map_or(0, BTreeSet::len)
     }
 
+    /// How many nodes this provider has, and when those arrived that are ready and came after that moment.
+    pub(crate) fn fleet(&self, provider: usize, after: Instant) -> (usize, Vec<Instant>) {
+        let inner = self.lock();
+        let owned = inner.owned.get(provider);
+        let views = owned.into_iter().flatten().filter_map(|name| inner.views.get(name));
+        let arrivals = views.filter(|view| view.node.ready && view.first_seen > after).map(|view| view.first_seen);
+        (owned.map_or(0, BTreeSet::len), arrivals.collect())
+    }
+
     /// The set that was published last. Who reads it first has it built, from the nodes as they are by then; it stays until the next publication.
     pub(crate) fn shared(&self, provider: usize) -> SharedNodes {
         let mut inner = self.lock();

@@ -152,7 +152,7 @@ fn shown(object: &ObjectReference) -> String {
 }
 
 /// The namespace that every cluster has stands for it.
-fn cluster() -> ObjectReference {
+pub(crate) fn cluster() -> ObjectReference {
     let (namespace, name, uid) = (String::new(), names::SYSTEM_NAMESPACE.to_owned(), String::new());
     ObjectReference { kind: "Namespace", namespace, name, uid }
 }

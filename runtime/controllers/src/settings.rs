@@ -17,6 +17,19 @@ pub struct ControllerSettings {
     pub concurrent_node_status_updates: usize,
     /// `--node-monitor-period`: pause between two passes of the lifecycle controller. Default 5 s.
     pub node_monitor_period: Duration,
+    /// `--concurrent-node-lifecycle-syncs`: nodes of one provider that a pass of the lifecycle controller writes or deletes at once. Default 1, at
+    /// least 1: the flag refuses 0, as upstream; here 0 is taken as 1.
+    pub concurrent_node_lifecycle_syncs: usize,
+    /// `--node-deletion-confirmations`: passes of the lifecycle controller in a row that have to say that a machine is gone before its node goes. Default 2; 1, and 0, is
+    /// upstream's behaviour.
+    pub node_deletion_confirmations: u32,
+    /// `--node-deletion-max-percent`: by how much of its highest number the nodes of one provider may fall within
+    /// [`Self::node_deletion_window`] by our deletions; rounded down, and always by one node. Beyond it a breaker stops deletions. Default 34: a zone of
+    /// three may be lost. 100 never stops; the flag takes 1 to 100.
+    pub node_deletion_percent_max: u8,
+    /// `--node-deletion-window`: how long a deleted node counts, and how long a node that the breaker holds has to be missing before it goes
+    /// within the budget. Default 6 h.
+    pub node_deletion_window: Duration,
     /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5 min.
     pub node_status_update_frequency: Duration,
     /// How long a node that was never initialised is kept although the cloud does not know its machine. Default 5 min, counted from
@@ -60,6 +73,10 @@ impl Default for ControllerSettings {
             concurrent_node_syncs: 1,
             concurrent_node_status_updates: 0,
             node_monitor_period: Duration::from_secs(5),
+            concurrent_node_lifecycle_syncs: 1,
+            node_deletion_confirmations: 2,
+            node_deletion_percent_max: 34,
+            node_deletion_window: Duration::from_hours(6),
             node_status_update_frequency: Duration::from_mins(5),
             uninitialized_node_grace: Duration::from_mins(5),
             node_batch_window: Duration::from_millis(100),

@@ -52,6 +52,8 @@ struct State {
     answer: Option<Answer>,
     /// What each look-up of machines warns of.
     warning: Option<String>,
+    /// How many results a look-up of machines gives, at most.
+    results_max: Option<usize>,
 }
 
 /// A provider in memory. Cloning is cheap and shares everything.
@@ -153,6 +155,11 @@ impl FakeProvider {
     /// Every look-up of machines publishes a warning `MachinesListed` with this text.
     pub fn warn_at_describe(&self, message: &str) {
         self.lock().warning = Some(message.to_owned());
+    }
+
+    /// Every look-up of machines gives at most this many results, or (none) one for each node again.
+    pub fn cut_answers(&self, results_max: Option<usize>) {
+        self.lock().results_max = results_max;
     }
 
     /// The machine is gone.
@@ -325,7 +332,7 @@ impl Instances for FakeProvider {
             let missing = || Err(Error::new(Code::NotFound, format!("no machine named {name}")));
             state.instances.get(name).cloned().unwrap_or_else(missing)
         };
-        Ok(names(nodes).iter().map(one).collect())
+        Ok(names(nodes).iter().take(state.results_max.unwrap_or(usize::MAX)).map(one).collect())
     }
 }
 

@@ -22,19 +22,16 @@ pub(crate) enum Action {
     Keep,
     /// Nothing was learnt: the node stays as it is.
     Unknown(Error),
-    Delete,
+    /// The machine is gone for certain, says the provider; whether the node goes is for the sightings and the breaker to say.
+    Gone,
     /// The whole list.
     SetTaints(Vec<core::Taint>),
 }
 
-/// An action for each case, in order.
+/// What to do about this node.
 ///
 /// `grace` is how long a node that was never initialised is kept although its machine is not known.
-pub(crate) fn plan<'a>(cases: impl Iterator<Item = Case<'a>>, grace: Duration) -> Vec<(&'a core::Node, Action)> {
-    cases.map(|case| (case.object, action(&case, grace))).collect()
-}
-
-fn action(case: &Case<'_>, grace: Duration) -> Action {
+pub(crate) fn action(case: &Case<'_>, grace: Duration) -> Action {
     let tainted = convert::is_shutdown_tainted(case.object);
     match &case.answer {
         None if tainted => Action::SetTaints(without_shutdown_taint(case.object)),
@@ -43,7 +40,7 @@ fn action(case: &Case<'_>, grace: Duration) -> Action {
             let young = convert::is_uninitialized(case.object) && case.age < grace;
             // A node that is going already needs no second request.
             let going = case.object.metadata.deletion_timestamp.is_some();
-            if young || going { Action::Keep } else { Action::Delete }
+            if young || going { Action::Keep } else { Action::Gone }
         }
         Some(Err(error)) => Action::Unknown(error.clone()),
         Some(Ok(instance)) if instance.shutdown && !tainted => {

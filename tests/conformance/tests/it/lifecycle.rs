@@ -12,7 +12,11 @@ use skysail_provider::{Code, Error, Instance};
 use skysail_test_conformance::world::{S, World, pass};
 
 async fn with_nodes() -> World {
-    let mut world = World::new();
+    with_confirmations(2).await
+}
+
+async fn with_confirmations(passes: u32) -> World {
+    let mut world = World::new().set(|settings| settings.node_deletion_confirmations = passes);
     world.fake().add_instances(["a", "b"]);
     world.add_node("a").await;
     world.add_node("b").await;
@@ -43,8 +47,9 @@ async fn only_a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
     world.fake().fail_always("describe", None);
     world
         .after(
-            6 * S,
+            11 * S,
             expect![[r#"
+        provider describe state nodes=a
         provider describe state nodes=a
         api delete nodes a
         event a Normal DeletingNode x1: Deleting node because it does not exist in the cloud provider
@@ -92,7 +97,7 @@ async fn a_machine_that_is_off_taints_its_node_until_it_is_ready_again() {
 /// 4.9 item 17: the cloud was asked about a node that has since been made anew.
 #[tokio::test(start_paused = true)]
 async fn a_node_created_anew_under_the_name_is_not_deleted() {
-    let world = with_nodes().await;
+    let world = with_confirmations(1).await;
     world.fake().remove_instance("a");
     let client = world.client.clone();
     world.fake().on_call(move |_| {

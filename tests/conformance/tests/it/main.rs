@@ -2,6 +2,7 @@
 //!
 //! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
 
+mod breaker;
 mod holder;
 mod lifecycle;
 mod nodes;

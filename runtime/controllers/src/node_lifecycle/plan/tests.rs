@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use skysail_provider::{Code, Error, Instance};
 
-use super::{Action, Case, plan};
+use super::{Action, Case, action};
 
 fn node(taints: &[(&str, &str)]) -> Node {
     let taint = |(key, effect): &(&str, &str)| Taint {
@@ -20,7 +20,7 @@ fn node(taints: &[(&str, &str)]) -> Node {
 fn act(taints: &[(&str, &str)], age_seconds: u64, answer: Option<Result<Instance, Error>>) -> Action {
     let object = node(taints);
     let case = Case { object: &object, age: Duration::from_secs(age_seconds), answer };
-    plan([case].into_iter(), Duration::from_mins(5)).pop().unwrap().1
+    action(&case, Duration::from_mins(5))
 }
 
 const SHUTDOWN: (&str, &str) = ("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule");
@@ -37,7 +37,7 @@ fn keys(action: Action) -> Vec<String> {
 /// L1.1, L1.4, and 4.9 item 14.
 #[test]
 fn a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
-    assert_eq!(act(&[], 0, Some(Err(Error::new(Code::NotFound, "")))), Action::Delete);
+    assert_eq!(act(&[], 0, Some(Err(Error::new(Code::NotFound, "")))), Action::Gone);
 }
 
 /// L1.2, lesson 39: a token that expired is not a cluster that is gone.
@@ -61,7 +61,7 @@ fn a_machine_that_is_there_or_not_asked_about_changes_nothing() {
 fn a_node_that_was_never_initialised_has_time() {
     let gone = || Some(Err(Error::new(Code::NotFound, "")));
     assert_eq!(act(&[UNINITIALIZED], 299, gone()), Action::Keep);
-    assert_eq!(act(&[UNINITIALIZED], 300, gone()), Action::Delete);
+    assert_eq!(act(&[UNINITIALIZED], 300, gone()), Action::Gone);
 }
 
 /// L3.1, 4.9 item 16.

@@ -1,0 +1,64 @@
+//! Writes what a pass decided (client): taints, and deletions.
+
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{Api, DeleteParams, Preconditions};
+use serde_json::json;
+use skysail_provider::EventKind;
+
+use super::plan::Action;
+use crate::{
+    context::Context,
+    convert,
+    error::{Error, api_status, chain},
+    names::reasons,
+    node::patch_node,
+    report::Voice,
+};
+
+/// All but deletions.
+pub(crate) async fn apply(context: &Context, voice: &Voice, object: &core::Node, action: Action) {
+    let reference = convert::node_reference(object);
+    let result = match action {
+        Action::Keep | Action::Gone => return,
+        Action::Unknown(error) => Err(Error::provider("check whether the instance exists")(error)),
+        Action::SetTaints(taints) => {
+            let patch = json!({ "spec": { "taints": taints } });
+            patch_node(context, object, patch).await.map_err(Error::api("write the shutdown taint"))
+        }
+    };
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    if let Ok(Some(_)) = result {
+        context.reporter.done(voice, &reference, "shutdown taint written");
+    }
+}
+
+/// Whether the node is deleted.
+pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node) -> bool {
+    let reference = convert::node_reference(object);
+    let text = "Deleting node because it does not exist in the cloud provider";
+    context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
+    let result = delete_object(context, object).await;
+    if let Err(error) = &result
+        && !error.is_conflict()
+    {
+        let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
+        context.reporter.event(voice, &reference, kind, chain(error));
+    }
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    if result.is_ok() {
+        context.reporter.done(voice, &reference, "deleted");
+    }
+    result.is_ok()
+}
+
+async fn delete_object(context: &Context, object: &core::Node) -> Result<(), Error> {
+    let api: Api<core::Node> = Api::all(context.client.clone());
+    let preconditions =
+        Preconditions { uid: object.metadata.uid.clone(), resource_version: object.metadata.resource_version.clone() };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match api.delete(object.metadata.name.as_deref().unwrap_or_default(), &params).await {
+        Ok(_) => Ok(()),
+        Err(error) if api_status(&error) == Some(404) => Ok(()),
+        Err(error) => Err(Error::api("delete node")(error)),
+    }
+}

@@ -1,0 +1,62 @@
+//! Says what the breaker does: on the namespace that stands for the cluster, on the nodes that are kept, and as metrics.
+
+use super::{
+    Moment,
+    alarm::{Alarm, Turn},
+    breaker::Judgement,
+};
+use crate::{
+    context::Context,
+    convert,
+    metrics::ProviderLabels,
+    names::{self, reasons},
+    nodes::NodeView,
+    report::{Voice, cluster},
+};
+use skysail_provider::EventKind;
+
+/// Tells the cluster and the metrics of the breaker's state.
+pub(crate) fn breaker(context: &Context, voice: &Voice, alarm: &mut Alarm, judgement: &Judgement, now: Moment) {
+    let metrics = &context.reporter.metrics;
+    let labels = ProviderLabels { provider: voice.provider.clone() };
+    let held = judgement.may_go.iter().filter(|may_go| !**may_go).count();
+    metrics.node_deletion_stopped.get_or_create(&labels).set(i64::from(judgement.is_open()));
+    metrics.nodes_held.get_or_create(&labels).set(i64::try_from(held).unwrap_or(i64::MAX));
+    let turn = alarm.turn(judgement.is_open(), now);
+    if turn == Turn::Opened {
+        metrics.node_deletion_stops.get_or_create(&labels).inc();
+    }
+    let (kind, reason, text) = match turn {
+        Turn::Unchanged => return,
+        Turn::Closed => {
+            let text =
+                format!("Nodes of the provider {} are deleted again when their machines are gone", voice.provider);
+            (EventKind::Normal, reasons::NODE_DELETION_RESUMED, text)
+        }
+        Turn::Opened | Turn::Reminded => {
+            let Judgement { loss, budget, peak, .. } = judgement;
+            let name = &voice.provider;
+            let text = format!(
+                "The provider {name} would be down by {loss} of {peak} nodes, and {budget} may go within {} minutes: no more are deleted. \
+                 If the cloud did not lose these machines, mend the provider or its credential. If it did, delete the nodes with kubectl, or annotate them: {}=true",
+                context.settings.node_deletion_window.as_secs() / 60,
+                names::ALLOW_DELETION_ANNOTATION,
+            );
+            (EventKind::Warning, reasons::NODE_DELETION_STOPPED, text)
+        }
+    };
+    context.reporter.event(voice, &cluster(), (kind, reason), text);
+}
+
+/// Tells the nodes that are kept.
+pub(crate) fn held(context: &Context, voice: &Voice, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
+    for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {
+        let text = format!(
+            "The provider {} says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: {}=true",
+            voice.provider,
+            names::ALLOW_DELETION_ANNOTATION,
+        );
+        let kind = (EventKind::Warning, reasons::NODE_DELETION_HELD);
+        context.reporter.event(voice, &convert::node_reference(&view.object), kind, text);
+    }
+}
