@@ -64,9 +64,10 @@ impl Published {
         Self { membership, at, set: Some(set) }
     }
 
-    /// What readers have seen, or will see where none has read yet and nothing changes any more.
-    fn seen(&self) -> u64 {
-        self.set.as_ref().map_or(self.membership, |set| set.membership)
+    /// Whether a Service may have been brought to another membership than this: to that of the publication itself, or to that of the set which the
+    /// first reader had built from the nodes of a later moment.
+    fn differs_from(&self, membership: u64) -> bool {
+        self.membership != membership || self.set.as_ref().is_some_and(|set| set.membership != membership)
     }
 }
 
@@ -235,14 +236,14 @@ impl Nodes {
         published.set.get_or_insert_with(build).clone()
     }
 
-    /// Publishes the provider's nodes as they are; true when the membership is not what readers have seen.
+    /// Publishes the provider's nodes as they are; true when Services may have been brought to another membership.
     pub(crate) fn publish(&self, provider: usize) -> bool {
         let mut inner = self.lock();
         let Inner { memberships, published, .. } = &mut *inner;
         let (Some(membership), Some(published)) = (memberships.get(provider), published.get_mut(provider)) else {
             return false;
         };
-        let changed = published.seen() != *membership;
+        let changed = published.differs_from(*membership);
         *published = Published { membership: *membership, at: Instant::now(), set: None };
         changed
     }

@@ -282,6 +282,24 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
     }
 }
 
+/// Who reads before the others sees a node that the others are yet to be told of; and one that is gone before the others are told.
+#[tokio::test(start_paused = true)]
+async fn an_early_reader_takes_no_change_away_from_the_others() {
+    let nodes = nodes();
+    nodes.put(Arc::new(node("a")));
+    assert!(nodes.publish(0), "everyone is brought to a");
+    assert!(!nodes.publish(0));
+    nodes.put(Arc::new(node("b")));
+    assert_eq!(names_in(&nodes, 0), ["a", "b"], "one is brought to a and b");
+    assert!(nodes.publish(0), "the others are still at a");
+    assert!(!nodes.publish(0));
+    nodes.put(Arc::new(node("c")));
+    assert_eq!(names_in(&nodes, 0), ["a", "b", "c"], "one is brought to a, b and c");
+    nodes.remove("c");
+    assert!(nodes.publish(0), "that one has to come back");
+    assert!(!nodes.publish(0));
+}
+
 /// Between a publication and the next, all Services see one and the same set: nodes that come meanwhile cost no call of their own.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_read_stays_until_the_next_publication() {
