@@ -12,3 +12,9 @@ mod services;
 #[cfg(test)]
 mod three_providers;
 mod upstream_end_to_end;
+#[cfg(test)]
+mod upstream_services;
+#[cfg(test)]
+mod upstream_services_behaviour;
+#[cfg(test)]
+mod upstream_services_nodes;

@@ -20,29 +20,6 @@ async fn with_web() -> World {
     world
 }
 
-/// S1.2, E6.
-#[tokio::test(start_paused = true)]
-async fn a_new_load_balancer_service_gets_an_address() {
-    let mut world = World::new().start().await;
-    world.add_node("a").await;
-    world.add_service("plain", json!({ "type": "ClusterIP" })).await;
-    world.after(10 * S, expect![[""]]).await;
-    world.add_service("web", json!({})).await;
-    world
-        .after(
-            10 * S,
-            expect![[r#"
-        api patch services/status web
-        provider ensure default/web ports=80/TCP nodes=a
-        api patch services/status web
-        event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
-        event web Normal EnsuredLoadBalancer x1: Ensured load balancer
-    "#]],
-        )
-        .await;
-    assert_eq!(world.state("web").await, r#"["203.0.113.1"] ["service.kubernetes.io/load-balancer-cleanup"]"#);
-}
-
 /// S12: what changed decides; E2.
 #[tokio::test(start_paused = true)]
 async fn changed_ports_are_ensured_and_changed_labels_are_not() {
@@ -169,56 +146,6 @@ async fn a_failing_ensure_backs_off_and_a_change_comes_first() {
     assert_eq!(world.transcript().await.matches("provider ensure").count(), 1);
 }
 
-/// 4.9 item 6, where ours differs: an update that finds nothing is an ensure, any other failure is repeated as update.
-#[tokio::test(start_paused = true)]
-async fn a_failed_update_is_repeated_and_a_lost_load_balancer_is_ensured() {
-    let mut world = with_web().await;
-    world.fake().fail_next("update", Error::new(Code::Unavailable, "busy"));
-    world.add_node("c").await;
-    world.after(20 * S, expect![[r#"
-        provider update default/web nodes=a,b,c
-        provider update default/web nodes=a,b,c
-        event web Warning UpdateLoadBalancerFailed x1: Error updating load balancer with new hosts [a, b, c] (3 in all): failed to update load balancer hosts: busy
-        event web Normal UpdatedLoadBalancer x1: Updated load balancer with new hosts
-    "#]]).await;
-    world.fake().lose_load_balancers();
-    world.delete_node("c").await;
-    world
-        .after(
-            20 * S,
-            expect![[r#"
-        provider update default/web nodes=a,b
-        provider ensure default/web ports=80/TCP nodes=a,b
-        api patch services/status web
-        event web Normal EnsuringLoadBalancer x2: Ensuring load balancer
-        event web Normal EnsuredLoadBalancer x2: Ensured load balancer
-    "#]],
-        )
-        .await;
-}
-
-/// 4.9 item 2.
-#[tokio::test(start_paused = true)]
-async fn what_is_implemented_elsewhere_is_left_to_others() {
-    let mut world = World::new().start().await;
-    world.fake().fail_always("ensure", Some(Error::new(Code::ImplementedElsewhere, "not ours")));
-    world.add_service("web", json!({})).await;
-    world
-        .after(
-            S,
-            expect![[r#"
-        api patch services/status web
-        provider ensure default/web ports=80/TCP nodes=
-        event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
-        event web Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
-    "#]],
-        )
-        .await;
-    world.add_node("a").await;
-    world.after(60 * S, expect![""]).await;
-    assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_valid_is_never_written() {
     let mut world = World::new().start().await;
@@ -237,27 +164,6 @@ async fn an_answer_that_is_not_valid_is_never_written() {
     assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
 }
 
-/// 4.9 item 11: another's finalizer that came while ours went is still there.
-#[tokio::test(start_paused = true)]
-async fn another_controllers_finalizer_survives_ours() {
-    let world = with_web().await;
-    let (client, fake) = (world.client.clone(), world.fake().clone());
-    fake.on_call(move |line| {
-        let deleting = line.starts_with("ensure-deleted");
-        let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::namespaced(client.clone(), "default");
-        Box::pin(async move {
-            if deleting {
-                let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup", "example.com/other"]);
-                let patch = json!({ "metadata": { "finalizers": finalizers } });
-                api.patch("web", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch)).await.unwrap();
-            }
-        })
-    });
-    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
-    skysail_test_conformance::world::pass(10 * S).await;
-    assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
-}
-
 /// Lesson 20 does not apply to a swap: each object is reconciled once, spread out.
 #[tokio::test(start_paused = true)]
 async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
@@ -273,31 +179,4 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     skysail_test_conformance::world::pass(120 * S).await;
     let late = world.transcript().await.matches("provider ensure").count();
     assert_eq!((early, late), (5, 5));
-}
-
-/// S7.1, where ours differs: a conflict is retried from the fresh object, and costs the provider no second call and the user no Event.
-#[tokio::test(start_paused = true)]
-async fn a_status_that_met_a_conflict_is_written_again_without_a_second_ensure() {
-    let mut world = World::new().start().await;
-    world.add_node("a").await;
-    skysail_test_conformance::world::pass(10 * S).await;
-    let (client, fake) = (world.client.clone(), world.fake().clone());
-    fake.on_call(move |line| {
-        let ensuring = line.starts_with("ensure ");
-        let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::namespaced(client.clone(), "default");
-        Box::pin(async move {
-            if ensuring {
-                let patch = json!({ "metadata": { "labels": { "somebody": "else" } } });
-                api.patch("web", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch)).await.unwrap();
-            }
-        })
-    });
-    drop(world.fake().take_calls());
-    world.add_service("web", json!({})).await;
-    skysail_test_conformance::world::pass(5 * S).await;
-    assert_eq!(world.fake().take_calls(), ["ensure default/web ports=80/TCP nodes=a"]);
-    assert!(world.state("web").await.contains("203.0.113.1"));
-    assert!(!world.transcript().await.contains("Warning"));
-    let refused = |r: &&skysail_dev::api::Request| r.info.subresource == "status" && r.status.as_u16() == 409;
-    assert_eq!(world.server.requests().recent().iter().filter(refused).count(), 1);
 }
