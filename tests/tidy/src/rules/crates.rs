@@ -12,9 +12,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("runtime/sources/", &["skysail-provider"]),
     ("runtime/controllers/", &["skysail-provider"]),
     ("runtime/dev/", &["skysail-provider"]),
+    ("runtime/serving/", &[]),
     (
         "runtime/skysail/",
-        &["skysail-provider", "skysail-host", "skysail-sources", "skysail-controllers", "skysail-dev"],
+        &[
+            "skysail-provider",
+            "skysail-host",
+            "skysail-sources",
+            "skysail-controllers",
+            "skysail-serving",
+            "skysail-dev",
+        ],
     ),
     ("guest-sdk/", &[]),
     ("guests/probes/", &["skysail-guest-sdk", "skysail-probe"]),
@@ -54,6 +62,8 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-controllers", "wit-*", ""),
     ("skysail-controllers", "reqwest", ""),
     ("skysail-dev", "wasmtime*", ""),
+    ("skysail-serving", "wasmtime*", ""),
+    ("skysail-serving", "reqwest", ""),
     ("skysail-guest-sdk", "tokio", ""),
     ("skysail-guest-sdk", "kube*", ""),
 ];

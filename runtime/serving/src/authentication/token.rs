@@ -1,0 +1,94 @@
+//! Bearer tokens: the API server is asked by a `TokenReview`, and its answers are kept for a short time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use kube::{Api, Client, api::PostParams};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::{Refused, User};
+use crate::{
+    cache::Cache,
+    limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, TOKENS_KEPT_MAX},
+};
+
+/// Asks the API server about tokens.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    reviews: Api<TokenReview>,
+    at_once: Semaphore,
+    ttl: Duration,
+    /// None: the token is nobody's.
+    known: Cache<Option<User>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(client: Client, ttl: Duration) -> Self {
+        Self {
+            reviews: Api::all(client),
+            at_once: Semaphore::new(REVIEWS_AT_ONCE),
+            ttl,
+            known: Cache::new(TOKENS_KEPT_MAX),
+        }
+    }
+
+    /// Whose token it is; none where there is none.
+    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, Refused> {
+        let Some(token) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?)) else {
+            return Ok(None);
+        };
+        let key = self.known.key([token]);
+        let user = match self.known.get(&key) {
+            Some(known) => known,
+            None => {
+                let user = self.review(token).await?;
+                self.known.insert(key, user.clone(), self.ttl);
+                user
+            }
+        };
+        user.map(Some).ok_or(Refused::Token)
+    }
+
+    async fn review(&self, token: &str) -> Result<Option<User>, Refused> {
+        let _permit = self.at_once.acquire().await;
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
+        let question = TokenReview { metadata: Default::default(), spec, status: None };
+        let params = PostParams::default();
+        let asked = timeout(REVIEW_TIMEOUT, self.reviews.create(&params, &question)).await;
+        let answer = asked.map_err(|_| Refused::ReviewTimeout)?.map_err(|error| Refused::Review(Box::new(error)))?;
+        let status = answer.status.unwrap_or_default();
+        Ok(status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default())))
+    }
+}
+
+/// The token of `Authorization: Bearer TOKEN`; another scheme is none of ours.
+fn bearer(header: &str) -> Option<&str> {
+    let mut parts = header.trim().splitn(3, ' ');
+    let scheme = parts.next()?;
+    parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+fn user(info: UserInfo) -> User {
+    let extra: BTreeMap<_, _> = info.extra.unwrap_or_default();
+    User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bearer;
+
+    #[test]
+    fn only_a_bearer_is_a_token() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer(" bearer abc def "), Some("abc"));
+        for other in ["", "Bearer", "Bearer ", "Basic abc", "Token abc", "Bearer  abc"] {
+            assert_eq!(bearer(other), None, "{other:?}");
+        }
+    }
+}

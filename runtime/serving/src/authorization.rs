@@ -1,0 +1,171 @@
+//! Who may ask what: paths that everybody may ask, groups that may ask everything, else what the API server says.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::{Api, Client, api::PostParams};
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    authentication::User,
+    cache::Cache,
+    limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, RIGHTS_KEPT_MAX},
+    options::AuthorizationOptions,
+};
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Allowed,
+    Denied,
+}
+
+/// It could not be decided.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuthorizationError {
+    #[error("the API server was asked by a SubjectAccessReview")]
+    Review(#[source] Box<kube::Error>),
+    #[error("the API server did not answer a SubjectAccessReview in time")]
+    Timeout,
+}
+
+/// Decides who may ask what.
+#[derive(Debug)]
+pub(crate) struct Authorizer {
+    options: AuthorizationOptions,
+    /// None where there is no API server to ask: then nobody else may ask anything.
+    reviews: Option<Reviews>,
+}
+
+#[derive(Debug)]
+struct Reviews {
+    api: Api<SubjectAccessReview>,
+    at_once: Semaphore,
+    known: Cache<Decision>,
+}
+
+impl Authorizer {
+    pub(crate) fn new(options: AuthorizationOptions, client: Option<Client>) -> Self {
+        let reviews = client.map(|client| Reviews {
+            api: Api::all(client),
+            at_once: Semaphore::new(REVIEWS_AT_ONCE),
+            known: Cache::new(RIGHTS_KEPT_MAX),
+        });
+        Self { options, reviews }
+    }
+
+    /// Whether this user may do this with this path. The path is exactly the one that is routed by.
+    pub(crate) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, AuthorizationError> {
+        let group = |group: &String| self.options.always_allow_groups.contains(group);
+        if self.options.always_allow_paths.iter().any(|rule| covers(rule, path)) || user.groups.iter().any(group) {
+            return Ok(Decision::Allowed);
+        }
+        match &self.reviews {
+            Some(reviews) => reviews.decide(user, verb, path, |decision| self.ttl(decision)).await,
+            None => Ok(Decision::Denied),
+        }
+    }
+
+    fn ttl(&self, decision: &Decision) -> Duration {
+        match decision {
+            Decision::Allowed => self.options.authorized_ttl,
+            Decision::Denied => self.options.unauthorized_ttl,
+        }
+    }
+}
+
+/// `*` at the end of a rule stands for anything; a slash at the beginning may be left out. As upstream.
+fn covers(rule: &str, path: &str) -> bool {
+    let (rule, path) = (rule.trim_start_matches('/'), path.trim_start_matches('/'));
+    rule.strip_suffix('*').map_or(rule == path, |prefix| path.starts_with(prefix))
+}
+
+impl Reviews {
+    async fn decide(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+        ttl: impl Fn(&Decision) -> Duration,
+    ) -> Result<Decision, AuthorizationError> {
+        let key = self.known.key(parts(user, verb, path).iter().map(String::as_str));
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known);
+        }
+        let decision = self.review(user, verb, path).await?;
+        let ttl = ttl(&decision);
+        self.known.insert(key, decision.clone(), ttl);
+        Ok(decision)
+    }
+
+    async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Decision, AuthorizationError> {
+        let _permit = self.at_once.acquire().await;
+        let params = PostParams::default();
+        let question = question(user, verb, path);
+        let asked = timeout(REVIEW_TIMEOUT, self.api.create(&params, &question)).await;
+        let answer = asked.map_err(|_| AuthorizationError::Timeout)?;
+        let status = answer.map_err(|error| AuthorizationError::Review(Box::new(error)))?.status.unwrap_or_default();
+        Ok(if status.allowed { Decision::Allowed } else { Decision::Denied })
+    }
+}
+
+/// Everything that a decision depends on. The counts keep a group from being read as a key of `extra`.
+fn parts(user: &User, verb: &str, path: &str) -> Vec<String> {
+    let mut parts = vec![verb.to_owned(), path.to_owned(), user.name.clone(), user.uid.clone()];
+    parts.push(user.groups.len().to_string());
+    parts.extend(user.groups.iter().cloned());
+    for (key, values) in &user.extra {
+        parts.extend([key.clone(), values.len().to_string()]);
+        parts.extend(values.iter().cloned());
+    }
+    parts
+}
+
+fn question(user: &User, verb: &str, path: &str) -> SubjectAccessReview {
+    let filled = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let extra: BTreeMap<_, _> = user.extra.clone();
+    let spec = SubjectAccessReviewSpec {
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: Some(path.to_owned()),
+            verb: Some(verb.to_owned()),
+        }),
+        resource_attributes: None,
+        user: filled(&user.name),
+        uid: filled(&user.uid),
+        groups: Some(user.groups.clone()),
+        extra: (!extra.is_empty()).then_some(extra),
+    };
+    SubjectAccessReview { metadata: Default::default(), spec, status: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Authorizer, Decision, covers, parts};
+    use crate::{authentication::User, options::AuthorizationOptions};
+
+    #[test]
+    fn a_rule_is_an_exact_path_or_a_prefix_with_a_star() {
+        assert!(covers("/healthz", "/healthz") && covers("healthz", "/healthz") && covers("/a/*", "/a/b"));
+        assert!(!covers("/healthz", "/healthz/") && !covers("/healthz", "/healthzz") && !covers("/a/*", "/a"));
+    }
+
+    #[tokio::test]
+    async fn without_an_api_server_only_paths_and_groups_count() {
+        let authorizer = Authorizer::new(AuthorizationOptions::default(), None);
+        let (nobody, mut root) = (User::anonymous(), User::anonymous());
+        root.groups.push("system:masters".to_owned());
+        assert_eq!(authorizer.authorize(&nobody, "get", "/livez").await.unwrap(), Decision::Allowed);
+        assert_eq!(authorizer.authorize(&nobody, "get", "/metrics").await.unwrap(), Decision::Denied);
+        assert_eq!(authorizer.authorize(&root, "get", "/metrics").await.unwrap(), Decision::Allowed);
+    }
+
+    #[test]
+    fn a_group_is_not_read_as_something_else() {
+        let user = |groups: &[&str], extra: &[(&str, &str)]| User {
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            extra: extra.iter().map(|&(key, value)| (key.to_owned(), vec![value.to_owned()])).collect(),
+            ..User::default()
+        };
+        assert_ne!(parts(&user(&["a", "1", "b"], &[]), "get", "/"), parts(&user(&[], &[("a", "b")]), "get", "/"));
+    }
+}

@@ -1,0 +1,145 @@
+//! The paths of the secure port. They serve what they are given.
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, RawQuery, State},
+    middleware,
+    response::{IntoResponse as _, Response},
+    routing::{get, put},
+};
+use http::{StatusCode, header::CONTENT_TYPE, header::X_CONTENT_TYPE_OPTIONS};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::{Value, json};
+
+use crate::{
+    guard::{Guard, guard},
+    health::{HealthChecks, HealthMetrics},
+    limits::VERBOSITY_BYTES_MAX,
+};
+
+/// Takes what is put to `/debug/flags/v`, and says what came of it or why it cannot be.
+pub type SetVerbosity = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
+/// Makes the effective configuration, without secrets.
+type Configuration = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// The key of the configuration in `/configz`, as upstream's.
+const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
+
+/// What `/debug/pprof` says: it is part of upstream's `--profiling`, and nobody should look for an error of theirs.
+const NO_PPROF: &str = "/debug/pprof is Go's profiler and this program has none: use perf on the process, and /metrics for \
+    what each provider call cost. --profiling serves /debug/flags/v here\n";
+
+/// What is served.
+#[derive(Clone)]
+pub struct Endpoints {
+    /// `/healthz`: as upstream, the leader's lease and each started controller.
+    pub healthz: HealthChecks,
+    /// `/livez`: whether a restart would help.
+    pub livez: HealthChecks,
+    /// `/readyz`: whether the process does its work.
+    pub readyz: HealthChecks,
+    /// `/metrics`.
+    pub registry: Arc<Registry>,
+    /// `/configz`.
+    pub configuration: Configuration,
+    /// `/debug/flags/v`; none where `--profiling=false`.
+    pub verbosity: Option<SetVerbosity>,
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints").field("healthz", &self.healthz).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    endpoints: Endpoints,
+    slis: Arc<Registry>,
+    health: HealthMetrics,
+}
+
+impl Endpoints {
+    /// The paths, each behind the guard: public ones are a decision of the guard, too.
+    pub(crate) fn router(self, by: Arc<Guard>) -> Router {
+        let debug = self.verbosity.is_some();
+        let mut slis = Registry::default();
+        let health = HealthMetrics::register(&mut slis);
+        let shared = Shared { endpoints: self, slis: Arc::new(slis), health };
+        let mut router = Router::new()
+            .route("/healthz", get(healthz))
+            .route("/livez", get(livez))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/metrics/slis", get(slis_metrics))
+            .route("/configz", get(configz));
+        if debug {
+            let pprof = get(|| async { (StatusCode::NOT_FOUND, NO_PPROF) });
+            router = router
+                .route("/debug/flags/v", put(set_verbosity).layer(DefaultBodyLimit::max(VERBOSITY_BYTES_MAX)))
+                .route("/debug/pprof", pprof.clone())
+                .route("/debug/pprof/", pprof.clone())
+                .route("/debug/pprof/{*profile}", pprof);
+        }
+        router
+            .fallback(|| async { (StatusCode::NOT_FOUND, "404 page not found\n") })
+            .with_state(shared)
+            .layer(middleware::from_fn_with_state(by, guard))
+    }
+}
+
+async fn healthz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    health("healthz", &shared.endpoints.healthz, query, &shared)
+}
+
+async fn livez(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    health("livez", &shared.endpoints.livez, query, &shared)
+}
+
+async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    health("readyz", &shared.endpoints.readyz, query, &shared)
+}
+
+fn health(endpoint: &'static str, checks: &HealthChecks, query: Option<String>, shared: &Shared) -> Response {
+    let answer = checks.answer(endpoint, &query.unwrap_or_default(), &shared.health);
+    let mut response = answer.into_response();
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    encoded(&shared.endpoints.registry)
+}
+
+async fn slis_metrics(State(shared): State<Shared>) -> Response {
+    encoded(&shared.slis)
+}
+
+fn encoded(registry: &Registry) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode: {error}\n")).into_response(),
+    }
+}
+
+async fn configz(State(shared): State<Shared>) -> Response {
+    let body = json!({ CONFIGZ: (shared.endpoints.configuration)() });
+    ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+async fn set_verbosity(State(shared): State<Shared>, body: Bytes) -> Response {
+    let wanted = std::str::from_utf8(&body).map(str::trim).unwrap_or_default();
+    let Some(set) = &shared.endpoints.verbosity else { return StatusCode::NOT_FOUND.into_response() };
+    match set(wanted) {
+        Ok(said) => (StatusCode::OK, said + "\n").into_response(),
+        Err(problem) => (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
+    }
+}

@@ -1,0 +1,115 @@
+//! Before each request: who asks, and may they. 401, 403 and 500 as Kubernetes' components answer them.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use http::{
+    HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    authentication::{Authenticator, Peer, Tokens, User, authorities::Authorities},
+    authorization::{Authorizer, Decision},
+    error::ServingError,
+    options::{AuthenticationOptions, AuthorizationOptions},
+};
+
+/// Clients of the API servers that know users and rights.
+#[derive(Clone, Default)]
+pub struct Reviewers {
+    /// `--authentication-kubeconfig`, else the pod's own account. None: everybody without a known certificate is anonymous.
+    pub authentication: Option<Client>,
+    /// `--authorization-kubeconfig`, else the pod's own account. None: only public paths are served.
+    pub authorization: Option<Client>,
+}
+
+/// Decides about each request.
+#[derive(Debug)]
+pub struct Guard {
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+}
+
+impl Guard {
+    /// Reads the authorities of certificates, from files and from the cluster.
+    ///
+    /// # Errors
+    /// A file that is no bundle; a cluster that does not tell its authorities, unless that is tolerated.
+    pub async fn new(
+        authentication: &AuthenticationOptions,
+        authorization: AuthorizationOptions,
+        reviewers: Reviewers,
+    ) -> Result<Arc<Self>, ServingError> {
+        let authorities = Authorities::load(authentication, reviewers.authentication.clone()).await?;
+        let tokens = reviewers.authentication.map(|client| Tokens::new(client, authentication.token_cache_ttl));
+        Ok(Arc::new(Self {
+            authenticator: Authenticator { authorities: Arc::new(authorities), tokens },
+            authorizer: Authorizer::new(authorization, reviewers.authorization),
+        }))
+    }
+
+    /// Follows the authorities as they change.
+    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        Arc::clone(&self.authenticator.authorities).follow(stop).await;
+    }
+}
+
+/// Lets a request through, or answers it.
+pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+    let user = match guard.authenticator.authenticate(&peer, request.headers()).await {
+        Ok(user) => user,
+        Err(refused) => {
+            let reasons: Vec<_> = refused.iter().map(crate::chain).collect();
+            tracing::info!("a request is refused: {}", reasons.join("; "));
+            return status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", json!({}));
+        }
+    };
+    let (verb, path) = (verb(request.method()), request.uri().path());
+    match guard.authorizer.authorize(&user, &verb, path).await {
+        Ok(Decision::Allowed) => next.run(request).await,
+        Ok(Decision::Denied) => forbidden(&user, &verb, path),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "it cannot be decided whether a request is allowed"
+            );
+            let text = format!(
+                "Internal Server Error: {path:?}: it cannot be decided whether this is allowed; the log says why\n"
+            );
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+    }
+}
+
+/// Of requests that are no resources, Kubernetes' verb is the method in lower case.
+fn verb(method: &Method) -> String {
+    method.as_str().to_lowercase()
+}
+
+fn forbidden(user: &User, verb: &str, path: &str) -> Response {
+    let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+    let mut response = status(StatusCode::FORBIDDEN, "Forbidden", &message, json!({}));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A `Status`, as every Kubernetes client reads it.
+fn status(code: StatusCode, reason: &str, message: &str, details: Value) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "details": details, "code": code.as_u16(),
+    });
+    (code, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests;

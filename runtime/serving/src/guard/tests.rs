@@ -1,0 +1,305 @@
+//! Who gets in, who does not, and what is asked of the API server for it.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::{ServiceExt as _, service_fn};
+
+use super::{Guard, Reviewers};
+use crate::{
+    authentication::Peer,
+    endpoints::Endpoints,
+    error::ServingError,
+    health::HealthChecks,
+    options::{AuthenticationOptions, AuthorizationOptions},
+    testing::Authority,
+};
+
+/// An API server that knows the token `jane's`, lets her read everything, and tells authorities; with what it was asked.
+#[derive(Clone, Default)]
+struct Api {
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    config_map: Option<Value>,
+    broken: bool,
+}
+
+impl Api {
+    fn client(&self) -> Client {
+        let api = self.clone();
+        Client::new(
+            service_fn(move |request: Request<kube::client::Body>| {
+                let api = api.clone();
+                async move { Ok::<_, Infallible>(api.answer(request).await) }
+            }),
+            "default",
+        )
+    }
+
+    async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        self.asked.lock().unwrap().push((path.clone(), body.clone()));
+        if self.broken {
+            return answer(403, &json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no"}));
+        }
+        let status = match path.rsplit('/').next().unwrap() {
+            "tokenreviews" if body["spec"]["token"] == "jane's" => {
+                let user = json!({"username": "jane", "groups": ["readers"], "extra": {"a": ["b"]}});
+                json!({"authenticated": true, "user": user})
+            }
+            "tokenreviews" => json!({"authenticated": false}),
+            "subjectaccessreviews" => json!({"allowed": body["spec"]["user"] == "jane"}),
+            _ => {
+                let absent = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"});
+                let (code, found) = self.config_map.as_ref().map_or((404, &absent), |found| (200, found));
+                return answer(code, found);
+            }
+        };
+        let mut answered = body;
+        answered["status"] = status;
+        answered["metadata"] = json!({});
+        answer(201, &answered)
+    }
+
+    /// The last part of each path.
+    fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|(path, _)| path.rsplit('/').next().unwrap().to_owned()).collect()
+    }
+
+    fn reviewers(&self) -> Reviewers {
+        Reviewers { authentication: Some(self.client()), authorization: Some(self.client()) }
+    }
+}
+
+fn answer(code: u16, body: &Value) -> Response<Body> {
+    Response::builder().status(code).header("content-type", "application/json").body(body.to_string().into()).unwrap()
+}
+
+fn skip_lookup() -> AuthenticationOptions {
+    AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() }
+}
+
+async fn router_with(options: &AuthenticationOptions, reviewers: Reviewers) -> Result<Router, ServingError> {
+    let guard = Guard::new(options, AuthorizationOptions::default(), reviewers).await?;
+    let endpoints = Endpoints {
+        healthz: HealthChecks::default(),
+        livez: HealthChecks::default(),
+        readyz: HealthChecks::default(),
+        registry: Arc::new(Registry::default()),
+        configuration: Arc::new(|| json!({"a": 1})),
+        verbosity: Some(Arc::new(|text| if text == "4" { Ok("level 4".to_owned()) } else { Err("no".to_owned()) })),
+    };
+    Ok(endpoints.router(guard))
+}
+
+async fn router(api: &Api) -> Router {
+    router_with(&skip_lookup(), api.reviewers()).await.unwrap()
+}
+
+/// Status and body of a GET with these headers, by this peer.
+async fn get(router: &Router, path: &str, headers: &[(&str, &str)], peer: Peer) -> (u16, String) {
+    let request = headers.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+    send(router, request.extension(peer).body(Body::empty()).unwrap()).await
+}
+
+async fn send(router: &Router, request: Request<Body>) -> (u16, String) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+const JANE: (&str, &str) = ("authorization", "Bearer jane's");
+
+#[tokio::test]
+async fn i3_health_is_for_everybody_and_metrics_are_not() {
+    let router = router(&Api::default()).await;
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(get(&router, path, &[], Peer::default()).await, (200, "ok".to_owned()), "{path}");
+    }
+    for path in ["/metrics", "/metrics/slis", "/configz", "/debug/flags/v", "/healthz/ping", "/nothing"] {
+        let (code, body) = get(&router, path, &[], Peer::default()).await;
+        let status: Value = serde_json::from_str(&body).unwrap();
+        let message = format!("forbidden: User \"system:anonymous\" cannot get path {path:?}");
+        assert_eq!((code, &status["reason"], &status["message"]), (403, &json!("Forbidden"), &json!(message)));
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_somebody_and_what_they_may_is_asked_of_the_api_server() {
+    let api = Api::default();
+    let router = router(&api).await;
+    assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 200);
+    let asked = api.asked.lock().unwrap().clone();
+    assert_eq!(
+        asked[1].1["spec"],
+        json!({
+            "user": "jane", "groups": ["readers", "system:authenticated"], "extra": {"a": ["b"]},
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        })
+    );
+    let (code, body) = get(&router, "/configz", &[JANE], Peer::default()).await;
+    assert_eq!((code, body.as_str()), (200, r#"{"cloudcontrollermanager.config.k8s.io":{"a":1}}"#));
+}
+
+#[rstest]
+#[case::a_wrong_token("Bearer joe's", 401)]
+#[case::another_scheme_is_no_credential("Token jane's", 403)]
+#[tokio::test]
+async fn a_credential_that_nobody_vouches_for_is_401(#[case] header: &str, #[case] expected: u16) {
+    let router = router(&Api::default()).await;
+    let (code, body) = get(&router, "/metrics", &[("authorization", header)], Peer::default()).await;
+    assert_eq!(code, expected, "{body}");
+    assert!(body.contains("\"kind\":\"Status\"") && !body.contains("joe's"), "{body}");
+}
+
+/// As upstream, also where anonymous would have been let in.
+#[tokio::test]
+async fn a_wrong_token_is_401_on_public_paths_too() {
+    let router = router(&Api::default()).await;
+    assert_eq!(get(&router, "/healthz", &[("authorization", "Bearer joe's")], Peer::default()).await.0, 401);
+}
+
+#[tokio::test]
+async fn i3_authorization_that_does_not_work_is_500_and_health_goes_on() {
+    let (good, broken) = (Api::default(), Api { broken: true, ..Api::default() });
+    let reviewers = Reviewers { authentication: Some(good.client()), authorization: Some(broken.client()) };
+    let router = router_with(&skip_lookup(), reviewers).await.unwrap();
+    assert_eq!(get(&router, "/healthz", &[], Peer::default()).await.0, 200);
+    let (code, body) = get(&router, "/metrics", &[], Peer::default()).await;
+    assert_eq!(code, 500, "{body}");
+    assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_the_api_server_are_kept_for_their_time() {
+    let api = Api::default();
+    let router = router(&api).await;
+    let stranger = ("authorization", "Bearer joe's");
+    for _ in 0..3 {
+        assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 200);
+        assert_eq!(get(&router, "/metrics", &[stranger], Peer::default()).await.0, 401);
+        assert_eq!(get(&router, "/metrics", &[], Peer::default()).await.0, 403);
+    }
+    assert_eq!(api.asked().len(), 4, "two tokens, two decisions: {:?}", api.asked());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 200);
+    assert_eq!(api.asked().len(), 6);
+}
+
+#[tokio::test]
+async fn a_failure_to_ask_is_not_kept() {
+    let api = Api { broken: true, ..Api::default() };
+    let router = router(&api).await;
+    for _ in 0..2 {
+        assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 401);
+    }
+    assert_eq!(api.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_believed_by_its_authority_and_masters_may_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ca, file) = (Authority::new("ca"), folder.path().join("ca.crt"));
+    ca.write(&file);
+    let options = AuthenticationOptions { client_ca_file: Some(file), ..skip_lookup() };
+    let router = router_with(&options, Reviewers::default()).await.unwrap();
+    assert_eq!(get(&router, "/metrics", &[], ca.client("root", &["system:masters"]).peer()).await.0, 200);
+    let (code, body) = get(&router, "/metrics", &[], ca.client("joe", &["users"]).peer()).await;
+    assert!(code == 403 && body.contains("joe"), "{body}");
+    let stranger = Authority::new("ca").client("root", &["system:masters"]).peer();
+    assert_eq!(get(&router, "/metrics", &[], stranger).await.0, 401);
+}
+
+fn published(client: &Authority, proxy: &Authority) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
+        "data": {
+            "client-ca-file": client.pem(),
+            "requestheader-client-ca-file": proxy.pem(),
+            "requestheader-allowed-names": "[\"front-proxy\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+        },
+    })
+}
+
+#[tokio::test]
+async fn authorities_that_the_cluster_publishes_are_believed() {
+    let (client, proxy) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
+    let api = Api { config_map: Some(published(&client, &proxy)), ..Api::default() };
+    let router = router_with(&AuthenticationOptions::default(), api.reviewers()).await.unwrap();
+    assert_eq!(get(&router, "/metrics", &[], client.client("root", &["system:masters"]).peer()).await.0, 200);
+    let headers = [("x-remote-user", "joe"), ("x-remote-group", "system:masters")];
+    assert_eq!(get(&router, "/metrics", &headers, proxy.client("front-proxy", &[]).peer()).await.0, 200);
+    assert_eq!(get(&router, "/metrics", &headers, proxy.client("other", &[]).peer()).await.0, 401);
+    assert_eq!(get(&router, "/metrics", &headers, Peer::default()).await.0, 403, "headers alone are nothing");
+    let user = client.client("joe", &[]).peer();
+    assert_eq!(get(&router, "/metrics", &headers, user).await.0, 403, "a user is no proxy");
+}
+
+#[tokio::test]
+async fn a_list_of_names_that_cannot_be_read_is_not_any_name() {
+    let (client, proxy) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
+    let mut map = published(&client, &proxy);
+    map["data"]["requestheader-allowed-names"] = json!("front-proxy");
+    let api = Api { config_map: Some(map), ..Api::default() };
+    let router = router_with(&AuthenticationOptions::default(), api.reviewers()).await.unwrap();
+    let headers = [("x-remote-user", "joe"), ("x-remote-group", "system:masters")];
+    assert_eq!(get(&router, "/metrics", &headers, proxy.client("front-proxy", &[]).peer()).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_lookup_that_fails_ends_the_start_unless_it_is_tolerated_or_skipped() {
+    let api = Api { broken: true, ..Api::default() };
+    let start = async |options| router_with(&options, api.reviewers()).await;
+    let error = start(AuthenticationOptions::default()).await.unwrap_err().to_string();
+    assert!(error.contains("extension-apiserver-authentication-reader"), "{error}");
+    drop(
+        start(AuthenticationOptions { tolerate_lookup_failure: true, ..AuthenticationOptions::default() })
+            .await
+            .unwrap(),
+    );
+    drop(start(skip_lookup()).await.unwrap());
+    let absent = Api::default();
+    drop(router_with(&AuthenticationOptions::default(), absent.reviewers()).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_log_level_is_put_and_a_wrong_one_is_400() {
+    let router = router(&Api::default()).await;
+    let put = |body: String| Request::put("/debug/flags/v").header(JANE.0, JANE.1).body(body.into()).unwrap();
+    assert_eq!(send(&router, put("4\n".to_owned())).await, (200, "level 4\n".to_owned()));
+    assert_eq!(send(&router, put("x".to_owned())).await, (400, "no\n".to_owned()));
+    assert_eq!(send(&router, put("x".repeat(2000))).await.0, 413);
+    assert_eq!(get(&router, "/debug/flags/v", &[JANE], Peer::default()).await.0, 405);
+}
+
+#[tokio::test]
+async fn pprof_says_that_it_is_gos() {
+    let router = router(&Api::default()).await;
+    for path in ["/debug/pprof/", "/debug/pprof/heap"] {
+        let (code, body) = get(&router, path, &[JANE], Peer::default()).await;
+        assert!(code == 404 && body.contains("Go's profiler"), "{body}");
+    }
+}
+
+/// Upstream's inner handler answers for a single check; its server registers the exact path, and so do we.
+#[tokio::test]
+async fn o10_the_path_of_a_single_check_is_404() {
+    let router = router(&Api::default()).await;
+    assert_eq!(get(&router, "/healthz/ping", &[JANE], Peer::default()).await.0, 404);
+}

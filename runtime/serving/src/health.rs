@@ -1,0 +1,167 @@
+//! Health: named checks, asked one after another, answered as Kubernetes' components do.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// Says whether something is well, or what is wrong with it: for the log, never for who asks.
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// One named check.
+#[derive(Clone)]
+pub struct HealthCheck {
+    name: String,
+    check: Check,
+}
+
+impl fmt::Debug for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HealthCheck").field(&self.name).finish()
+    }
+}
+
+impl HealthCheck {
+    /// A check by this name. It answers at once: it looks at what is known, and asks nobody.
+    pub fn new(name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), check: Arc::new(check) }
+    }
+
+    /// A check that is always well: that it answers is what it says.
+    pub fn ping(name: impl Into<String>) -> Self {
+        Self::new(name, || Ok(()))
+    }
+}
+
+/// The checks of one endpoint. Cloning shares them; they may change while they are served.
+#[derive(Clone, Debug, Default)]
+pub struct HealthChecks(Arc<RwLock<Vec<HealthCheck>>>);
+
+impl HealthChecks {
+    /// With these checks.
+    pub fn new(checks: impl IntoIterator<Item = HealthCheck>) -> Self {
+        let all = Self::default();
+        all.add(checks);
+        all
+    }
+
+    /// Adds checks. One whose name is there already takes that one's place.
+    pub fn add(&self, checks: impl IntoIterator<Item = HealthCheck>) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for check in checks {
+            match all.iter_mut().find(|old| old.name == check.name) {
+                Some(old) => *old = check,
+                None => all.push(check),
+            }
+        }
+    }
+
+    /// Takes the place of all checks.
+    pub fn replace(&self, checks: impl IntoIterator<Item = HealthCheck>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.add(checks);
+    }
+
+    fn all(&self) -> Vec<HealthCheck> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // Upstream's: that we answer at all.
+        if all.is_empty() { vec![HealthCheck::ping("ping")] } else { all }
+    }
+
+    /// Runs the checks. `endpoint` is its name without a slash, `query` the request's.
+    pub(crate) fn answer(&self, endpoint: &'static str, query: &str, metrics: &HealthMetrics) -> (StatusCode, String) {
+        let mut excluded = excluded(query);
+        let (mut lines, mut failed) = (String::new(), Vec::new());
+        let mut line = |text: fmt::Arguments<'_>| lines.push_str(&text.to_string());
+        for HealthCheck { name, check } in self.all() {
+            if excluded.remove(&name) {
+                line(format_args!("[+]{name} excluded: ok\n"));
+                continue;
+            }
+            let outcome = check();
+            metrics.observe(&name, endpoint, outcome.is_ok());
+            match outcome {
+                Ok(()) => line(format_args!("[+]{name} ok\n")),
+                Err(reason) => {
+                    line(format_args!("[-]{name} failed: reason withheld\n"));
+                    failed.push(format!("{name}: {reason}"));
+                }
+            }
+        }
+        if !excluded.is_empty() {
+            let names: Vec<_> = excluded.iter().map(|name| format!("{name:?}")).collect();
+            line(format_args!("warn: some health checks cannot be excluded: no matches for {}\n", names.join(", ")));
+        }
+        if !failed.is_empty() {
+            tracing::info!("/{endpoint} fails: {}", failed.join("; "));
+            return (StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{endpoint} check failed\n"));
+        }
+        let verbose = pairs(query).any(|(key, _)| key == "verbose");
+        (StatusCode::OK, if verbose { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() })
+    }
+}
+
+/// Names after `exclude=`.
+fn excluded(query: &str) -> BTreeSet<String> {
+    pairs(query).filter(|(key, _)| key == "exclude").map(|(_, value)| value).collect()
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    query.split('&').filter(|pair| !pair.is_empty()).map(move |pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(key), decoded(value))
+    })
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckLabels {
+    name: String,
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    name: String,
+    r#type: &'static str,
+    status: &'static str,
+}
+
+/// What `/metrics/slis` shows: the last outcome of each check, and how many of each there were.
+#[derive(Clone, Debug, Default)]
+pub struct HealthMetrics {
+    last: Family<CheckLabels, Gauge>,
+    outcomes: Family<OutcomeLabels, Counter>,
+}
+
+impl HealthMetrics {
+    /// Creates the metrics and registers them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let help = "Whether the health check was well when it was last asked";
+        registry.register("kubernetes_healthcheck", help, metrics.last.clone());
+        registry.register("kubernetes_healthchecks", "Count of health checks by outcome", metrics.outcomes.clone());
+        metrics
+    }
+
+    fn observe(&self, name: &str, endpoint: &'static str, well: bool) {
+        let labels = CheckLabels { name: name.to_owned(), r#type: endpoint };
+        self.last.get_or_create(&labels).set(well.into());
+        let status = if well { "success" } else { "error" };
+        let labels = OutcomeLabels { name: name.to_owned(), r#type: endpoint, status };
+        self.outcomes.get_or_create(&labels).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests;

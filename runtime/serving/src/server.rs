@@ -1,0 +1,164 @@
+//! An HTTPS port: connections within bounds, a time for everything that a peer may be slow at.
+
+mod connection;
+mod places;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::Router;
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    endpoints::Endpoints,
+    error::ServingError,
+    guard::Guard,
+    limits::{ACCEPT_PAUSE, CONNECTION_GRACE, HTTP2_STREAMS},
+    options::SecureServingOptions,
+    tls::{Certificates, ClientCertificates, server_config},
+    webhook::Webhooks,
+};
+use connection::Http;
+use places::Places;
+
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: u32 = 256;
+
+/// A port that is bound and not served yet: that it is taken is known at start.
+#[derive(Debug)]
+pub struct SecureServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
+    http: Http,
+    guard: Option<Arc<Guard>>,
+}
+
+impl SecureServer {
+    /// The process's own endpoints; none where the port is 0.
+    ///
+    /// # Errors
+    /// An address that is taken, or TLS that cannot be had.
+    pub fn endpoints(
+        options: &SecureServingOptions,
+        endpoints: Endpoints,
+        guard: Arc<Guard>,
+    ) -> Result<Option<Self>, ServingError> {
+        if options.secure_port == 0 {
+            return Ok(None);
+        }
+        let router = endpoints.router(Arc::clone(&guard));
+        let mut server = Self::bind(options, ClientCertificates::Requested, router, "--secure-port")?;
+        server.guard = Some(guard);
+        Ok(Some(server))
+    }
+
+    /// The webhooks; none where the port is 0 or no webhook is selected.
+    ///
+    /// # Errors
+    /// An address that is taken, or TLS that cannot be had.
+    pub fn webhooks(options: &SecureServingOptions, webhooks: &Webhooks) -> Result<Option<Self>, ServingError> {
+        if options.secure_port == 0 || webhooks.is_empty() {
+            return Ok(None);
+        }
+        let router = webhooks.router();
+        Self::bind(options, ClientCertificates::Ignored, router, "--webhook-secure-port").map(Some)
+    }
+
+    pub(crate) fn bind(
+        options: &SecureServingOptions,
+        clients: ClientCertificates,
+        router: Router,
+        flag: &'static str,
+    ) -> Result<Self, ServingError> {
+        let (tls, certificates) = server_config(options, clients)?;
+        let wanted = SocketAddr::new(options.bind_address, options.secure_port);
+        let failed = |source| ServingError::Bind { address: wanted, flag, source };
+        let listener = listen(wanted, options.permit_port_sharing).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let streams = match options.http2_max_streams_per_connection {
+            0 => HTTP2_STREAMS,
+            streams => streams,
+        };
+        Ok(Self { listener, address, tls, certificates, http: Http { router, streams }, guard: None })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop`, then lets what was asked be answered for a short time.
+    pub async fn serve(self, stop: CancellationToken) {
+        let mut followers = JoinSet::new();
+        followers.spawn(self.certificates.follow(stop.clone()));
+        if let Some(guard) = self.guard {
+            followers.spawn(guard.follow(stop.clone()));
+        }
+        let acceptor = TlsAcceptor::from(self.tls);
+        let places = Places::default();
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, peer) = tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ended) = connections.join_next() => {
+                    log_panic(ended);
+                    continue;
+                }
+                accepted = accept(&self.listener) => accepted,
+            };
+            // Who gets no place is told by the end of the connection: a handshake costs more than it is worth.
+            let Some(place) = places.take(peer.ip()) else { continue };
+            let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
+            connections.spawn(async move {
+                connection::serve(stream, &acceptor, http, stop).await;
+                drop(place);
+            });
+        }
+        drop(self.listener);
+        let ended = async { while connections.join_next().await.is_some() {} };
+        // Dropped, the others end.
+        if tokio::time::timeout(2 * CONNECTION_GRACE, ended).await.is_err() {
+            tracing::debug!("some connections did not end by themselves");
+        }
+        followers.join_all().await;
+    }
+}
+
+/// The next connection. Without a free descriptor the kernel refuses at once, again and again: then a moment passes.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// `SO_REUSEADDR` always, as Go does: a restart does not wait for the kernel to forget old connections.
+fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(share_port)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(error = &error as &dyn std::error::Error, "a connection ended by a panic");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! The certificates of a port: made in memory, or from files and followed when these change.
+
+use std::{
+    fmt, fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    client::verify_server_name,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    server::{ClientHello, ParsedCertificate, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::files::read;
+use crate::{
+    error::ServingError,
+    limits::FILES_PERIOD,
+    options::{KeyPairFiles, SniKeyPair, TlsOptions},
+};
+
+/// Names of the certificate that is made where none is given, as upstream's.
+const SELF_SIGNED_NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+
+/// The certificates of a port.
+pub(crate) struct Certificates {
+    provider: Arc<CryptoProvider>,
+    /// The one for everybody; none where it lives in memory only.
+    default: Option<KeyPairFiles>,
+    sni: Vec<SniKeyPair>,
+    current: ArcSwap<Loaded>,
+}
+
+struct Loaded {
+    default: Pair,
+    sni: Vec<(Vec<String>, Pair)>,
+}
+
+struct Pair {
+    key: Arc<CertifiedKey>,
+    /// As they were read, to see a change.
+    bytes: (Vec<u8>, Vec<u8>),
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("default", &self.default).field("sni", &self.sni).finish_non_exhaustive()
+    }
+}
+
+impl Certificates {
+    /// Reads the files, or makes a certificate where there are none.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds no certificate with its key.
+    pub(super) fn load(options: &TlsOptions, provider: Arc<CryptoProvider>) -> Result<Self, ServingError> {
+        let default = match (&options.key_pair, &options.cert_dir) {
+            (Some(files), _) => Some(files.clone()),
+            (None, Some(folder)) => Some(pair_in(folder, options.pair_name)?),
+            (None, None) => None,
+        };
+        let pair = match &default {
+            Some(files) => load_pair(files, &provider)?,
+            None => self_signed_pair(&provider)?,
+        };
+        let sni = load_sni(&options.sni, &provider)?;
+        let current = ArcSwap::from_pointee(Loaded { default: pair, sni });
+        Ok(Self { provider, default, sni: options.sni.clone(), current })
+    }
+
+    /// Takes the files up again when they change. What is wrong with them is said once, and the last good ones stay.
+    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        if self.default.is_none() && self.sni.is_empty() {
+            return;
+        }
+        let mut said = String::new();
+        let mut period = tokio::time::interval(FILES_PERIOD);
+        while stop.run_until_cancelled(period.tick()).await.is_some() {
+            let certificates = Arc::clone(&self);
+            // A disk may be slow, or a mount without its server.
+            let looked = tokio::task::spawn_blocking(move || certificates.reload()).await;
+            let Ok(looked) = looked else { continue };
+            let problem = looked.as_ref().err().map(crate::chain).unwrap_or_default();
+            match looked {
+                Ok(true) => tracing::info!("the serving certificate changed: new connections get the new one"),
+                Err(_) if problem != said => {
+                    tracing::error!("the new serving certificate is refused, the old one stays: {problem}");
+                }
+                Ok(false) | Err(_) => {}
+            }
+            said = problem;
+        }
+    }
+
+    /// Looks once; true when something else is served now.
+    pub(super) fn reload(&self) -> Result<bool, ServingError> {
+        let current = self.current.load_full();
+        let changed = |files: &KeyPairFiles, pair: &Pair| {
+            Ok::<_, ServingError>((read(&files.certificate)?, read(&files.key)?) != pair.bytes)
+        };
+        let mut any = match &self.default {
+            Some(files) => changed(files, &current.default)?,
+            None => false,
+        };
+        for (sni, (_, pair)) in self.sni.iter().zip(&current.sni) {
+            any |= changed(&sni.files, pair)?;
+        }
+        if !any {
+            return Ok(false);
+        }
+        let default = match &self.default {
+            Some(files) => load_pair(files, &self.provider)?,
+            None => Pair { key: Arc::clone(&current.default.key), bytes: current.default.bytes.clone() },
+        };
+        let sni = load_sni(&self.sni, &self.provider)?;
+        self.current.store(Arc::new(Loaded { default, sni }));
+        Ok(true)
+    }
+
+    fn choose(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        let current = self.current.load();
+        let fits = |(names, pair): &&(Vec<String>, Pair)| name.is_some_and(|name| is_for(name, names, &pair.key));
+        let pair = current.sni.iter().find(fits).map_or(&current.default, |(_, pair)| pair);
+        Arc::clone(&pair.key)
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.choose(hello.server_name()))
+    }
+}
+
+/// Whether a certificate is for a name: by the patterns that came with it, else by its own names.
+fn is_for(name: &str, patterns: &[String], key: &CertifiedKey) -> bool {
+    if !patterns.is_empty() {
+        return patterns.iter().any(|pattern| matches(pattern, name));
+    }
+    let certificate = key.end_entity_cert().ok().and_then(|der| ParsedCertificate::try_from(der).ok());
+    let name = ServerName::try_from(name).ok();
+    certificate.zip(name).is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
+}
+
+/// `*.` stands for one label.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(rest) => name.split_once('.').is_some_and(|(_, parent)| parent.eq_ignore_ascii_case(rest)),
+        None => pattern.eq_ignore_ascii_case(name),
+    }
+}
+
+fn load_sni(sni: &[SniKeyPair], provider: &CryptoProvider) -> Result<Vec<(Vec<String>, Pair)>, ServingError> {
+    sni.iter().map(|sni| Ok((sni.names.clone(), load_pair(&sni.files, provider)?))).collect()
+}
+
+fn load_pair(files: &KeyPairFiles, provider: &CryptoProvider) -> Result<Pair, ServingError> {
+    let bytes = (read(&files.certificate)?, read(&files.key)?);
+    let wrong = |path: &Path, problem: String| ServingError::Content { path: path.to_owned(), problem };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes.0).collect();
+    let chain = chain.map_err(|error| wrong(&files.certificate, format!("no certificates in PEM: {error}")))?;
+    let key = PrivateKeyDer::from_pem_slice(&bytes.1)
+        .map_err(|error| wrong(&files.key, format!("no private key in PEM: {error}")))?;
+    let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
+        wrong(&files.certificate, format!("no certificate for the key in {}: {error}", files.key.display()))
+    })?;
+    Ok(Pair { key: Arc::new(key), bytes })
+}
+
+/// The certificate and its key, in PEM.
+fn self_signed() -> Result<(String, String), ServingError> {
+    let made = rcgen::generate_simple_self_signed(SELF_SIGNED_NAMES.map(str::to_owned));
+    let made = made.map_err(|error| ServingError::Tls(format!("cannot make a certificate: {error}")))?;
+    Ok((made.cert.pem(), made.signing_key.serialize_pem()))
+}
+
+fn self_signed_pair(provider: &CryptoProvider) -> Result<Pair, ServingError> {
+    let (certificate, key) = self_signed()?;
+    let unusable =
+        |problem: String| ServingError::Tls(format!("cannot use the certificate made for itself: {problem}"));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+    let chain = chain.map_err(|error| unusable(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| unusable(error.to_string()))?;
+    let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| unusable(error.to_string()))?;
+    Ok(Pair { key: Arc::new(key), bytes: (Vec::new(), Vec::new()) })
+}
+
+/// The files in `--cert-dir`; made where neither of the two is there, as upstream does.
+fn pair_in(folder: &Path, name: &str) -> Result<KeyPairFiles, ServingError> {
+    let file = |end: &str| folder.join(format!("{name}.{end}"));
+    let files = KeyPairFiles { certificate: file("crt"), key: file("key") };
+    if files.certificate.exists() || files.key.exists() {
+        return Ok(files);
+    }
+    fs::create_dir_all(folder).map_err(|source| ServingError::File { path: folder.to_owned(), source })?;
+    let (certificate, key) = self_signed()?;
+    write(&files.key, &key, 0o600)?;
+    write(&files.certificate, &certificate, 0o644)?;
+    Ok(files)
+}
+
+fn write(path: &PathBuf, text: &str, mode: u32) -> Result<(), ServingError> {
+    let failed = |source| ServingError::File { path: path.clone(), source };
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+
+    use rustls::crypto::ring::default_provider;
+
+    use super::Certificates;
+    use crate::options::{KeyPairFiles, SecureServingOptions, SniKeyPair, TlsOptions};
+
+    fn pair(folder: &Path, name: &str) -> KeyPairFiles {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let files =
+            KeyPairFiles { certificate: folder.join(format!("{name}.crt")), key: folder.join(format!("{name}.key")) };
+        fs::write(&files.certificate, made.cert.pem()).unwrap();
+        fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        files
+    }
+
+    fn load(tls: &TlsOptions) -> Result<Certificates, String> {
+        Certificates::load(tls, Arc::new(default_provider())).map_err(|error| crate::chain(&error))
+    }
+
+    fn options() -> TlsOptions {
+        SecureServingOptions::endpoints().tls
+    }
+
+    #[test]
+    fn an_empty_cert_dir_gets_a_pair_that_is_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = TlsOptions { cert_dir: Some(folder.path().join("pki")), ..options() };
+        let first = load(&tls).unwrap().choose(None);
+        let key = folder.path().join("pki/cloud-controller-manager.key");
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(load(&tls).unwrap().choose(None).cert, first.cert);
+        fs::remove_file(key).unwrap();
+        assert!(load(&tls).unwrap_err().contains("cloud-controller-manager.key"));
+    }
+
+    #[test]
+    fn files_that_change_are_taken_up_and_wrong_ones_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = pair(folder.path(), "a.example");
+        let certificates = load(&TlsOptions { key_pair: Some(files.clone()), ..options() }).unwrap();
+        assert!(!certificates.reload().unwrap());
+        let old = certificates.choose(None);
+        fs::write(&files.certificate, "half a certif").unwrap();
+        let problem = crate::chain(certificates.reload().unwrap_err());
+        assert!(problem.contains("a.example.crt: no certificate for the key"), "{problem}");
+        assert_eq!(certificates.choose(None).cert, old.cert);
+        pair(folder.path(), "a.example");
+        assert!(certificates.reload().unwrap());
+        assert_ne!(certificates.choose(None).cert, old.cert);
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused_at_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (pair(folder.path(), "a"), pair(folder.path(), "b"));
+        let files = KeyPairFiles { certificate: a.certificate, key: b.key };
+        let problem = load(&TlsOptions { key_pair: Some(files), ..options() }).unwrap_err();
+        assert!(problem.contains("no certificate for the key"), "{problem}");
+    }
+
+    #[test]
+    fn the_name_that_is_asked_for_chooses_the_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let own_names = SniKeyPair { files: pair(folder.path(), "own.example"), names: Vec::new() };
+        let given = SniKeyPair { files: pair(folder.path(), "x"), names: vec!["*.given.example".to_owned()] };
+        let certificates = load(&TlsOptions { sni: vec![own_names, given], ..options() }).unwrap();
+        let default = certificates.choose(None).cert.clone();
+        let chosen = |name| certificates.choose(Some(name)).cert != default;
+        assert!(chosen("own.example") && chosen("a.given.example"));
+        assert!(!chosen("given.example") && !chosen("a.b.given.example") && !chosen("x"));
+    }
+}

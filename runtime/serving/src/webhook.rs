@@ -1,0 +1,130 @@
+//! A host for admission webhooks (KEP-2699): a port of its own, no authentication, one path for each webhook that is selected.
+//!
+//! A webhook is whatever implements [`Webhook`]; this module knows none.
+
+mod admission;
+mod serve;
+
+use std::{fmt, sync::Arc};
+
+use axum::Router;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+pub use admission::{AdmissionRequest, AdmissionResponse, Operation};
+
+use crate::error::ServingError;
+
+/// A webhook failed; the API server gets 500 and does what the configuration's `failurePolicy` says.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WebhookError(pub String);
+
+/// Decides about objects before they are stored. It runs on every replica, not only on the leader.
+#[async_trait::async_trait]
+pub trait Webhook: Send + Sync + 'static {
+    /// Its name in `--webhooks` and in metrics.
+    fn name(&self) -> &str;
+
+    /// Its path, with a slash at the beginning.
+    fn path(&self) -> &str;
+
+    /// Decides. The answer's UID is the caller's business.
+    ///
+    /// # Errors
+    /// It could not be decided. The text goes to the log and to the API server.
+    async fn handle(&self, request: AdmissionRequest) -> Result<AdmissionResponse, WebhookError>;
+}
+
+/// The webhooks that are selected.
+#[derive(Clone)]
+pub struct Webhooks {
+    selected: Vec<Arc<dyn Webhook>>,
+    metrics: WebhookMetrics,
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.selected.iter().map(|webhook| webhook.name())).finish()
+    }
+}
+
+impl Webhooks {
+    /// Those of `known` that `--webhooks` selects: `x` on, `-x` off, `*` all others; the first that names one counts. Nothing selects nothing.
+    ///
+    /// # Errors
+    /// A name that none has.
+    pub fn select(
+        known: &[Arc<dyn Webhook>],
+        patterns: &[String],
+        metrics: WebhookMetrics,
+    ) -> Result<Self, ServingError> {
+        let named = |pattern: &str, webhook: &Arc<dyn Webhook>| pattern.trim_start_matches('-') == webhook.name();
+        let unknown =
+            patterns.iter().find(|pattern| *pattern != "*" && !known.iter().any(|webhook| named(pattern, webhook)));
+        if let Some(name) = unknown {
+            let known: Vec<_> = known.iter().map(|webhook| webhook.name()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(ServingError::UnknownWebhook { name: name.clone(), known });
+        }
+        let wanted = |webhook: &&Arc<dyn Webhook>| {
+            let first = patterns.iter().find(|pattern| named(pattern, webhook));
+            first.map_or_else(|| patterns.iter().any(|pattern| pattern == "*"), |pattern| !pattern.starts_with('-'))
+        };
+        Ok(Self { selected: known.iter().filter(wanted).cloned().collect(), metrics })
+    }
+
+    /// Whether there is nothing to serve.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.selected.is_empty()
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        serve::router(&self.selected, &self.metrics)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WebhookLabels {
+    code: u16,
+    webhook: String,
+}
+
+/// What webhooks are counted by, under upstream's names.
+#[derive(Clone, Debug)]
+pub struct WebhookMetrics {
+    requests: Family<WebhookLabels, Counter>,
+    durations: Family<WebhookLabels, Histogram>,
+}
+
+impl WebhookMetrics {
+    /// Creates the metrics and registers them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        // 5 ms doubled, 12 buckets: to 10 s, after which an API server no longer waits by default.
+        let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.005, 2.0, 12));
+        let metrics = Self { requests: Family::default(), durations: Family::new_with_constructor(buckets) };
+        registry.register(
+            "cloud_provider_webhook_request",
+            "Count of admission reviews by status code",
+            metrics.requests.clone(),
+        );
+        registry.register(
+            "cloud_provider_webhook_request_duration_seconds",
+            "Time of one admission review",
+            metrics.durations.clone(),
+        );
+        metrics
+    }
+}
+
+#[cfg(test)]
+mod tests;

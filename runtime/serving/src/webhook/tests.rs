@@ -1,0 +1,158 @@
+//! Which webhooks are served, and what comes back over the wire.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{AdmissionRequest, AdmissionResponse, Webhook, WebhookError, WebhookMetrics, Webhooks};
+use crate::{
+    SecureServer,
+    limits::REVIEW_BYTES_MAX,
+    options::SecureServingOptions,
+    testing::{Ask, Served, loopback},
+};
+
+/// Denies what is called `bad`, fails on `broken`, and labels everything else.
+struct Judge {
+    name: &'static str,
+    path: &'static str,
+}
+
+#[async_trait::async_trait]
+impl Webhook for Judge {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn path(&self) -> &str {
+        self.path
+    }
+
+    async fn handle(&self, request: AdmissionRequest) -> Result<AdmissionResponse, WebhookError> {
+        match request.name.as_str() {
+            "bad" => Ok(AdmissionResponse::deny("it is bad")),
+            "broken" => Err(WebhookError("the cloud does not answer".to_owned())),
+            _ => Ok(AdmissionResponse::patch(
+                json!([{ "op": "add", "path": "/metadata/labels", "value": request.object }]),
+            )),
+        }
+    }
+}
+
+fn known() -> Vec<Arc<dyn Webhook>> {
+    vec![Arc::new(Judge { name: "foo", path: "/foo" }), Arc::new(Judge { name: "bar", path: "/bar" })]
+}
+
+fn select(patterns: &[&str], registry: &mut Registry) -> Result<Webhooks, String> {
+    let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+    Webhooks::select(&known(), &patterns, WebhookMetrics::register(registry)).map_err(|error| error.to_string())
+}
+
+#[rstest]
+#[case::o8_both_named_is_both(&["foo", "bar"], "{\"foo\", \"bar\"}")]
+#[case::o8_one_named_is_one(&["foo"], "{\"foo\"}")]
+#[case::o8_one_named_and_the_other_negated_is_one(&["foo", "-bar"], "{\"foo\"}")]
+#[case::o8_only_a_negation_is_none(&["-foo"], "{}")]
+#[case::o8_a_star_is_both(&["*"], "{\"foo\", \"bar\"}")]
+#[case::nothing_is_none(&[], "{}")]
+#[case::a_star_without_one(&["*", "-bar"], "{\"foo\"}")]
+#[case::the_first_word_about_one_counts(&["foo", "-foo"], "{\"foo\"}")]
+fn webhooks_are_selected_by_name(#[case] patterns: &[&str], #[case] expected: &str) {
+    assert_eq!(format!("{:?}", select(patterns, &mut Registry::default()).unwrap()), expected);
+}
+
+#[test]
+fn a_name_that_no_webhook_has_is_an_error_that_tells_those_there_are() {
+    let error = select(&["-baz"], &mut Registry::default()).unwrap_err();
+    assert_eq!(error, "--webhooks \"-baz\": there is no such webhook; known: foo, bar");
+}
+
+#[tokio::test]
+async fn o8_without_a_selected_webhook_the_port_is_not_bound() {
+    let options = loopback(SecureServingOptions::webhooks());
+    let webhooks = select(&["-foo"], &mut Registry::default()).unwrap();
+    assert!(SecureServer::webhooks(&options, &webhooks).unwrap().is_none());
+    std::net::TcpListener::bind((options.bind_address, options.secure_port)).unwrap();
+    let off = SecureServingOptions { secure_port: 0, ..options };
+    let webhooks = select(&["*"], &mut Registry::default()).unwrap();
+    assert!(SecureServer::webhooks(&off, &webhooks).unwrap().is_none());
+}
+
+fn serve(registry: &mut Registry) -> Served {
+    let webhooks = select(&["foo"], registry).unwrap();
+    let options = loopback(SecureServingOptions::webhooks());
+    Served::new(SecureServer::webhooks(&options, &webhooks).unwrap().unwrap())
+}
+
+fn review(name: &str) -> String {
+    let kind = json!({ "group": "", "version": "v1", "kind": "PersistentVolume" });
+    let request = json!({
+        "uid": "705ab4f5", "operation": "CREATE", "name": name, "kind": kind, "resource": kind, "object": { "a": "b" },
+    });
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
+}
+
+async fn post(served: &Served, path: &str, body: &str) -> (u16, String) {
+    let headers = &[("content-type", "application/json")];
+    served.ask(None, &Ask { method: "POST", path, headers, body }).await
+}
+
+#[tokio::test]
+async fn a_decision_comes_back_with_the_uid_of_its_request() {
+    let served = serve(&mut Registry::default());
+    let (status, body) = post(&served, "/foo", &review("good")).await;
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
+    let response = &answer["response"];
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("705ab4f5"), &json!(true)));
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+    let patch: Value = serde_json::from_slice(&patch).unwrap();
+    assert_eq!(patch[0]["value"], json!({ "a": "b" }));
+    let (status, body) = post(&served, "/foo", &review("bad")).await;
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    let denied = json!({ "uid": "705ab4f5", "allowed": false, "status": { "message": "it is bad" } });
+    assert_eq!((status, &answer["response"]), (200, &denied));
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_400_and_a_webhook_that_fails_is_500() {
+    let mut registry = Registry::default();
+    let served = serve(&mut registry);
+    let json = &[("content-type", "application/json")][..];
+    let charset = &[("content-type", "application/json; charset=utf-8")][..];
+    let good = review("good");
+    let without_request = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#;
+    let old = good.replace("/v1\"", "/v1beta1\"");
+    let large = "x".repeat(REVIEW_BYTES_MAX + 1);
+    for (method, headers, body, said) in [
+        ("GET", json, good.as_str(), "expected POST"),
+        ("PUT", json, &good, "expected POST"),
+        ("POST", charset, &good, "expected the content type"),
+        ("POST", &[][..], &good, "expected the content type"),
+        ("POST", json, "", "the body is empty"),
+        ("POST", json, "{", "no AdmissionReview"),
+        ("POST", json, without_request, "has no request"),
+        ("POST", json, &old, "v1beta1"),
+        ("POST", json, &large, "cannot be read"),
+    ] {
+        let (status, text) = served.ask(None, &Ask { method, path: "/foo", headers, body }).await;
+        assert_eq!(status, 400, "{method} {said}: {text}");
+        assert!(text.contains(said), "{said:?} in {text:?}");
+    }
+    assert_eq!(post(&served, "/foo", &review("broken")).await, (500, "the cloud does not answer\n".to_owned()));
+    assert_eq!(post(&served, "/bar", &review("good")).await.0, 404, "it is not selected");
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        r#"cloud_provider_webhook_request_total{code="400",webhook="foo"} 9"#,
+        r#"cloud_provider_webhook_request_total{code="500",webhook="foo"} 1"#,
+        r#"cloud_provider_webhook_request_duration_seconds_count{code="400",webhook="foo"} 9"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+}
