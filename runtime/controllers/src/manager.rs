@@ -135,6 +135,9 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
         if enabled.service {
             spawn(tasks, name("node set"), keep_node_set(shared()));
             spawn(tasks, name("services"), serve_services(shared()));
+            if !context.settings.drift_repair_period.is_zero() {
+                spawn(tasks, name("drift repair"), serve_drift(shared()));
+            }
         }
         if enabled.cloud_node {
             spawn(tasks, name("nodes"), serve_nodes(shared()));
@@ -253,6 +256,10 @@ async fn serve_services((context, provider, stop): Shared) {
     while let Some(ended) = running.join_next().await {
         propagate(ended);
     }
+}
+
+async fn serve_drift((context, provider, stop): Shared) {
+    service::drift::run(&context, provider, &stop).await;
 }
 
 /// A panic is a bug of ours: the object stays marked as running, so the process must not go on as if nothing happened.

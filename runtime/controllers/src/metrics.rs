@@ -48,6 +48,7 @@ pub struct ControllerMetrics {
     pub(crate) node_deletion_stopped: Family<ProviderLabels, Gauge>,
     pub(crate) node_deletion_stops: Family<ProviderLabels, Counter>,
     pub(crate) nodes_held: Family<ProviderLabels, Gauge>,
+    pub(crate) drift_repairs: Family<ProviderLabels, Counter>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
 }
@@ -74,11 +75,13 @@ impl ControllerMetrics {
             node_deletion_stopped: Family::default(),
             node_deletion_stops: Family::default(),
             nodes_held: Family::default(),
+            drift_repairs: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
         };
         metrics.register_upstream(registry);
         metrics.register_ours(registry);
+        metrics.register_of_load_balancers(registry);
         metrics
     }
 
@@ -117,6 +120,14 @@ impl ControllerMetrics {
             "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
             "Time of one pass of the lifecycle controller over the nodes of a provider",
             self.monitor_nodes_duration.clone(),
+        );
+    }
+
+    fn register_of_load_balancers(&self, registry: &mut Registry) {
+        registry.register(
+            "skysail_drift_repairs",
+            "Count of load balancers whose turn came to be ensured though nothing changed, by provider",
+            self.drift_repairs.clone(),
         );
     }
 

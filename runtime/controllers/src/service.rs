@@ -10,6 +10,7 @@
 //! 4. report: Events and the outcome, `report.rs`; when to come back: `backoff.rs`.
 
 mod apply;
+pub(crate) mod drift;
 pub(crate) mod ledger;
 mod plan;
 pub(crate) mod predicates;

@@ -43,6 +43,10 @@ pub struct ControllerSettings {
     pub node_set_delay_max: Duration,
     /// After a release became active, the provider's objects are reconciled over at most this time. Default 60 s.
     pub swap_spread_max: Duration,
+    /// Each load balancer is ensured once in this time though nothing changed, so that one that was changed behind our back comes back. Default 0: never.
+    pub drift_repair_period: Duration,
+    /// Most of these that begin in a minute, for each provider. Default 60; 0 is taken as 1.
+    pub drift_repairs_per_minute: u32,
     /// How long a shutdown waits for calls in flight before it cancels them. Default 10 s.
     pub shutdown_grace: Duration,
 }
@@ -83,6 +87,8 @@ impl Default for ControllerSettings {
             node_set_quiet: Duration::from_secs(2),
             node_set_delay_max: Duration::from_secs(30),
             swap_spread_max: Duration::from_mins(1),
+            drift_repair_period: Duration::ZERO,
+            drift_repairs_per_minute: 60,
             shutdown_grace: Duration::from_secs(10),
         }
     }

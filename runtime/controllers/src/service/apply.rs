@@ -51,7 +51,11 @@ impl Subject<'_> {
         // Before anything is written: a provider without load balancers must not leave a finalizer behind.
         let entry = self.context.provider(self.provider);
         let provider = load_balancers(&*entry.provider)?;
-        self.normal(service, reasons::ENSURING_LOAD_BALANCER, "Ensuring load balancer");
+        // What is repeated by the clock and finds all as it was is no news.
+        let repeated = self.context.ledger.is_overdue(self.key);
+        if !repeated {
+            self.normal(service, reasons::ENSURING_LOAD_BALANCER, "Ensuring load balancer");
+        }
         self.context.ledger.begin(self.key, &entry.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if self.shared.nodes.is_empty() {
@@ -75,7 +79,9 @@ impl Subject<'_> {
         };
         // Before the status is written: a conflict there must not cost the provider a second call.
         self.context.ledger.settle(self.key, settled(Some(answer.clone())));
-        self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer");
+        if !repeated || answer != service.status {
+            self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer");
+        }
         self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
         self.context.ledger.written(self.key);
         Ok(())

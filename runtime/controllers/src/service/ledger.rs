@@ -47,6 +47,8 @@ struct Inner {
     entries: HashMap<ObjectKey, Entry>,
     /// Those of the entries that rest on what an object says.
     hearsay: HashSet<ObjectKey>,
+    /// Those that are ensured again although nothing is known to have changed.
+    overdue: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -60,6 +62,7 @@ impl Inner {
     fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         self.hearsay.remove(key);
+        self.overdue.remove(key);
         if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
             keys.remove(key);
         }
@@ -80,8 +83,33 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
+    /// One whose turn of drift repair came reads as not settled: what it was brought to says nothing about how it is.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Entry> {
-        self.lock().entries.get(key).cloned()
+        let inner = self.lock();
+        let entry = inner.entries.get(key).cloned()?;
+        let settled = entry.settled.filter(|_| !inner.overdue.contains(key));
+        Some(Entry { settled, ..entry })
+    }
+
+    /// The next step is `ensure`, though a call in flight may settle it meanwhile. False where that is the next step anyway, or another controller
+    /// does the work.
+    pub(crate) fn make_overdue(&self, key: &ObjectKey) -> bool {
+        let mut inner = self.lock();
+        let settled = inner.entries.get(key).and_then(|entry| entry.settled.as_ref());
+        let ours = settled.is_some_and(|settled| settled.status.is_some());
+        ours && inner.overdue.insert(key.clone())
+    }
+
+    /// Whether only its turn of drift repair asks for the next `ensure`.
+    pub(crate) fn is_overdue(&self, key: &ObjectKey) -> bool {
+        self.lock().overdue.contains(key)
+    }
+
+    /// The Services that this provider holds, as they were handed over last.
+    pub(crate) fn services_of(&self, provider: &str) -> Vec<(ObjectKey, Arc<Service>)> {
+        let inner = self.lock();
+        let keys = inner.by_provider.get(provider).into_iter().flatten();
+        keys.filter_map(|key| Some((key.clone(), Arc::clone(&inner.entries.get(key)?.service)))).collect()
     }
 
     /// The Services that this provider holds.

@@ -3,6 +3,7 @@
 //! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A group that sets something for the controllers says so in
 //! its `apply_to`.
 
+mod drift;
 mod generic;
 mod kube_cloud_shared;
 mod leader_election;
@@ -32,6 +33,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) node_controller: node_controller::NodeControllerArgs,
     #[command(flatten)]
+    pub(crate) drift: drift::DriftArgs,
+    #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]
     pub(crate) secure_serving: secure_serving::SecureServingArgs,
@@ -46,6 +49,7 @@ impl RunArgs {
         self.kube_cloud_shared.apply_to(&mut settings);
         self.service_controller.apply_to(&mut settings);
         self.node_controller.apply_to(&mut settings);
+        self.drift.apply_to(&mut settings);
         settings
     }
 }

@@ -3,6 +3,7 @@
 //! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
 
 mod breaker;
+mod drift;
 mod holder;
 mod lifecycle;
 mod nodes;

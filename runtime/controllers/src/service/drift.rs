@@ -1,0 +1,119 @@
+//! Drift repair: each load balancer is ensured once in a period though nothing changed, so that one that somebody changed or deleted in the cloud
+//! comes back. Off unless the operator sets a period; upstream has none.
+//!
+//! A Service's turns are the multiples of the period, shifted by a phase of its own that its UID gives: the load is even, nobody has to remember
+//! anything, and a restart does not make a herd. Within [`crate::ControllerSettings::drift_repairs_per_minute`] the turns that are due begin in their
+//! order; where there are more Services than the rate allows in a period, each waits longer and none is left out.
+//!
+//! What it must not do: call a provider. It marks the Service and wakes its queue; one that waits for a backoff goes on waiting.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{context::Context, metrics::ProviderLabels, watch::ObjectKey};
+
+/// How often new Services are looked for while no turn is due. One whose turn falls between two looks was ensured just before, when it was made.
+const LOOK: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Gives the Services of one provider their turns until `stop`.
+pub(crate) async fn run(context: &Context, provider: usize, stop: &CancellationToken) {
+    let period = context.settings.drift_repair_period;
+    let pace = MINUTE / context.settings.drift_repairs_per_minute.max(1);
+    let begun = Instant::now();
+    // The turns up to here are over.
+    let mut over = Duration::ZERO;
+    loop {
+        let now = begun.elapsed();
+        // Where the rate is too low for all, the order stays and only the count of turns is brought up: else always the same would be left out.
+        let late = nanos(now.saturating_sub(over)) / nanos(period).max(1);
+        over += Duration::from_nanos(nanos(period).saturating_mul(late));
+        let wait = match first_turn(context, provider, over) {
+            Some((turn, key)) if turn <= now => {
+                over = turn;
+                if repair(context, provider, key) { pace } else { Duration::ZERO }
+            }
+            later => {
+                over = now;
+                later.map_or(LOOK, |(turn, _)| (turn - now).min(LOOK))
+            }
+        };
+        if timeout(wait, stop.cancelled()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// The Service whose turn is the first after this moment.
+fn first_turn(context: &Context, provider: usize, after: Duration) -> Option<(Duration, ObjectKey)> {
+    let period = context.settings.drift_repair_period;
+    let services = context.ledger.services_of(&context.provider(provider).name);
+    services.into_iter().map(|(key, service)| (turn_after(after, phase(&service.uid, period), period), key)).min()
+}
+
+/// False where it is about to be ensured anyway, and so does not count.
+fn repair(context: &Context, provider: usize, key: ObjectKey) -> bool {
+    let marked = context.ledger.make_overdue(&key);
+    if marked {
+        let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
+        context.reporter.metrics.drift_repairs.get_or_create(&labels).inc();
+        context.service_queue(provider).nudge(key);
+    }
+    marked
+}
+
+/// From 0 to the period, the same for a UID in every process.
+fn phase(uid: &str, period: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    Duration::from_nanos(hasher.finish() % nanos(period).max(1))
+}
+
+/// The first turn later than `after`.
+fn turn_after(after: Duration, phase: Duration, period: Duration) -> Duration {
+    match after.checked_sub(phase) {
+        None => phase,
+        Some(since) => {
+            let turns = nanos(since) / nanos(period).max(1);
+            phase + Duration::from_nanos(nanos(period).saturating_mul(turns.saturating_add(1)))
+        }
+    }
+}
+
+/// Enough for five hundred years.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{phase, turn_after};
+
+    const PERIOD: Duration = Duration::from_mins(10);
+
+    #[test]
+    fn a_turn_comes_once_in_each_period() {
+        let phase = Duration::from_secs(90);
+        let turn = |after: u64| turn_after(Duration::from_secs(after), phase, PERIOD).as_secs();
+        assert_eq!([turn(0), turn(89), turn(90), turn(91), turn(689), turn(690)], [90, 90, 690, 690, 690, 1290]);
+    }
+
+    #[test]
+    fn turns_are_the_same_in_every_process_and_spread_over_the_period() {
+        let phases: Vec<Duration> = (0..1000).map(|n| phase(&format!("uid-{n}"), PERIOD)).collect();
+        assert_eq!(phases[7], phase("uid-7", PERIOD));
+        assert!(phases.iter().all(|phase| *phase < PERIOD));
+        // 60 s of 600 s hold about a tenth.
+        for minute in 0..10 {
+            let here = phases.iter().filter(|phase| phase.as_secs() / 60 == minute).count();
+            assert!((60..=140).contains(&here), "minute {minute} has {here}");
+        }
+    }
+}
