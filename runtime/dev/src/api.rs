@@ -81,6 +81,8 @@ pub struct ApiOptions {
     /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin `TaintNodesByCondition`
     /// does. Default: false, because nothing here would take it away.
     pub taint_new_nodes: bool,
+    /// Whether objects are validated. Default: true. Without it, tests show what becomes of objects that no schema would pass.
+    pub validate: bool,
 }
 
 impl Default for ApiOptions {
@@ -92,6 +94,7 @@ impl Default for ApiOptions {
             service_cidrs: vec![IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 96, 0, 0), 12))],
             node_ports: 30000..=32767,
             taint_new_nodes: false,
+            validate: true,
         }
     }
 }

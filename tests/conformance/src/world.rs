@@ -152,6 +152,13 @@ impl World {
         }
     }
 
+    /// A cluster without anything in it whose API takes what no schema would pass.
+    pub fn without_validation(mut self) -> Self {
+        self.server = ApiServer::new(&ApiOptions { validate: false, ..ApiOptions::default() });
+        self.client = self.server.client();
+        self
+    }
+
     /// Changes the manager's settings.
     pub fn set(mut self, set: impl FnOnce(&mut ControllerSettings)) -> Self {
         set(&mut self.settings);

@@ -26,6 +26,7 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) clock: Clock,
     pub(crate) taint_new_nodes: bool,
+    pub(crate) validate: bool,
 }
 
 /// One request to one resource.
@@ -65,6 +66,7 @@ impl State {
             random: Random::seeded(options.seed),
             clock,
             taint_new_nodes: options.taint_new_nodes,
+            validate: options.validate,
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({

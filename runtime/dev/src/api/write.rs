@@ -66,10 +66,7 @@ impl State {
         }
         defaults::on_create(&call.kind, &mut new, self.taint_new_nodes);
         let key = call.key_of(&name);
-        let mut causes = validation::metadata(&call.kind, &new);
-        causes.extend(custom::validate(&call.kind, &new));
-        causes.extend(validation::object(&call.kind, &new, None));
-        refuse(call, &name, &causes)?;
+        refuse(call, &name, &self.faults_of(call, &new, None))?;
         if self.store.get(&key).is_some() {
             return Err(ApiError::already_exists(&call.kind, &name));
         }
@@ -79,6 +76,16 @@ impl State {
         ownership::follow_write(call, None, &mut new, ownership, &self.clock);
         self.allocate(call, &mut new)?;
         self.persist(call, key, new)
+    }
+
+    fn faults_of(&self, call: &Call, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+        if !self.validate {
+            return Vec::new();
+        }
+        let mut causes = validation::metadata(&call.kind, new);
+        causes.extend(custom::validate(&call.kind, new));
+        causes.extend(validation::object(&call.kind, new, old));
+        causes
     }
 
     fn allocate(&mut self, call: &Call, new: &mut Value) -> Result<(), ApiError> {
@@ -161,9 +168,7 @@ impl State {
         if call.kind.has_generation() {
             bump_generation(&old, &mut new, call.target.subresource.is_empty());
         }
-        let mut causes = validation::metadata(&call.kind, &new);
-        causes.extend(custom::validate(&call.kind, &new));
-        causes.extend(validation::object(&call.kind, &new, Some(&old)));
+        let mut causes = self.faults_of(call, &new, Some(&old));
         if object::is_deleting(&old) {
             causes.extend(added_finalizers(&old, &new));
         }

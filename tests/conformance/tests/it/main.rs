@@ -16,6 +16,8 @@ mod upstream_end_to_end;
 #[cfg(test)]
 mod upstream_services;
 #[cfg(test)]
+mod upstream_services_bad_input;
+#[cfg(test)]
 mod upstream_services_behaviour;
 #[cfg(test)]
 mod upstream_services_nodes;
