@@ -8,6 +8,7 @@ mod holder;
 mod lifecycle;
 mod nodes;
 mod providers;
+#[cfg(test)]
 mod scale;
 mod services;
 #[cfg(test)]
@@ -19,5 +20,7 @@ mod upstream_services;
 mod upstream_services_bad_input;
 #[cfg(test)]
 mod upstream_services_behaviour;
+#[cfg(test)]
+mod upstream_services_lessons;
 #[cfg(test)]
 mod upstream_services_nodes;

@@ -2,12 +2,111 @@
 
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode;
 use serde_json::json;
 
-use skysail_test_conformance::world::{S, World, machine, pass};
+use skysail_test_conformance::world::{Cloud, S, World, machine, pass};
 
 const NODES: usize = 200;
 const SERVICES: usize = 100;
+
+/// Reconciles of Services of this provider so far.
+fn reconciles(world: &World, provider: &str) -> u64 {
+    let mut text = String::new();
+    encode(&mut text, &world.registry).unwrap();
+    let of = format!(r#"skysail_reconciles_total{{controller="service-controller",provider="{provider}","#);
+    let counts = text.lines().filter(|line| line.starts_with(&of)).filter_map(|line| line.rsplit(' ').next());
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+/// Provider calls, reconciles of Services and requests since the last time, by provider.
+struct Work {
+    reconciles: Vec<u64>,
+    requests: u64,
+}
+
+impl Work {
+    fn begin(world: &World) -> Self {
+        world.clouds.iter().for_each(|cloud| drop(cloud.fake.take_calls()));
+        let reconciles = world.clouds.iter().map(|cloud| reconciles(world, cloud.name())).collect();
+        Self { reconciles, requests: Self::requests(world) }
+    }
+
+    fn requests(world: &World) -> u64 {
+        world.server.requests().counts().values().sum()
+    }
+
+    /// Calls and reconciles of each provider, and requests of all, since it began; those that look after nodes are not counted.
+    fn done(self, world: &World) -> (Vec<(usize, u64)>, u64) {
+        let calls = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
+        let clouds = world.clouds.iter().zip(&self.reconciles);
+        let work = clouds.map(|(cloud, before)| (calls(cloud), reconciles(world, cloud.name()) - before)).collect();
+        (work, Self::requests(world) - self.requests)
+    }
+}
+
+/// Three providers with forty nodes and thirty Services each: what one node costs is what the Services of its provider need, and where no set changes,
+/// nothing.
+#[tokio::test(start_paused = true)]
+async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
+    let names = ["one", "two", "three"];
+    let cloud = |name: &&str| Cloud::new(name).class(&format!("{name}.example/lb"));
+    let mut world = World::with(names.iter().map(cloud).collect());
+    for name in names {
+        for n in 0..40 {
+            world.add_raw_node(&format!("{name}-{n}"), json!({ "providerID": format!("{name}://{n}") })).await;
+        }
+        for n in 0..30 {
+            let class = format!("{name}.example/lb");
+            world.add_service(&format!("{name}-{n}"), json!({ "loadBalancerClass": class })).await;
+        }
+    }
+    world = world.start().await;
+    pass(20 * S).await;
+
+    let work = Work::begin(&world);
+    world.heartbeat("one-7", "True").await;
+    pass(40 * S).await;
+    assert_eq!(work.done(&world), (vec![(0, 0); 3], 1), "a heartbeat: the kubelet's own request");
+
+    let work = Work::begin(&world);
+    let annotations = json!({ "metadata": { "annotations": { "example.com/beat": "1" } } });
+    let patch = kube::api::Patch::Merge(&annotations);
+    world.we(world.nodes().patch("one-7", &kube::api::PatchParams::default(), &patch)).await;
+    pass(40 * S).await;
+    assert_eq!(work.done(&world), (vec![(0, 0); 3], 1), "an annotation changes no set");
+
+    let work = Work::begin(&world);
+    world.add_raw_node("two-new", json!({ "providerID": "two://new" })).await;
+    pass(40 * S).await;
+    let (services, requests) = work.done(&world);
+    assert_eq!(services, [(0, 0), (30, 30), (0, 0)], "one update for each Service of its provider");
+    assert!(requests <= 2 + 30 + 2, "{requests}: the node's own two, an Event for each update, and labels");
+
+    let work = Work::begin(&world);
+    world.add_raw_node("nobodys", json!({ "providerID": "elsewhere://1" })).await;
+    pass(40 * S).await;
+    assert_eq!(work.done(&world).0, [(0, 0); 3], "a stranger's node");
+}
+
+/// Nodes that come one by one for two minutes never settle: what has come is brought to the load balancers every 30 s.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_trickle_in_are_an_update_each_30_s_and_not_one_each() {
+    let world = World::new().start().await;
+    world.add_service("web", json!({})).await;
+    pass(10 * S).await;
+    drop(world.fake().take_calls());
+    for n in 0..120 {
+        let name = format!("n{n}");
+        world.fake().add_instances([name.as_str()]);
+        world.add_node(&name).await;
+        pass(S).await;
+    }
+    pass(60 * S).await;
+    let updates = world.fake().take_calls().into_iter().filter(|call| call.starts_with("update")).collect::<Vec<_>>();
+    assert!((4..=5).contains(&updates.len()), "{updates:?}");
+    assert_eq!(updates.last().unwrap(), "update default/web nodes=(120 nodes)");
+}
 
 /// The Go peer needs 14 calls for each Service here (and both cores for minutes): one ensure and, when the nodes have settled, one update.
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,238 @@
+//! What went wrong in upstream's service controller and in vendors' providers over the years (section 5 of the reference), and does not here.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use skysail_provider::{Code, Error};
+
+use skysail_test_conformance::world::{S, World, pass};
+
+use crate::upstream_services::{FINALIZER, calls, patch_node, touch, with_nodes, with_web};
+
+const NONE: [&str; 0] = [];
+
+/// The process ends and remembers nothing.
+async fn end(world: &mut World) {
+    world.stop.cancel();
+    pass(S).await;
+    world.forget();
+}
+
+/// Lesson 1: the finalizer is there before the cloud is told anything, so whatever happens afterwards leaks nothing.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_comes_before_the_first_call() {
+    let world = with_nodes(&["a"]).await;
+    let seen = Arc::<Mutex<Vec<Option<Vec<String>>>>>::default();
+    let (services, log) = (world.services(), Arc::clone(&seen));
+    world.fake().on_call(move |_| {
+        let (services, log) = (services.clone(), Arc::clone(&log));
+        Box::pin(async move {
+            let object = services.get("web").await.unwrap();
+            log.lock().unwrap().push(object.metadata.finalizers);
+        })
+    });
+    world.add_service("web", json!({})).await;
+    pass(S).await;
+    assert_eq!(*seen.lock().unwrap(), [Some(vec![FINALIZER.to_owned()])]);
+}
+
+/// Lesson 1: deleted while no controller ran, and nothing is remembered.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_deleted_while_nobody_looked_takes_its_load_balancer_along() {
+    let mut world = with_web(&["a"]).await;
+    end(&mut world).await;
+    world.delete_service("web").await;
+    assert!(world.state("web").await.contains(FINALIZER));
+    let world = world.restart(|_| ()).await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
+    assert_eq!(world.state("web").await, "gone");
+    assert!(world.fake().cloud().is_empty());
+}
+
+/// Lesson 2: "has the finalizer and is not wanted" is looked for at the start.
+#[tokio::test(start_paused = true)]
+async fn a_type_that_changed_while_nobody_looked_is_cleaned_up() {
+    let mut world = with_web(&["a"]).await;
+    end(&mut world).await;
+    world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
+    let world = world.restart(|_| ()).await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
+    assert_eq!(world.state("web").await, "[] []");
+}
+
+/// Lesson 4: a user's apply took it away.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_was_taken_away_comes_back_without_a_call() {
+    let world = with_web(&["a"]).await;
+    world.patch_service("web", json!({ "metadata": { "finalizers": null } })).await;
+    pass(S).await;
+    assert!(world.state("web").await.contains(FINALIZER));
+    assert_eq!(calls(&world), NONE);
+}
+
+/// Lesson 5: the API server takes no finalizer on an object that is being deleted; asking for it would be refused for ever.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_being_deleted_gets_no_finalizer_and_no_load_balancer() {
+    let mut world = with_web(&["a"]).await;
+    end(&mut world).await;
+    world.add_service("late", json!({})).await;
+    world.patch_service("late", json!({ "metadata": { "finalizers": ["example.com/other"] } })).await;
+    world.delete_service("late").await;
+    let mut world = world.restart(|_| ()).await;
+    pass(60 * S).await;
+    assert!(calls(&world).iter().all(|call| !call.contains("late")));
+    assert_eq!(world.state("late").await, r#"[] ["example.com/other"]"#);
+    assert!(!world.transcript().await.contains("Warning"));
+}
+
+/// Lesson 6: whether there is a load balancer is asked of the cloud, never read from the status.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_somebody_emptied_does_not_hide_a_load_balancer_from_its_deletion() {
+    let world = with_web(&["a"]).await;
+    let empty = json!({ "status": { "loadBalancer": { "ingress": null } } });
+    world.we(world.services().patch_status("web", &PatchParams::default(), &Patch::Merge(&empty))).await;
+    world.delete_service("web").await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
+    assert!(world.fake().cloud().is_empty());
+}
+
+/// Lesson 7: whatever an ensure answers, it is followed by an ensure and never by a deletion.
+#[tokio::test(start_paused = true)]
+async fn an_ensure_that_fails_deletes_nothing() {
+    let world = with_nodes(&["a"]).await;
+    for code in Code::ALL {
+        world.fake().fail_next("ensure", Error::new(code, "half of it is there"));
+    }
+    world.add_service("web", json!({})).await;
+    for n in 0..Code::ALL.len() {
+        touch(&world, "web", &n.to_string()).await;
+        pass(Duration::from_mins(10)).await;
+    }
+    let made = calls(&world);
+    assert!(
+        made.len() >= Code::ALL.len() && made.iter().all(|call| call.starts_with("ensure default/web")),
+        "{made:?}"
+    );
+    assert!(world.state("web").await.contains("203.0.113.1"));
+}
+
+/// Lesson 10: a control plane that nobody hears makes all nodes not ready; lesson 12: nodes that flap or are cordoned are no work.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_not_ready_or_cordoned_stay_and_cost_nothing() {
+    let world = with_web(&["a", "b"]).await;
+    for ready in ["False", "Unknown", "True", "Unknown"] {
+        for node in ["a", "b"] {
+            world.heartbeat(node, ready).await;
+            patch_node(&world, node, json!({ "spec": { "unschedulable": ready == "True" } })).await;
+        }
+        pass(60 * S).await;
+    }
+    assert_eq!(calls(&world), NONE);
+    touch(&world, "web", "1").await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b"]);
+}
+
+/// Lesson 13: an ID that comes late is told, and a node without one is no less a backend.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_provider_id_is_a_backend_and_its_id_is_an_update() {
+    let world = with_web(&["a"]).await;
+    world.add_raw_node("b", json!({})).await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
+    patch_node(&world, "b", json!({ "spec": { "providerID": "fake://b" } })).await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
+}
+
+/// Lesson 18: a provider that sorts backends by zone hears of a zone that comes late.
+#[tokio::test(start_paused = true)]
+async fn a_zone_that_comes_late_is_an_update() {
+    let world = with_web(&["a"]).await;
+    patch_node(&world, "a", json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z1" } } })).await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a"]);
+}
+
+/// Lesson 15: nothing is done before both lists are there: no Service is told that there are no nodes only because we just started.
+#[tokio::test(start_paused = true)]
+async fn at_the_start_each_service_is_ensured_once_with_all_nodes() {
+    let world = World::new();
+    let nodes = ["a", "b", "c"];
+    world.fake().add_instances(nodes);
+    for name in ["one", "two", "three"] {
+        world.add_service(name, json!({})).await;
+    }
+    for node in nodes {
+        world.add_node(node).await;
+    }
+    let mut world = world.start().await;
+    pass(60 * S).await;
+    let mut made = calls(&world);
+    made.sort();
+    assert_eq!(made, ["one", "three", "two"].map(|name| format!("ensure default/{name} ports=80/TCP nodes=a,b,c")));
+    assert!(!world.transcript().await.contains("UnAvailableLoadBalancer"));
+}
+
+/// Lesson 21: a restart asks for each load balancer once, so many at a time as there are workers, and where the cloud has them already it writes
+/// nothing and changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_restart_ensures_each_service_once_paced_by_the_workers_and_writes_nothing() {
+    let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 2).start().await;
+    world.fake().add_instances(["a"]);
+    world.add_node("a").await;
+    for n in 0..20 {
+        world.add_service(&format!("s{n}"), json!({})).await;
+    }
+    pass(60 * S).await;
+    let cloud = world.fake().cloud();
+    end(&mut world).await;
+    drop((calls(&world), world.transcript().await));
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counters = (Arc::clone(&inside), Arc::clone(&most));
+    world.fake().on_call(move |line| {
+        let (inside, most) = (Arc::clone(&counters.0), Arc::clone(&counters.1));
+        let ensuring = line.starts_with("ensure ");
+        Box::pin(async move {
+            if ensuring {
+                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                pass(S).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+            }
+        })
+    });
+    let mut world = world.restart(|_| ()).await;
+    pass(60 * S).await;
+    let mut made = calls(&world);
+    assert_eq!(made.len(), 20);
+    made.sort();
+    made.dedup();
+    assert_eq!(made.len(), 20, "each once");
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    assert_eq!(world.fake().cloud(), cloud);
+    assert!(!world.transcript().await.contains("api "));
+}
+
+/// Lesson 26: the Event says what the provider said, in full.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_failed_update_is_told_as_it_was() {
+    let mut world = with_web(&["a"]).await;
+    world.fake().fail_next("update", Error::new(Code::Exhausted, "quota of 50 backends is used up in region r1"));
+    world.add_node("b").await;
+    pass(10 * S).await;
+    let events = world.transcript().await;
+    assert!(
+        events.contains("failed to update load balancer hosts: quota of 50 backends is used up in region r1"),
+        "{events}"
+    );
+}
