@@ -58,11 +58,13 @@ pub(crate) fn is_uninitialized(object: &core::Node) -> bool {
 
 /// By key and effect: as upstream.
 pub(crate) fn is_shutdown_tainted(object: &core::Node) -> bool {
-    taints(object).iter().any(is_shutdown_taint)
+    crate::taints::exists(taints(object), &shutdown_taint())
 }
 
-pub(crate) fn is_shutdown_taint(taint: &core::Taint) -> bool {
-    taint.key == names::SHUTDOWN_TAINT && taint.effect == names::SHUTDOWN_TAINT_EFFECT
+/// The taint of a node whose machine is off; without a value, as upstream.
+pub(crate) fn shutdown_taint() -> core::Taint {
+    let (key, effect) = (names::SHUTDOWN_TAINT.to_owned(), names::SHUTDOWN_TAINT_EFFECT.to_owned());
+    core::Taint { key, effect, value: None, time_added: None }
 }
 
 /// The node as the subject of calls and Events.

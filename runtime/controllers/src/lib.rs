@@ -31,6 +31,7 @@ mod queue;
 mod report;
 mod service;
 mod settings;
+mod taints;
 mod triggers;
 mod trim;
 mod watch;

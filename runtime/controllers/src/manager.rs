@@ -294,7 +294,7 @@ async fn serve_addresses((context, provider, stop): Shared) {
     }
     let wake = &context.lane(provider).addresses;
     loop {
-        node::update_addresses(&context, provider).await;
+        node::update_all(&context, provider).await;
         let period = context.settings.node_status_update_frequency;
         // Whether the period ended or somebody asked, the next pass begins.
         if stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {

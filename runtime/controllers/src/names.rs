@@ -76,6 +76,10 @@ pub mod reasons {
     pub const NODE_DELETION_HELD: &str = "NodeDeletionHeld";
     /// Ours: a node could not be initialised; upstream only logs it.
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
+    /// Ours: what a provider gave for an initialised node, or the node's annotation, cannot be used; upstream only logs it.
+    pub const UPDATING_NODE_FAILED: &str = "UpdatingNodeFailed";
+    /// Ours: the cloud does not give some of a node's addresses any more.
+    pub const NODE_ADDRESSES_REMOVED: &str = "NodeAddressesRemoved";
     /// Ours: two providers claim the object, so none acts.
     pub const PROVIDER_CONFLICT: &str = "ProviderConflict";
     /// Ours: a Service has a load balancer that no provider looks after.

@@ -8,11 +8,12 @@
 //!    schedulable for a moment without its addresses.
 //! 5. report; a node that failed comes back by `backoff.rs`, alone.
 //!
-//! Beside it runs the periodic pass over the addresses of all initialised nodes, and the older labels are kept equal to the newer ones.
+//! Beside it runs the periodic pass of `node/status.rs`, and the newer labels are kept equal to the older ones.
 
 mod addresses;
 mod initialize;
 mod labels;
+mod status;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use skysail_provider::{Code, Detail, EventKind, Instance, NodeAddress, NodeSet, Provider, Result as ProviderResult};
 
 use self::initialize::Initialization;
+pub(crate) use self::status::update_all;
 use crate::{
     backoff::retry,
     context::Context,
@@ -179,56 +181,6 @@ async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, E
         patch_node(context, object, patch).await.map_err(Error::api("mirror node labels"))?;
     }
     Ok(false)
-}
-
-/// One pass over the addresses of all initialised nodes of a provider: one call for each page, one patch for each node that differs.
-pub(crate) async fn update_addresses(context: &Context, provider: usize) {
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: context.provider(provider).name.clone() };
-    let cloud = &*context.provider(provider).provider;
-    if cloud.instances().is_none() {
-        return;
-    }
-    // observe (pure)
-    let views: Vec<NodeView> =
-        context.nodes.owned(provider).into_iter().filter(|view| !convert::is_uninitialized(&view.object)).collect();
-    // describe (provider)
-    let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(context, provider, &set, Detail::Metadata).await;
-    // compare (pure), write (client), report; both are sorted by name
-    let voice = &voice;
-    stream::iter(views.iter().zip(described))
-        .for_each_concurrent(context.settings.node_status_writes(), |(view, answer)| async move {
-            let result = update_addresses_of(context, view, answer).await;
-            let reference = convert::node_reference(&view.object);
-            match result {
-                Ok(Some(count)) => {
-                    context.reporter.reconciled(voice, &reference, Ok(()));
-                    context.reporter.done(voice, &reference, format!("wrote {count} addresses"));
-                }
-                Ok(None) => {}
-                Err(error) => context.reporter.reconciled(voice, &reference, Err(&error)),
-            }
-        })
-        .await;
-}
-
-/// The number of addresses that were written; none where nothing differs, or the node is gone.
-async fn update_addresses_of(
-    context: &Context,
-    view: &NodeView,
-    answer: ProviderResult<Instance>,
-) -> Result<Option<usize>, Error> {
-    let instance = answer.map_err(Error::provider("get instance metadata"))?;
-    let present = convert::addresses(&view.object);
-    let provided = initialize::provided_node_ip(&view.object);
-    let desired = addresses::desired(&present, &instance.addresses, provided)
-        .map_err(|error| Error::provider("use instance metadata")(initialize::InitializeError::from(error).into()))?;
-    // In order: the first address of a type is the one that others use. Upstream's comparison by type patches dual-stack nodes for ever.
-    if desired.is_empty() || desired == present {
-        return Ok(None);
-    }
-    let written = patch_addresses(context, &view.object, &desired).await?;
-    Ok(written.map(|_| desired.len()))
 }
 
 /// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists. None where the node is gone.

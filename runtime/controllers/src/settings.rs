@@ -32,6 +32,9 @@ pub struct ControllerSettings {
     pub node_deletion_window: Duration,
     /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5 min.
     pub node_status_update_frequency: Duration,
+    /// `--refresh-node-labels`: the pass over all addresses also sets the labels for type, zone and region and those that the provider gives beside, where they
+    /// differ, whoever wrote them. Default false: upstream sets them once, when a node is initialised.
+    pub refresh_node_labels: bool,
     /// How long a node that was never initialised is kept although the cloud does not know its machine. Default 5 min, counted from
     /// when this process first saw it: clouds list a new machine late.
     pub uninitialized_node_grace: Duration,
@@ -82,6 +85,7 @@ impl Default for ControllerSettings {
             node_deletion_percent_max: 34,
             node_deletion_window: Duration::from_hours(6),
             node_status_update_frequency: Duration::from_mins(5),
+            refresh_node_labels: false,
             uninitialized_node_grace: Duration::from_mins(5),
             node_batch_window: Duration::from_millis(100),
             node_set_quiet: Duration::from_secs(2),

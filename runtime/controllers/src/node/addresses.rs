@@ -17,6 +17,8 @@ pub(crate) enum AddressError {
     TooMany(usize),
     #[error("the provider gave the address {0:?}, which is not valid for its type")]
     Malformed(String),
+    #[error("the provider gave no InternalIP, and the node has one: its addresses are kept until the answer is whole")]
+    Partial,
 }
 
 /// Most addresses of one node: they are written into the object, and every client reads them.
@@ -42,11 +44,57 @@ pub(crate) fn desired(
     if cloud.is_empty() {
         return Ok(Vec::new());
     }
-    let mut addresses = cloud.to_vec();
+    let mut addresses = Vec::with_capacity(cloud.len());
+    add(&mut addresses, cloud.iter());
     if !cloud.iter().any(|address| address.kind == AddressKind::Hostname) {
-        addresses.extend(present.iter().filter(|address| address.kind == AddressKind::Hostname).cloned());
+        add(&mut addresses, present.iter().filter(|address| address.kind == AddressKind::Hostname));
     }
     if node_ips.is_empty() { Ok(addresses) } else { filter(&addresses, &node_ips) }
+}
+
+/// What the periodic pass writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Update {
+    pub(crate) addresses: Vec<NodeAddress>,
+    /// Those that the node loses.
+    pub(crate) removed: Vec<NodeAddress>,
+}
+
+/// What to write to a node that was initialised; none where nothing differs.
+///
+/// # Errors
+/// As [`desired`]; and a list without any `InternalIP` for a node that has one: some clouds answer in part while they are in trouble, and an API
+/// server does not reach a kubelet that lost it.
+pub(crate) fn update(
+    present: &[NodeAddress],
+    cloud: &[NodeAddress],
+    provided_node_ip: Option<&str>,
+) -> Result<Option<Update>, AddressError> {
+    let addresses = desired(present, cloud, provided_node_ip)?;
+    if !is_changed(present, &addresses) {
+        return Ok(None);
+    }
+    let has_internal_ip = |list: &[NodeAddress]| list.iter().any(|address| address.kind == AddressKind::InternalIp);
+    if has_internal_ip(present) && !has_internal_ip(&addresses) {
+        return Err(AddressError::Partial);
+    }
+    let removed = present.iter().filter(|address| !addresses.contains(address)).cloned().collect();
+    Ok(Some(Update { addresses, removed }))
+}
+
+/// In order: the first address of a type is the one that others use. Upstream compares by type, keeps the last of each, and so patches dual-stack
+/// nodes for ever and never sees a new order. An empty list is no change: it keeps what is there.
+pub(crate) fn is_changed(present: &[NodeAddress], desired: &[NodeAddress]) -> bool {
+    !desired.is_empty() && desired != present
+}
+
+/// Appends those that are not there yet, by type and address.
+fn add<'a>(addresses: &mut Vec<NodeAddress>, more: impl Iterator<Item = &'a NodeAddress>) {
+    for address in more {
+        if !addresses.contains(address) {
+            addresses.push(address.clone());
+        }
+    }
 }
 
 /// For each node IP the addresses equal to it; then all whose type none of them matched.

@@ -30,7 +30,7 @@ impl From<InitializeError> for skysail_provider::Error {
             // The node was given a wrong address: a person has to look.
             InitializeError::Addresses(AddressError::Annotation(_)) => Code::Invalid,
             // The cloud may learn the address yet.
-            InitializeError::Addresses(AddressError::NodeIpUnknown(_)) => Code::Unavailable,
+            InitializeError::Addresses(AddressError::NodeIpUnknown(_) | AddressError::Partial) => Code::Unavailable,
             InitializeError::NoProviderId
             | InitializeError::ForeignProviderId(..)
             | InitializeError::Addresses(AddressError::TooMany(_) | AddressError::Malformed(_))
@@ -72,8 +72,9 @@ pub(crate) fn initialize(
     Ok(Initialization {
         provider_id,
         labels: labels::from_instance(labels, instance)?,
+        // By key, whatever value and effect: as upstream.
         taints: convert::taints(object).iter().filter(|t| t.key != names::UNINITIALIZED_TAINT).cloned().collect(),
-        addresses: Some(desired).filter(|desired| !desired.is_empty() && *desired != present),
+        addresses: Some(desired).filter(|desired| addresses::is_changed(&present, desired)),
     })
 }
 

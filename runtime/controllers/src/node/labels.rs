@@ -36,27 +36,54 @@ pub(crate) fn from_instance(
     present: &BTreeMap<String, String>,
     instance: &Instance,
 ) -> Result<BTreeMap<String, String>, LabelError> {
-    if instance.labels.len() > LABELS_MAX {
-        return Err(LabelError::TooMany(instance.labels.len()));
-    }
-    let mut labels = BTreeMap::new();
+    let mut labels = further(instance)?;
+    labels.retain(|key, _| !present.contains_key(key));
+    labels.extend(known(instance)?);
+    Ok(labels)
+}
+
+/// The labels to change on an initialised node so that it has what its machine has now: type, zone, region and further ones, whatever is there. A label
+/// that the provider gives no longer stays: nobody can tell who wrote it.
+///
+/// # Errors
+/// As [`from_instance`].
+pub(crate) fn refreshed(
+    present: &BTreeMap<String, String>,
+    instance: &Instance,
+) -> Result<BTreeMap<String, String>, LabelError> {
+    let mut labels = further(instance)?;
+    labels.extend(known(instance)?);
+    labels.retain(|key, value| present.get(key) != Some(value));
+    Ok(labels)
+}
+
+/// Type, zone and region, each in both spellings; what the machine does not have is left alone.
+fn known(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     let known = [
         (&instance.instance_type, [names::INSTANCE_TYPE_LABEL, names::BETA_INSTANCE_TYPE_LABEL]),
         (&instance.zone, [names::ZONE_LABEL, names::BETA_ZONE_LABEL]),
         (&instance.region, [names::REGION_LABEL, names::BETA_REGION_LABEL]),
     ];
+    let mut labels = BTreeMap::new();
     for (value, keys) in known.into_iter().filter(|(value, _)| !value.is_empty()) {
         for key in keys {
             check_value(key, value)?;
             labels.insert(key.to_owned(), value.clone());
         }
     }
+    Ok(labels)
+}
+
+/// Those that the provider gives beside, without Kubernetes' own namespaces.
+fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
+    if instance.labels.len() > LABELS_MAX {
+        return Err(LabelError::TooMany(instance.labels.len()));
+    }
+    let mut labels = BTreeMap::new();
     for (key, value) in instance.labels.iter().filter(|(key, _)| !is_reserved(key)) {
         check_key(key)?;
         check_value(key, value)?;
-        if !present.contains_key(key) && !labels.contains_key(key) {
-            labels.insert(key.clone(), value.clone());
-        }
+        labels.insert(key.clone(), value.clone());
     }
     Ok(labels)
 }

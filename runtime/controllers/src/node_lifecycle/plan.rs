@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Code, Error, Instance};
 
-use crate::{convert, names};
+use crate::{convert, taints};
 
 /// A node of the pass.
 pub(crate) struct Case<'a> {
@@ -32,10 +32,9 @@ pub(crate) enum Action {
 ///
 /// `grace` is how long a node that was never initialised is kept although its machine is not known.
 pub(crate) fn action(case: &Case<'_>, grace: Duration) -> Action {
-    let tainted = convert::is_shutdown_tainted(case.object);
+    let (present, shutdown) = (convert::taints(case.object), convert::shutdown_taint());
     match &case.answer {
-        None if tainted => Action::SetTaints(without_shutdown_taint(case.object)),
-        None => Action::Keep,
+        None => taints::without(present, &shutdown).map_or(Action::Keep, Action::SetTaints),
         Some(Err(error)) if error.code == Code::NotFound => {
             let young = convert::is_uninitialized(case.object) && case.age < grace;
             // A node that is going already needs no second request.
@@ -43,22 +42,12 @@ pub(crate) fn action(case: &Case<'_>, grace: Duration) -> Action {
             if young || going { Action::Keep } else { Action::Gone }
         }
         Some(Err(error)) => Action::Unknown(error.clone()),
-        Some(Ok(instance)) if instance.shutdown && !tainted => {
-            let mut taints = convert::taints(case.object).to_vec();
-            taints.push(core::Taint {
-                key: names::SHUTDOWN_TAINT.to_owned(),
-                effect: names::SHUTDOWN_TAINT_EFFECT.to_owned(),
-                ..core::Taint::default()
-            });
-            Action::SetTaints(taints)
+        Some(Ok(instance)) if instance.shutdown && !taints::exists(present, &shutdown) => {
+            Action::SetTaints(present.iter().cloned().chain([shutdown]).collect())
         }
         // As upstream: the taint of a machine that runs again stays until the node is ready.
         Some(Ok(_)) => Action::Keep,
     }
-}
-
-fn without_shutdown_taint(object: &core::Node) -> Vec<core::Taint> {
-    convert::taints(object).iter().filter(|taint| !convert::is_shutdown_taint(taint)).cloned().collect()
 }
 
 #[cfg(test)]

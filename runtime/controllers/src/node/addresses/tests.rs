@@ -1,9 +1,10 @@
 //! H1, H2 and N3 of the catalogue: which addresses a node shall have.
 
 use expect_test::{Expect, expect};
+use rstest::rstest;
 use skysail_provider::{AddressKind, NodeAddress};
 
-use super::{ADDRESSES_MAX, desired};
+use super::{ADDRESSES_MAX, AddressError, add, desired, is_changed, update};
 
 /// `H:host I:10.0.0.1 E:192.0.2.1`
 fn parse(text: &str) -> Vec<NodeAddress> {
@@ -13,6 +14,7 @@ fn parse(text: &str) -> Vec<NodeAddress> {
             "H" => AddressKind::Hostname,
             "I" => AddressKind::InternalIp,
             "E" => AddressKind::ExternalIp,
+            "X" => AddressKind::ExternalDns,
             _ => AddressKind::InternalDns,
         };
         NodeAddress { kind, address: address.to_owned() }
@@ -20,31 +22,36 @@ fn parse(text: &str) -> Vec<NodeAddress> {
     text.split_whitespace().map(address).collect()
 }
 
+fn print(addresses: &[NodeAddress]) -> String {
+    let word = |a: &NodeAddress| {
+        let kind = match a.kind {
+            AddressKind::Hostname => "H",
+            AddressKind::InternalIp => "I",
+            AddressKind::ExternalIp => "E",
+            AddressKind::ExternalDns => "X",
+            _ => "D",
+        };
+        format!("{kind}:{}", a.address)
+    };
+    addresses.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 #[track_caller]
 fn check(present: &str, cloud: &str, node_ip: Option<&str>, expected: Expect) {
     let line = match desired(&parse(present), &parse(cloud), node_ip) {
-        Ok(addresses) => addresses
-            .iter()
-            .map(|a| {
-                let kind = match a.kind {
-                    AddressKind::Hostname => "H",
-                    AddressKind::InternalIp => "I",
-                    AddressKind::ExternalIp => "E",
-                    _ => "D",
-                };
-                format!("{kind}:{}", a.address)
-            })
-            .collect::<Vec<_>>()
-            .join(" "),
+        Ok(addresses) => print(&addresses),
         Err(error) => error.to_string(),
     };
     expected.assert_eq(&line);
 }
 
-/// N1.1, N1.2.
 #[test]
-fn the_clouds_host_name_wins_and_else_the_kubelets_is_kept() {
+fn n1_1_the_clouds_host_name_wins() {
     check("H:old", "H:new I:10.0.0.1 E:192.0.2.1", None, expect!["H:new I:10.0.0.1 E:192.0.2.1"]);
+}
+
+#[test]
+fn n1_2_where_the_cloud_has_no_host_name_the_kubelets_is_kept() {
     check("H:old I:10.9.9.9", "I:10.0.0.1 E:192.0.2.1", None, expect!["I:10.0.0.1 E:192.0.2.1 H:old"]);
 }
 
@@ -54,18 +61,113 @@ fn a_cloud_without_addresses_takes_none_away() {
     check("H:old I:10.0.0.1", "", None, expect![""]);
 }
 
-/// H2.
+#[rstest]
+#[case::h1_1_nothing_and_nothing("", "", "")]
+#[case::h1_2_two_into_none("", "I:1.1.1.1 E:2.2.2.2", "I:1.1.1.1 E:2.2.2.2")]
+#[case::h1_3_the_same_twice("", "I:1.1.1.1 I:1.1.1.1", "I:1.1.1.1")]
+#[case::h1_4_one_old_one_new("I:1.1.1.1", "I:1.1.1.1 E:2.2.2.2", "I:1.1.1.1 E:2.2.2.2")]
+fn an_address_is_added_once(#[case] present: &str, #[case] more: &str, #[case] expected: &str) {
+    let mut addresses = parse(present);
+    add(&mut addresses, parse(more).iter());
+    assert_eq!(print(&addresses), expected);
+}
+
 #[test]
-fn the_node_ip_comes_first_and_hides_others_of_its_type() {
-    check("", "I:10.0.0.1 I:10.0.0.2 E:192.0.2.1 H:h", Some("10.0.0.2"), expect!["I:10.0.0.2 E:192.0.2.1 H:h"]);
-    check("", "I:10.0.0.1 E:192.0.2.1 E:192.0.2.2", Some("192.0.2.2"), expect!["E:192.0.2.2 I:10.0.0.1"]);
-    let dual = "I:10.0.0.1 E:192.0.2.1 I:2001:db8::1 E:2001:db8::2 H:h";
-    check("", dual, Some("2001:db8::1,10.0.0.1"), expect!["I:2001:db8::1 I:10.0.0.1 E:192.0.2.1 E:2001:db8::2 H:h"]);
-    check("", "I:2001:db8::1 H:h", Some("2001:db8:0:0::1"), expect!["I:2001:db8::1 H:h"]);
+fn a_cloud_that_repeats_itself_is_written_once() {
+    check("H:h", "I:10.0.0.1 I:10.0.0.1", None, expect!["I:10.0.0.1 H:h"]);
+}
+
+/// Each line: the node IP, the cloud's list, what comes of it.
+#[rstest]
+#[case::h2_1_the_only_one("10.1.1.1", "I:10.1.1.1 H:h", Some("I:10.1.1.1 H:h"))]
+#[case::h2_2_an_external_one("55.55.55.55", "I:10.1.1.1 E:55.55.55.55 H:h", Some("E:55.55.55.55 I:10.1.1.1 H:h"))]
+#[case::h2_3_of_two_types(
+    "55.5.5.5",
+    "I:44.4.4.4 E:44.4.4.4 I:55.5.5.5 E:55.5.5.5 H:h",
+    Some("I:55.5.5.5 E:55.5.5.5 H:h")
+)]
+#[case::h2_4_other_types_stay(
+    "10.1.1.1",
+    "I:10.1.1.1 E:55.5.5.5 D:i X:e H:h",
+    Some("I:10.1.1.1 E:55.5.5.5 D:i X:e H:h")
+)]
+#[case::h2_5_one_of_three(
+    "10.1.1.1",
+    "I:10.1.1.1 I:10.2.2.2 I:10.3.3.3 E:55.5.5.5 H:h",
+    Some("I:10.1.1.1 E:55.5.5.5 H:h")
+)]
+#[case::h2_6_unknown("10.2.2.2", "I:10.1.1.1 E:55.5.5.5 H:h", None)]
+#[case::h2_7_another_spelling("fd00::1", "I:10.1.1.1 I:fd00:0:0:0:0:0:0:1 H:h", Some("I:fd00:0:0:0:0:0:0:1 H:h"))]
+#[case::h2_8_one_of_a_pair("10.1.1.1,fd00::1", "I:10.1.1.1 H:h", None)]
+#[case::h2_9_a_pair("10.1.1.1,fd00::1", "I:10.1.1.1 I:fd00::1 H:h", Some("I:10.1.1.1 I:fd00::1 H:h"))]
+#[case::h2_10_a_pair_the_other_way_round(
+    "10.1.1.1,fd00::1",
+    "I:fd00::1 I:10.1.1.1 H:h",
+    Some("I:10.1.1.1 I:fd00::1 H:h")
+)]
+#[case::h2_11_a_pair_of_many(
+    "10.1.1.1,fd00::1",
+    "I:10.1.1.1 I:10.1.1.2 I:fd00::2 I:fd00::1 H:h",
+    Some("I:10.1.1.1 I:fd00::1 H:h")
+)]
+#[case::h2_12_a_pair_and_an_external_one(
+    "10.1.1.1,fd00::1",
+    "I:10.1.1.1 E:55.5.5.5 I:fd00::2 I:fd00::1 H:h",
+    Some("I:10.1.1.1 I:fd00::1 E:55.5.5.5 H:h")
+)]
+#[case::h2_13_a_pair_with_ipv6_first(
+    "fd00::1,10.1.1.1",
+    "I:10.1.1.1 E:55.5.5.5 I:fd00::1 E:fd01::1 H:h",
+    Some("I:fd00::1 I:10.1.1.1 E:55.5.5.5 E:fd01::1 H:h")
+)]
+#[case::h2_14_a_pair_of_two_types(
+    "55.5.5.5,fd00::1",
+    "I:10.1.1.1 E:55.5.5.5 I:fd00::1 E:fd01::1 H:h",
+    Some("E:55.5.5.5 I:fd00::1 H:h")
+)]
+fn the_node_ip_comes_first_and_hides_others_of_its_type(
+    #[case] node_ip: &str,
+    #[case] cloud: &str,
+    #[case] expected: Option<&str>,
+) {
+    let addresses = desired(&[], &parse(cloud), Some(node_ip)).ok();
+    assert_eq!(addresses.map(|addresses| print(&addresses)).as_deref(), expected);
+}
+
+#[test]
+fn leading_zeros_of_a_node_ip_are_read_as_decimal() {
     check("", "I:10.0.0.1", Some("010.000.0.01"), expect!["I:10.0.0.1"]);
 }
 
-/// N1.9, N1.10, H1.
+#[rstest]
+#[case::n3_1_the_same("I:10.0.0.1 E:132.143.154.163", "I:10.0.0.1 E:132.143.154.163", false)]
+#[case::n3_2_another_ip("I:10.0.0.1 E:132.143.154.163", "I:10.0.0.1 E:132.143.154.164", true)]
+#[case::n3_3_one_less("I:10.0.0.1 E:132.143.154.163 H:h", "I:10.0.0.1 E:132.143.154.163", true)]
+#[case::n3_4_one_more("I:10.0.0.1 E:132.143.154.163", "I:10.0.0.1 E:132.143.154.163 H:h", true)]
+#[case::n3_5_types_swapped("I:10.0.0.1 E:132.143.154.163", "I:132.143.154.163 E:10.0.0.1", true)]
+// Upstream finds these two the wrong way round: lesson 32.
+#[case::dual_stack("I:10.0.0.1 I:fd00::1", "I:10.0.0.1 I:fd00::1", false)]
+#[case::a_new_order("I:10.0.0.1 E:132.143.154.163", "E:132.143.154.163 I:10.0.0.1", true)]
+#[case::nothing("I:10.0.0.1", "", false)]
+fn lists_are_compared_in_order(#[case] present: &str, #[case] desired: &str, #[case] changed: bool) {
+    assert_eq!(is_changed(&parse(present), &parse(desired)), changed);
+}
+
+/// Lesson 35.
+#[test]
+fn an_answer_in_part_takes_no_internal_ip_away() {
+    let kept = |present: &str, cloud: &str| update(&parse(present), &parse(cloud), None);
+    assert_eq!(kept("I:10.0.0.1 E:192.0.2.1", "E:192.0.2.1"), Err(AddressError::Partial));
+    let update = kept("I:10.0.0.1 E:192.0.2.1 H:h", "I:10.0.0.2").unwrap().unwrap();
+    assert_eq!(
+        (print(&update.addresses), print(&update.removed)),
+        ("I:10.0.0.2 H:h".into(), "I:10.0.0.1 E:192.0.2.1".into())
+    );
+    assert_eq!(kept("E:192.0.2.1", "E:192.0.2.2").unwrap().unwrap().removed, parse("E:192.0.2.1"), "it never had one");
+    assert_eq!(kept("I:10.0.0.1", ""), Ok(None));
+}
+
+/// N1.9, N1.10.
 #[test]
 fn a_node_ip_that_is_wrong_or_unknown_is_an_error() {
     check(
@@ -91,6 +193,7 @@ fn what_a_provider_gives_is_judged() {
         expect![[r#"the provider gave the address "10.0.0.300", which is not valid for its type"#]],
     );
     check("", "E:host", None, expect![[r#"the provider gave the address "host", which is not valid for its type"#]]);
+    // Lists without end are the guest's to give: 10,000 are refused as 65 are.
     let many = vec![NodeAddress { kind: AddressKind::InternalIp, address: "10.0.0.1".to_owned() }; ADDRESSES_MAX + 1];
     assert_eq!(
         desired(&[], &many, None).unwrap_err().to_string(),

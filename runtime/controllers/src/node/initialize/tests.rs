@@ -1,4 +1,4 @@
-//! N1 and N5 of the catalogue, as far as they are pure: what is written when a machine was described.
+//! N5 of the catalogue, and N1, as far as they are pure: what is written when a machine was described.
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use skysail_provider::Instance;
@@ -20,18 +20,23 @@ fn provider_id(node_has: Option<&str>, cloud_has: &str) -> Result<Option<String>
     initialize(&node(node_has), &instance(cloud_has), &["fake".to_owned()]).map(|plan| plan.provider_id)
 }
 
-/// N1.15, N1.20, N5.4, N5.6.
 #[test]
-fn the_provider_id_is_set_once() {
+fn n5_4_the_machines_id_is_the_nodes() {
     assert_eq!(provider_id(None, "fake://12345"), Ok(Some("fake://12345".to_owned())));
-    assert_eq!(provider_id(Some("fake://old"), "fake://12345"), Ok(None));
-    assert_eq!(provider_id(Some("fake://old"), ""), Ok(None));
 }
 
-/// N1.21, N5.5.
+/// Upstream returns the metadata beside the error; here nobody could use it.
 #[test]
-fn a_node_without_any_provider_id_keeps_its_taint() {
+fn n5_5_a_node_without_any_provider_id_keeps_its_taint() {
     assert_eq!(provider_id(None, ""), Err(InitializeError::NoProviderId));
+}
+
+#[test]
+fn n5_6_the_nodes_own_id_is_kept_and_its_machine_has_the_type() {
+    let machine = Instance { instance_type: "t1.micro".to_owned(), ..Instance::default() };
+    let plan = initialize(&node(Some("fake://12345")), &machine, &["fake".to_owned()]).unwrap();
+    assert_eq!((plan.provider_id, &*plan.labels["node.kubernetes.io/instance-type"]), (None, "t1.micro"));
+    assert_eq!(provider_id(Some("fake://old"), "fake://12345"), Ok(None), "it is immutable");
 }
 
 #[test]

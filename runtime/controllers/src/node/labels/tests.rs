@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 use skysail_provider::Instance;
 
-use super::{from_instance, mirrored};
+use super::{from_instance, mirrored, refreshed};
 
 fn map(text: &str) -> BTreeMap<String, String> {
     let pair = |word: &str| {
@@ -73,18 +73,46 @@ fn a_label_that_no_api_server_accepts_is_named() {
     );
 }
 
-/// N2.1 to N2.3.
+const BETA: &str = "failure-domain.beta.kubernetes.io/zone=z failure-domain.beta.kubernetes.io/region=r beta.kubernetes.io/instance-type=t";
+const STABLE: &str = "topology.kubernetes.io/zone=z topology.kubernetes.io/region=r node.kubernetes.io/instance-type=t";
+
 #[test]
-fn the_newer_spelling_follows_the_older() {
-    let beta = "failure-domain.beta.kubernetes.io/zone=z failure-domain.beta.kubernetes.io/region=r beta.kubernetes.io/instance-type=t";
-    let stable = "topology.kubernetes.io/zone=z topology.kubernetes.io/region=r node.kubernetes.io/instance-type=t";
-    assert_eq!(mirrored(&map(beta)), map(stable), "N2.1");
-    assert_eq!(mirrored(&map(&format!("{beta} {stable}"))), map(""), "N2.2");
+fn n2_1_the_newer_spelling_is_added() {
+    assert_eq!(mirrored(&map(BETA)), map(STABLE));
+}
+
+#[test]
+fn n2_2_equal_spellings_are_left_alone() {
+    assert_eq!(mirrored(&map(&format!("{BETA} {STABLE}"))), map(""));
+}
+
+#[test]
+fn n2_3_the_newer_spelling_follows_the_older() {
     let other = "topology.kubernetes.io/zone=old topology.kubernetes.io/region=r";
-    assert_eq!(
-        mirrored(&map(&format!("{beta} {other}"))),
-        map("topology.kubernetes.io/zone=z node.kubernetes.io/instance-type=t"),
-        "N2.3"
-    );
-    assert_eq!(mirrored(&map(stable)), map(""), "a node with the newer spelling alone is left alone");
+    let changed = map("topology.kubernetes.io/zone=z node.kubernetes.io/instance-type=t");
+    assert_eq!(mirrored(&map(&format!("{BETA} {other}"))), changed);
+}
+
+#[test]
+fn a_node_with_the_newer_spelling_alone_is_left_alone() {
+    assert_eq!(mirrored(&map(STABLE)), map(""));
+}
+
+/// Lesson 31: a machine that moved, or was made larger.
+#[test]
+fn a_refresh_changes_what_differs_and_takes_nothing_away() {
+    let instance = Instance {
+        instance_type: "t2.large".to_owned(),
+        zone: "z".to_owned(),
+        labels: map("rack=7 kubernetes.io/role=x"),
+        ..Instance::default()
+    };
+    let present = format!("{BETA} {STABLE} rack=6 mine=yes");
+    let changed = "beta.kubernetes.io/instance-type=t2.large node.kubernetes.io/instance-type=t2.large rack=7";
+    assert_eq!(refreshed(&map(&present), &instance), Ok(map(changed)));
+    // Of one key the last counts.
+    let there = format!("{BETA} {STABLE} {changed}");
+    assert_eq!(refreshed(&map(&there), &instance), Ok(map("")), "and nothing once it is done");
+    let bad = Instance { labels: map("a//b=c"), ..instance };
+    assert!(refreshed(&map(""), &bad).is_err());
 }
