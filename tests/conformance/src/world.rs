@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use skysail_controllers::{
     ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
 };
-use skysail_dev::api::{ApiOptions, ApiServer, Fault, RequestInfo};
+use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_provider::{AddressKind, Instance, NodeAddress, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -109,6 +109,7 @@ pub struct World {
     settings: ControllerSettings,
     ledger: Ledger,
     log: Log,
+    faults: Arc<Mutex<Option<Arc<dyn Faults>>>>,
     seen: BTreeSet<String>,
 }
 
@@ -148,6 +149,7 @@ impl World {
             settings: ControllerSettings::default(),
             ledger: Ledger::default(),
             log,
+            faults: Arc::default(),
             seen: BTreeSet::new(),
         }
     }
@@ -196,15 +198,20 @@ impl World {
         self.ledger = Ledger::default();
     }
 
+    /// From now on this judges each request of the manager; ours are never disturbed.
+    pub fn disturb(&self, faults: impl Faults + 'static) {
+        *self.faults.lock().unwrap() = Some(Arc::new(faults));
+    }
+
     fn listen(&self) {
-        let log = Arc::clone(&self.log);
+        let (log, faults) = (Arc::clone(&self.log), Arc::clone(&self.faults));
         let hook = move |request: &RequestInfo| {
             if matches!(request.verb, "patch" | "delete" | "create" | "update") && request.resource != "events" {
                 let sub = if request.subresource.is_empty() { "" } else { "/" };
                 let RequestInfo { verb, resource, subresource, name, .. } = request;
                 log.lock().unwrap().push(format!("api {verb} {resource}{sub}{subresource} {name}"));
             }
-            Fault::None
+            faults.lock().unwrap().as_ref().map_or(Fault::None, |faults| faults.judge(request))
         };
         self.server.set_faults(Some(Arc::new(hook)));
     }

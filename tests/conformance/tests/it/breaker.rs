@@ -19,7 +19,15 @@ fn name(n: usize) -> String {
 
 /// A cluster of so many ready nodes.
 async fn cluster(nodes: usize) -> World {
-    let mut world = World::new().set(|settings| settings.controllers.service = false);
+    cluster_for_hours(nodes, 5 * S).await
+}
+
+/// The same for a test that looks at hours: fewer passes.
+async fn cluster_for_hours(nodes: usize, period: Duration) -> World {
+    let mut world = World::new().set(|settings| {
+        settings.controllers.service = false;
+        settings.node_monitor_period = period;
+    });
     for n in 0..nodes {
         world.fake().add_instances([&*name(n)]);
         world.add_node(&name(n)).await;
@@ -109,7 +117,7 @@ async fn a_cloud_that_finds_its_machines_again_loses_no_node() {
 /// The guest is the attacker and has time.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_says_gone_of_one_node_each_minute_is_stopped_at_a_third() {
-    let mut world = cluster(12).await;
+    let mut world = cluster_for_hours(12, 20 * S).await;
     for n in 0..12 {
         lose(&world, n..=n).await;
         pass(MINUTE).await;
@@ -122,7 +130,7 @@ async fn a_provider_that_says_gone_of_one_node_each_minute_is_stopped_at_a_third
 
 #[tokio::test(start_paused = true)]
 async fn time_lets_a_third_go_in_each_window() {
-    let world = cluster(9).await;
+    let world = cluster_for_hours(9, 20 * S).await;
     lose(&world, 0..9).await;
     pass(WINDOW - MINUTE).await;
     assert_eq!(remaining(&world).await, 9);
@@ -204,12 +212,12 @@ async fn an_upgrade_that_replaces_every_machine_is_not_stopped() {
 #[case::deadline(Code::DeadlineExceeded)]
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_names_no_machine_removes_no_node(#[case] code: Code) {
-    let world = cluster(4).await;
+    let world = cluster_for_hours(4, MINUTE).await;
     world.fake().fail_always("describe", Some(Error::new(code, "the whole call")));
     for n in 0..4 {
         world.heartbeat(&name(n), "Unknown").await;
     }
-    pass(3 * WINDOW).await;
+    pass(WINDOW + MINUTE).await;
     assert_eq!(remaining(&world).await, 4);
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
 
+#[cfg(test)]
 mod breaker;
 mod drift;
 mod holder;
@@ -14,6 +15,10 @@ mod services;
 #[cfg(test)]
 mod three_providers;
 mod upstream_end_to_end;
+#[cfg(test)]
+mod upstream_lifecycle;
+#[cfg(test)]
+mod upstream_nodes;
 #[cfg(test)]
 mod upstream_services;
 #[cfg(test)]

@@ -1,0 +1,241 @@
+//! Upstream's cases of the node lifecycle controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use prometheus_client::encoding::text::encode;
+use rstest::rstest;
+use serde_json::json;
+use skysail_dev::api::{ApiError, Fault, RequestInfo};
+use skysail_provider::{Code, Error, Instance};
+
+use skysail_test_conformance::world::{S, World, pass};
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+fn machine(shutdown: bool) -> Result<Instance, Error> {
+    Ok(Instance { provider_id: "fake://node0".to_owned(), shutdown, ..Instance::default() })
+}
+
+fn error(code: Code) -> Result<Instance, Error> {
+    Err(Error::new(code, "said the cloud"))
+}
+
+/// `node0` with this condition beside a healthy node, and what the cloud says about its machine.
+async fn world(ready: &str, answer: Result<Instance, Error>) -> World {
+    let world = World::new().set(|settings| settings.controllers.service = false);
+    world.fake().set_instance("node0", answer);
+    world.fake().add_instances(["node1"]);
+    world.add_node("node0").await;
+    world.add_node("node1").await;
+    world.heartbeat("node0", ready).await;
+    world.start().await
+}
+
+/// Upstream deletes at the first answer; ours at the second in a row.
+#[rstest]
+#[case::l2_1_not_ready_and_gone("False", error(Code::NotFound), false)]
+#[case::l2_2_not_ready_and_an_error("False", error(Code::Unavailable), true)]
+#[case::l2_3_not_ready_and_there("False", machine(false), true)]
+#[case::l2_4_unknown_and_gone("Unknown", error(Code::NotFound), false)]
+#[case::l2_5_unknown_and_there("Unknown", machine(false), true)]
+#[case::l2_6_ready_and_gone("True", error(Code::NotFound), true)]
+#[tokio::test(start_paused = true)]
+async fn a_node_is_deleted_or_kept(#[case] ready: &str, #[case] answer: Result<Instance, Error>, #[case] kept: bool) {
+    let mut world = world(ready, answer).await;
+    let before = world.node("node0").await;
+    pass(20 * S).await;
+    assert_eq!(world.node("node0").await, before.filter(|_| kept), "unchanged, or gone");
+    let text = world.transcript().await;
+    assert_eq!(text.contains("event node0 Normal DeletingNode x1: Deleting node because it"), !kept, "{text}");
+    if ready == "True" {
+        assert!(!text.contains("describe state"), "nobody is asked about a node that is ready: {text}");
+    }
+}
+
+/// Upstream looks up the ID that it asks by; ours hands the provider the whole node, with the ID that it has.
+#[tokio::test(start_paused = true)]
+async fn l4_2_a_provider_is_asked_about_the_node_with_its_id() {
+    let world = world("False", machine(false)).await;
+    let asked = skysail_controllers::provider_node(&world.node("node0").await.unwrap());
+    assert_eq!(asked.provider_id.as_deref(), Some("fake://node0"));
+    assert!(world.fake().calls().contains(&"describe state nodes=node0".to_owned()));
+}
+
+/// A node without an ID is asked about by its name; whether the machine's description has one does not matter to its power state.
+#[rstest]
+#[case::l4_4_the_machine_has_an_id("fake://12345")]
+#[case::l4_5_the_machine_has_none("")]
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_id_is_looked_up_all_the_same(#[case] provider_id: &str) {
+    let world = World::new().start().await;
+    let off = Instance { provider_id: provider_id.to_owned(), shutdown: true, ..Instance::default() };
+    world.fake().set_instance("node0", Ok(off));
+    world.add_raw_node("node0", json!({})).await;
+    world.heartbeat("node0", "False").await;
+    pass(10 * S).await;
+    assert_eq!(taints(&world).await, [SHUTDOWN]);
+}
+
+async fn taints(world: &World) -> Vec<String> {
+    let spec = world.node("node0").await.unwrap().spec.unwrap();
+    spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
+}
+
+/// Since 1.37 a failed check of the power state ends the pass of that node upstream; ours is one look-up for both questions, so its failure answers neither.
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_up_neither_taints_nor_untaints_nor_deletes() {
+    let world = world("False", machine(true)).await;
+    pass(10 * S).await;
+    assert_eq!(taints(&world).await, [SHUTDOWN]);
+    let before = world.node("node0").await;
+    for code in Code::ALL.into_iter().filter(|code| *code != Code::NotFound) {
+        world.fake().set_instance("node0", error(code));
+        pass(20 * S).await;
+        assert_eq!(world.node("node0").await, before, "{code:?}");
+    }
+}
+
+/// Upstream takes the error `InstanceNotFound` of this call as a failure and keeps the node for ever (lesson 41); here there is one way to say it.
+#[tokio::test(start_paused = true)]
+async fn b14_not_found_is_gone() {
+    let world = world("False", error(Code::NotFound)).await;
+    pass(20 * S).await;
+    assert!(world.node("node0").await.is_none() && world.node("node1").await.is_some());
+}
+
+/// Upstream deletes it within seconds (lesson 38).
+#[tokio::test(start_paused = true)]
+async fn b15_a_new_node_that_the_cloud_does_not_know_yet_has_five_minutes() {
+    let mut world = World::new().start().await;
+    world.add_new_node("node0").await;
+    world.heartbeat("node0", "False").await;
+    pass(290 * S).await;
+    assert!(world.node("node0").await.is_some());
+    assert!(!world.transcript().await.contains("DeletingNode"));
+    pass(20 * S).await;
+    assert!(world.node("node0").await.is_none());
+}
+
+/// Lessons 40 and 43: off is not gone.
+#[tokio::test(start_paused = true)]
+async fn b16_the_shutdown_taint_stays_while_the_node_is_not_ready_and_goes_when_it_is() {
+    let mut world = world("False", machine(true)).await;
+    pass(10 * S).await;
+    assert_eq!(taints(&world).await, [SHUTDOWN]);
+    let taint = world.node("node0").await.unwrap().spec.unwrap().taints.unwrap().remove(0);
+    assert_eq!((taint.effect.as_str(), taint.value), ("NoSchedule", None));
+    world.fake().set_instance("node0", machine(false));
+    pass(20 * S).await;
+    assert_eq!(taints(&world).await, [SHUTDOWN], "its machine runs again, and its kubelet is not there yet");
+    drop(world.transcript().await);
+    world.heartbeat("node0", "True").await;
+    pass(10 * S).await;
+    assert_eq!(taints(&world).await, [""; 0]);
+    assert_eq!(world.transcript().await, "api patch nodes node0\n", "nobody was asked");
+}
+
+/// Upstream deletes whatever has the name by then.
+#[tokio::test(start_paused = true)]
+async fn b17_a_node_created_anew_between_look_up_and_delete_is_kept() {
+    let world = world("False", machine(false)).await;
+    world.fake().set_instance("node0", error(Code::NotFound));
+    pass(5 * S).await;
+    // In the second pass, after which it would go.
+    let client = world.client.clone();
+    let once = AtomicUsize::new(0);
+    world.fake().on_call(move |_| {
+        let api: Api<Node> = Api::all(client.clone());
+        let first = once.fetch_add(1, Ordering::SeqCst) == 0;
+        Box::pin(async move {
+            if first {
+                api.delete("node0", &DeleteParams::default()).await.unwrap();
+                let object = json!({ "metadata": { "name": "node0" }, "spec": { "providerID": "fake://new" } });
+                api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+            }
+        })
+    });
+    pass(5 * S).await;
+    let refused = |r: &skysail_dev::api::Request| r.info.verb == "delete" && r.status.as_u16() == 409;
+    assert!(world.server.requests().recent().iter().any(refused), "the precondition held");
+    assert_eq!(world.node("node0").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://new"));
+}
+
+/// Lesson 42: trimmed permissions. Upstream's Event, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_not_allowed_says_so_on_the_node() {
+    let mut world = world("False", error(Code::NotFound)).await;
+    world.disturb(|request: &RequestInfo| {
+        let forbidden = || ApiError::new(403_u16.try_into().unwrap(), "Forbidden", "nodes is forbidden: no delete");
+        if request.verb == "delete" { Fault::Refuse(forbidden()) } else { Fault::None }
+    });
+    pass(10 * S).await;
+    let text = world.transcript().await;
+    assert!(
+        text.contains(
+            "event node0 Warning DeletingNodeFailed x2: failed to delete node: nodes is forbidden: no delete"
+        ),
+        "{text}"
+    );
+    assert!(world.node("node0").await.is_some());
+    world.disturb(|_: &RequestInfo| Fault::None);
+    pass(5 * S).await;
+    assert!(world.node("node0").await.is_none(), "allowed again");
+}
+
+/// `--concurrent-node-lifecycle-syncs` of 1.37: how long a pass takes whose every write takes a second, and the histogram that shows it.
+#[rstest]
+#[case::one_at_a_time(1, 6.0)]
+#[case::three_at_a_time(3, 2.0)]
+#[case::zero_is_one(0, 6.0)]
+#[tokio::test(start_paused = true)]
+async fn a_pass_writes_as_many_nodes_at_once_as_it_may(#[case] at_once: usize, #[case] seconds: f64) {
+    let world = World::new().set(|settings| {
+        settings.controllers.service = false;
+        settings.controllers.cloud_node = false;
+        settings.concurrent_node_lifecycle_syncs = at_once;
+        // One pass is enough.
+        settings.node_monitor_period = Duration::from_hours(1);
+    });
+    for n in 0..6 {
+        let name = format!("node{n}");
+        world.fake().set_instance(&name, machine(true));
+        world.add_node(&name).await;
+        world.heartbeat(&name, "False").await;
+    }
+    world.disturb(|request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("patch", "nodes") => Fault::Latency(S),
+        _ => Fault::None,
+    });
+    let world = world.start().await;
+    pass(60 * S).await;
+    let mut text = String::new();
+    encode(&mut text, &world.registry).unwrap();
+    let name = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds";
+    let sum = text.lines().find_map(|line| line.strip_prefix(&format!("{name}_sum "))).unwrap();
+    assert!((sum.parse::<f64>().unwrap() - seconds).abs() < 0.5, "{sum}");
+    assert!(text.contains(&format!("{name}_count 1\n")));
+    assert!(
+        text.contains(&format!("{name}_bucket{{le=\"0.001\"}} 0\n"))
+            && text.contains(&format!("{name}_bucket{{le=\"16.384\"}} 1\n")),
+        "upstream's buckets"
+    );
+}
+
+/// `--node-monitor-period`, counted from the end of a pass.
+#[tokio::test(start_paused = true)]
+async fn the_next_pass_begins_a_period_after_the_end_of_the_last() {
+    let world = world("False", machine(false)).await;
+    world.fake().on_call(|_| Box::pin(pass(3 * S)));
+    drop(world.fake().take_calls());
+    pass(40 * S).await;
+    let calls = world.fake().take_calls().len();
+    assert_eq!(calls, 5, "passes of eight seconds");
+}

@@ -1,0 +1,535 @@
+//! Upstream's cases of the cloud-node controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use expect_test::expect;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams, PostParams};
+use rstest::rstest;
+use serde_json::{Value, json};
+use skysail_dev::api::{ApiError, Fault, RequestInfo};
+use skysail_provider::{AddressKind, Code, Error, Instance, NodeAddress};
+
+use skysail_test_conformance::world::{S, World, machine, pass};
+
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+const PERIOD: Duration = Duration::from_mins(5);
+
+/// `H:host I:10.0.0.1 E:192.0.2.1`
+fn addresses(text: &str) -> Vec<NodeAddress> {
+    let address = |word: &str| {
+        let (kind, address) = word.split_once(':').unwrap();
+        let kind = match kind {
+            "H" => AddressKind::Hostname,
+            "I" => AddressKind::InternalIp,
+            _ => AddressKind::ExternalIp,
+        };
+        NodeAddress { kind, address: address.to_owned() }
+    };
+    text.split_whitespace().map(address).collect()
+}
+
+/// The cloud's addresses in upstream's cases.
+const A: &str = "H:node0.cloud.internal I:10.0.0.1 E:132.143.154.163";
+/// The same without the host name.
+const B: &str = "I:10.0.0.1 E:132.143.154.163";
+
+fn instance(provider_id: &str, list: &str) -> Instance {
+    Instance { provider_id: provider_id.to_owned(), addresses: addresses(list), ..Instance::default() }
+}
+
+fn placed(instance: Instance) -> Instance {
+    Instance { zone: "us-west-1a".to_owned(), region: "us-west".to_owned(), ..instance }
+}
+
+/// A node as a kubelet makes it.
+#[derive(Default)]
+struct Kubelet {
+    provider_id: Option<&'static str>,
+    /// Of the kubelet's `--node-ip`.
+    node_ip: Option<&'static str>,
+    labels: Value,
+    /// Addresses that the status has already.
+    status: &'static str,
+    /// Another taint, which must survive.
+    other_taint: bool,
+    initialized: bool,
+}
+
+impl Kubelet {
+    fn taints(&self) -> Vec<Value> {
+        let taint = |key: &str| json!({ "key": key, "value": "true", "effect": "NoSchedule" });
+        let ours = (!self.initialized).then(|| taint(UNINITIALIZED));
+        let other = self.other_taint.then(|| taint("ImproveCoverageTaint"));
+        ours.into_iter().chain(other).collect()
+    }
+
+    async fn register(&self, world: &World, name: &str) {
+        let annotations = self.node_ip.map(|ip| json!({ "alpha.kubernetes.io/provided-node-ip": ip }));
+        let metadata = json!({ "name": name, "labels": self.labels, "annotations": annotations });
+        let spec = json!({ "providerID": self.provider_id, "taints": self.taints() });
+        let object = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
+        world.we(world.nodes().create(&PostParams::default(), &object)).await;
+        let list: Vec<Value> = addresses(self.status).iter().map(written).collect();
+        let status = json!({ "status": { "addresses": list, "conditions": [{ "type": "Ready", "status": "True" }] } });
+        world.we(world.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&status))).await;
+    }
+}
+
+fn written(address: &NodeAddress) -> Value {
+    let kind = match address.kind {
+        AddressKind::Hostname => "Hostname",
+        AddressKind::InternalIp => "InternalIP",
+        _ => "ExternalIP",
+    };
+    json!({ "type": kind, "address": address.address })
+}
+
+/// What a node is: provider ID, keys of its taints, addresses, and all labels.
+fn print(node: &Node) -> String {
+    let spec = node.spec.clone().unwrap();
+    let taints: Vec<String> = spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect();
+    let list = node.status.clone().unwrap().addresses.unwrap_or_default();
+    let list: Vec<String> = list.iter().map(|a| format!("{}:{}", &a.type_[..1], a.address)).collect();
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let labels: String = labels.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+    format!("id {:?}\ntaints {taints:?}\naddresses {list:?}\n{labels}", spec.provider_id.unwrap_or_default())
+}
+
+/// One sync of `node0`: what it was and what it is.
+async fn sync(kubelet: Kubelet, answer: Result<Instance, Error>) -> (Node, Node, String) {
+    let mut world = World::new();
+    world.fake().set_instance("node0", answer);
+    kubelet.register(&world, "node0").await;
+    let before = world.node("node0").await.unwrap();
+    world = world.start().await;
+    pass(2 * S).await;
+    let text = world.transcript().await;
+    (before, world.node("node0").await.unwrap(), text)
+}
+
+/// Upstream says nothing and asks again at the next heartbeat. Ours is an error with an Event, and is asked again by itself (design: null metadata).
+#[tokio::test(start_paused = true)]
+async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so() {
+    let kubelet = Kubelet {
+        provider_id: Some("fake://12345"),
+        node_ip: Some("10.0.0.1"),
+        other_taint: true,
+        ..Kubelet::default()
+    };
+    let (before, after, text) = sync(kubelet, Err(Error::new(Code::NotFound, "no machine named node0"))).await;
+    assert_eq!(after, before);
+    let said = "event node0 Warning InitializingNodeFailed x1: failed to get instance metadata: no machine named node0";
+    assert!(text.contains(said), "{text}");
+}
+
+#[rstest]
+#[case::n1_13_an_id_that_is_there_stays(
+    Kubelet { provider_id: Some("fake://12345"), ..Kubelet::default() },
+    instance("", A),
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+    "#]]
+)]
+#[case::n1_15_zone_and_region_in_both_spellings(
+    Kubelet::default(),
+    placed(instance("fake://12345", A)),
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+        failure-domain.beta.kubernetes.io/region=us-west
+        failure-domain.beta.kubernetes.io/zone=us-west-1a
+        topology.kubernetes.io/region=us-west
+        topology.kubernetes.io/zone=us-west-1a
+    "#]]
+)]
+#[case::n1_16_another_taint_stays(
+    Kubelet { other_taint: true, ..Kubelet::default() },
+    instance("fake://12345", A),
+    expect![[r#"
+        id "fake://12345"
+        taints ["ImproveCoverageTaint"]
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+    "#]]
+)]
+#[case::n1_17_a_node_ip_and_the_kubelets_host_name(
+    Kubelet { provider_id: Some("fake://12345"), node_ip: Some("10.0.0.1"), status: "H:node0", ..Kubelet::default() },
+    instance("fake://12345", B),
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses ["I:10.0.0.1", "E:132.143.154.163", "H:node0"]
+    "#]]
+)]
+#[case::n1_18_further_labels(
+    Kubelet::default(),
+    Instance {
+        labels: labels(&[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]),
+        ..placed(instance("fake://12345", ""))
+    },
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses []
+        failure-domain.beta.kubernetes.io/region=us-west
+        failure-domain.beta.kubernetes.io/zone=us-west-1a
+        my.custom.label/foo=bar
+        topology.k8s.cp/zone-id=az1
+        topology.kubernetes.io/region=us-west
+        topology.kubernetes.io/zone=us-west-1a
+    "#]]
+)]
+#[case::n1_19_labels_of_reserved_domains_and_labels_that_are_there(
+    Kubelet { labels: json!({ "topology.k8s.cp/zone-id": "az1", "my.custom.label/foo": "mine" }), ..Kubelet::default() },
+    Instance {
+        labels: labels(&[
+            ("topology.kubernetes.io/region", "other"),
+            ("topology.k8s.io/region", "other"),
+            ("kubernetes.io/region", "other"),
+            ("k8s.io/region", "other"),
+            ("topology.k8s.cp/zone-id", "az1"),
+            ("my.custom.label/foo", "theirs"),
+            ("app.k8snio/bar", "a"),
+            ("k8snio/bar", "b"),
+        ]),
+        ..placed(instance("fake://12345", ""))
+    },
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses []
+        app.k8snio/bar=a
+        failure-domain.beta.kubernetes.io/region=us-west
+        failure-domain.beta.kubernetes.io/zone=us-west-1a
+        k8snio/bar=b
+        my.custom.label/foo=mine
+        topology.k8s.cp/zone-id=az1
+        topology.kubernetes.io/region=us-west
+        topology.kubernetes.io/zone=us-west-1a
+    "#]]
+)]
+#[case::n1_20_an_id_and_another_taint_stay(
+    Kubelet { provider_id: Some("fake://12345"), other_taint: true, ..Kubelet::default() },
+    instance("", A),
+    expect![[r#"
+        id "fake://12345"
+        taints ["ImproveCoverageTaint"]
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+    "#]]
+)]
+#[tokio::test(start_paused = true)]
+async fn a_node_is_initialised(
+    #[case] kubelet: Kubelet,
+    #[case] instance: Instance,
+    #[case] expected: expect_test::Expect,
+) {
+    let (_, after, text) = sync(kubelet, Ok(instance)).await;
+    expected.assert_eq(&print(&after));
+    assert!(text.contains("event node0 Normal Synced x1: Node synced successfully"), "{text}");
+}
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The periodic pass writes the addresses of such a node; here they are the same.
+#[tokio::test(start_paused = true)]
+async fn n1_14_a_node_without_the_taint_is_left_alone() {
+    let kubelet = Kubelet { provider_id: Some("fake://12345"), status: B, initialized: true, ..Kubelet::default() };
+    let (before, after, text) = sync(kubelet, Ok(placed(instance("fake://12345", B)))).await;
+    assert_eq!(after, before);
+    assert!(!text.contains("Synced"), "{text}");
+}
+
+#[rstest]
+#[case::n1_21_without_any_id(Ok(instance("", A)), "the provider knows no provider ID for the node")]
+#[case::n1_22_where_the_call_fails(Err(Error::new(Code::Unavailable, "error 500")), "error 500")]
+#[case::of_another_provider(
+    Ok(instance("other://1", A)),
+    r#"the provider gave the provider ID "other://1", which has none of its schemes (fake)"#
+)]
+#[tokio::test(start_paused = true)]
+async fn a_node_keeps_its_taint(#[case] answer: Result<Instance, Error>, #[case] reason: &str) {
+    let (before, after, text) = sync(Kubelet::default(), answer).await;
+    assert_eq!(after, before);
+    assert!(
+        text.contains("event node0 Warning InitializingNodeFailed x1: failed to ") && text.contains(reason),
+        "{text}"
+    );
+}
+
+/// Upstream's address update is told of the taint; ours is not even asked about the node.
+#[tokio::test(start_paused = true)]
+async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_taint_is_there() {
+    let mut world = World::new();
+    world.fake().set_instance("node0", Ok(instance("", A)));
+    world.fake().set_instance("node1", Ok(instance("fake://node1", "I:10.0.0.9")));
+    Kubelet::default().register(&world, "node0").await;
+    world.add_node("node1").await;
+    world = world.start().await;
+    pass(2 * PERIOD).await;
+    let text = world.transcript().await;
+    assert!(text.contains("api patch nodes/status node1") && !text.contains("api patch nodes/status node0"), "{text}");
+    assert_eq!(world.node("node0").await.unwrap().status.unwrap().addresses, None);
+}
+
+/// Upstream makes exactly 100 calls whatever its workers; ours makes one, however many write.
+#[rstest]
+#[case::n6_1_one_worker(1)]
+#[case::n6_2_five_workers(5)]
+#[case::n6_3_ten_workers(10)]
+#[case::n6_4_thirty_workers(30)]
+#[tokio::test(start_paused = true)]
+async fn the_addresses_of_a_hundred_nodes_are_one_call(#[case] workers: usize) {
+    let mut world = World::new().set(|settings| settings.concurrent_node_status_updates = workers);
+    for n in 0..100 {
+        let name = format!("node{n}");
+        world.fake().set_instance(&name, Ok(machine(&format!("fake://{name}"), &[&format!("10.0.0.{n}")])));
+        world.add_node(&name).await;
+    }
+    world.fake().on_call(|_| Box::pin(pass(Duration::from_millis(10))));
+    world = world.start().await;
+    pass(60 * S).await;
+    assert_eq!(world.fake().take_calls(), ["describe metadata nodes=(100 nodes)"]);
+    assert_eq!(world.server.requests().count("patch", "nodes/status") - 100, 100, "less the heartbeats");
+}
+
+fn conflict() -> ApiError {
+    ApiError::new(409_u16.try_into().unwrap(), "Conflict", "the object has been modified")
+}
+
+/// Upstream re-reads the node from its cache up to 20 times; ours comes back a moment later with what the watch brought.
+#[rstest]
+#[case::b12_the_patch_of_the_node("")]
+#[case::b12_the_patch_of_its_addresses("status")]
+#[tokio::test(start_paused = true)]
+async fn a_write_that_met_a_conflict_is_made_again(#[case] subresource: &'static str) {
+    let world = World::new().start().await;
+    world.fake().set_instance("node0", Ok(instance("fake://12345", A)));
+    Kubelet::default().register(&world, "node0").await;
+    let left = AtomicUsize::new(2);
+    world.disturb(move |request: &RequestInfo| {
+        let ours = request.verb == "patch" && request.resource == "nodes" && request.subresource == subresource;
+        let fails = ours && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if fails { Fault::Refuse(conflict()) } else { Fault::None }
+    });
+    pass(2 * S).await;
+    let node = world.node("node0").await.unwrap();
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+    "#]]
+    .assert_eq(&print(&node));
+}
+
+/// Null metadata panics upstream in this pass, and a failed look-up of one node must cost no other node its addresses.
+#[rstest]
+#[case::b13_a_machine_that_is_not_known(Err(Error::new(Code::NotFound, "null")))]
+#[case::b13_no_addresses(Ok(instance("fake://node0", "")))]
+#[case::b13_a_failed_look_up(Err(Error::new(Code::Denied, "the token expired")))]
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_addresses_keeps_those_that_are_there(#[case] answer: Result<Instance, Error>) {
+    let mut world = World::new();
+    world.fake().set_instance("node0", answer);
+    world.fake().set_instance("node1", Ok(instance("fake://node1", "I:10.0.0.9")));
+    let status = "H:node0 I:10.0.0.1 I:fd00::1";
+    let kubelet = || Kubelet { provider_id: Some("fake://1"), status, initialized: true, ..Kubelet::default() };
+    kubelet().register(&world, "node0").await;
+    kubelet().register(&world, "node1").await;
+    let before = world.node("node0").await;
+    world = world.start().await;
+    pass(2 * PERIOD).await;
+    assert_eq!(world.node("node0").await, before);
+    assert!(print(&world.node("node1").await.unwrap()).contains(r#"["I:10.0.0.9", "H:node0"]"#));
+    let text = world.transcript().await;
+    assert!(!text.contains("event node0"), "a cloud's failure is no word about this node: {text}");
+}
+
+/// Lessons 32 and 34: both addresses of a type arrive, in order, and are written once.
+#[tokio::test(start_paused = true)]
+async fn b13_a_dual_stack_node_is_written_once() {
+    let list = "I:10.0.0.1 I:fd00::1 E:192.0.2.1 E:2001:db8::1 H:node0";
+    let mut world = World::new();
+    world.fake().set_instance("node0", Ok(instance("fake://node0", list)));
+    Kubelet { status: "I:10.9.9.9 H:old", ..Kubelet::default() }.register(&world, "node0").await;
+    world = world.start().await;
+    pass(3 * PERIOD).await;
+    let node = world.node("node0").await.unwrap();
+    let expected: Vec<Value> = addresses(list).iter().map(written).collect();
+    assert_eq!(json!(node.status.unwrap().addresses), json!(expected));
+    assert_eq!(world.transcript().await.matches("api patch nodes/status").count(), 1);
+}
+
+/// Lesson 35: an answer in part, and one that is whole and shorter.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_the_cloud_gives_no_longer_are_never_lost_in_silence() {
+    let mut world = World::new();
+    world.fake().set_instance("node0", Ok(instance("fake://node0", A)));
+    Kubelet::default().register(&world, "node0").await;
+    world = world.start().await;
+    pass(PERIOD).await;
+    drop(world.transcript().await);
+    world.fake().set_instance("node0", Ok(instance("fake://node0", "E:132.143.154.163")));
+    world.after(PERIOD, expect![[r#"
+        provider describe metadata nodes=node0
+        event node0 Warning UpdatingNodeFailed x1: failed to use instance metadata: the provider gave no InternalIP, and the node has one: its addresses are kept until the answer is whole
+    "#]]).await;
+    world.fake().set_instance("node0", Ok(instance("fake://node0", "H:node0.cloud.internal I:10.0.0.1")));
+    world.after(PERIOD, expect![[r#"
+        provider describe metadata nodes=node0
+        api patch nodes/status node0
+        event node0 Normal NodeAddressesRemoved x1: The cloud does not give these addresses any more: ExternalIP 132.143.154.163
+    "#]]).await;
+}
+
+/// Upstream sets labels once (lesson 31); who wants them fresh says so.
+#[rstest]
+#[case::by_default(false)]
+#[case::where_it_is_asked_for(true)]
+#[tokio::test(start_paused = true)]
+async fn labels_follow_the_machine_only_where_it_is_asked_for(#[case] refresh: bool) {
+    let mut world = World::new().set(|settings| settings.refresh_node_labels = refresh);
+    let machine = Instance { labels: labels(&[("rack", "6")]), ..placed(instance("fake://12345", A)) };
+    world.fake().set_instance("node0", Ok(machine.clone()));
+    Kubelet { labels: json!({ "mine": "yes" }), ..Kubelet::default() }.register(&world, "node0").await;
+    world = world.start().await;
+    pass(S).await;
+    let before = world.node("node0").await;
+    drop(world.transcript().await);
+    let moved =
+        Instance { zone: "us-west-1b".to_owned(), labels: labels(&[("rack", "7"), ("k8s.io/x", "y")]), ..machine };
+    world.fake().set_instance("node0", Ok(moved));
+    pass(2 * PERIOD).await;
+    let writes = world.transcript().await.matches("api patch nodes node0").count();
+    let after = world.node("node0").await.unwrap();
+    if !refresh {
+        assert_eq!((Some(after), writes), (before, 0));
+        return;
+    }
+    assert_eq!(writes, 1);
+    expect![[r#"
+        id "fake://12345"
+        taints []
+        addresses ["H:node0.cloud.internal", "I:10.0.0.1", "E:132.143.154.163"]
+        failure-domain.beta.kubernetes.io/region=us-west
+        failure-domain.beta.kubernetes.io/zone=us-west-1b
+        mine=yes
+        rack=7
+        topology.kubernetes.io/region=us-west
+        topology.kubernetes.io/zone=us-west-1b
+    "#]]
+    .assert_eq(&print(&after));
+}
+
+/// A node that cannot be initialised beside one that can: it keeps its taint and everything else, an Event says why, and the other goes on.
+async fn bad_input(kubelet: Kubelet, answer: Instance, reason: &str) {
+    let mut world = World::new();
+    world.fake().set_instance("node0", Ok(answer));
+    world.fake().set_instance("node1", Ok(instance("fake://node1", "I:10.0.0.9")));
+    kubelet.register(&world, "node0").await;
+    Kubelet::default().register(&world, "node1").await;
+    let before = world.node("node0").await;
+    world = world.start().await;
+    pass(2 * S).await;
+    assert_eq!(world.node("node0").await, before, "nothing half applied");
+    let text = world.transcript().await;
+    let said = text.lines().find(|line| line.starts_with("event node0 Warning")).unwrap_or_default();
+    assert!(said.contains(reason), "{text}");
+    assert!(text.contains("event node1 Normal Synced"), "{text}");
+}
+
+fn given(list: Vec<NodeAddress>, pairs: &[(&str, &str)]) -> Instance {
+    Instance { addresses: list, labels: labels(pairs), ..placed(instance("fake://12345", "")) }
+}
+
+#[rstest]
+#[case::bad_input_a_label_key(&[("a//b", "c")], r#"the provider gave the label key "a//b", which no API server accepts"#)]
+#[case::bad_input_a_label_value(
+    &[("ok", "no spaces")],
+    r#"the provider gave the value "no spaces" for label "ok", which no API server accepts"#
+)]
+#[tokio::test(start_paused = true)]
+async fn a_label_that_no_api_server_accepts_is_named(#[case] pairs: &[(&str, &str)], #[case] reason: &str) {
+    bad_input(Kubelet::default(), given(addresses(A), pairs), reason).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_input_a_zone_that_is_no_label_value() {
+    let instance = Instance { zone: "zone one".to_owned(), ..instance("fake://12345", A) };
+    let reason = r#"the value "zone one" for label "topology.kubernetes.io/zone", which no API server accepts"#;
+    bad_input(Kubelet::default(), instance, reason).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_input_ten_thousand_addresses() {
+    let list = vec![addresses("I:10.0.0.1").remove(0); 10_000];
+    bad_input(Kubelet::default(), given(list, &[]), "the provider gave 10000 addresses; at most 64 are written").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_input_an_address_that_is_none() {
+    let reason = r#"the provider gave the address "10.0.0.300", which is not valid for its type"#;
+    bad_input(Kubelet::default(), given(addresses("I:10.0.0.300"), &[]), reason).await;
+}
+
+#[rstest]
+#[case::bad_input_a_node_ip_that_is_none(
+    "none",
+    r#"annotation alpha.kubernetes.io/provided-node-ip is "none": it must be one IP, or two of different families"#
+)]
+#[case::bad_input_a_node_ip_that_the_cloud_does_not_know(
+    "10.0.0.2",
+    "the cloud does not know the node IP 10.0.0.2 that the kubelet was given"
+)]
+#[tokio::test(start_paused = true)]
+async fn a_node_ip_that_cannot_be_used_is_named(#[case] node_ip: &'static str, #[case] reason: &str) {
+    bad_input(Kubelet { node_ip: Some(node_ip), ..Kubelet::default() }, given(addresses(A), &[]), reason).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_input_a_provider_id_without_a_scheme() {
+    let kubelet = Kubelet { provider_id: Some("i-0815"), ..Kubelet::default() };
+    let reason = "spec.providerID does not have the form <scheme>://<rest>, so no provider owns this node";
+    bad_input(kubelet, given(addresses(A), &[]), reason).await;
+}
+
+/// The same in the periodic pass, where upstream only logs it.
+#[tokio::test(start_paused = true)]
+async fn bad_input_of_an_initialised_node_is_said_each_period_and_changes_nothing() {
+    let mut world = World::new();
+    world.fake().set_instance("node0", Ok(instance("fake://12345", A)));
+    let (provider_id, node_ip) = (Some("fake://12345"), Some("10.0.0.1,10.0.0.2"));
+    Kubelet { provider_id, node_ip, initialized: true, status: B, ..Kubelet::default() }
+        .register(&world, "node0")
+        .await;
+    let before = world.node("node0").await;
+    world = world.start().await;
+    pass(PERIOD).await;
+    let text = world.transcript().await;
+    assert!(text.contains(r#"event node0 Warning UpdatingNodeFailed x2: failed to use instance metadata: annotation alpha.kubernetes.io/provided-node-ip is "10.0.0.1,10.0.0.2""#), "{text}");
+    assert_eq!(world.node("node0").await, before);
+}
+
+/// Annotations are the provider's to read: however long one is, the node is initialised as any other, and so are the others.
+#[tokio::test(start_paused = true)]
+async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
+    let world = World::new().start().await;
+    for name in ["node0", "node1"] {
+        world.fake().add_instances([name]);
+        Kubelet::default().register(&world, name).await;
+        let patch = json!({ "metadata": { "annotations": { "example.com/note": "x".repeat(64 * 1024) } } });
+        world.we(world.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+    }
+    pass(2 * S).await;
+    for name in ["node0", "node1"] {
+        assert!(print(&world.node(name).await.unwrap()).contains("taints []"));
+    }
+}
