@@ -12,6 +12,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use crate::service::validate::{has_finalizer, is_load_balancer};
+
 /// The conditions that a step reads.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 
@@ -25,9 +27,15 @@ pub(crate) fn trim_node(node: &mut Node) {
     };
 }
 
-/// Drops what no step reads, before the Service is kept.
+/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer nor has our finalizer, which most are, only who it is.
 pub(crate) fn trim_service(service: &mut Service) {
+    let concerns_us = is_load_balancer(service) || has_finalizer(service);
     let Service { metadata, spec, status } = std::mem::take(service);
+    if !concerns_us {
+        let ObjectMeta { name, namespace, resource_version, uid, .. } = metadata;
+        service.metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
+        return;
+    }
     *service = Service {
         metadata: ObjectMeta { creation_timestamp: None, ..kept_metadata(metadata) },
         spec: spec.map(kept_service_spec),

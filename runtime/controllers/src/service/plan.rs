@@ -80,10 +80,13 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         // A Service of type LoadBalancer that is another's carries another's finalizer, even where it has the same name.
         let foreign = is_load_balancer(object) && observed.standing != Standing::Mine;
         let held = observed.entry.is_some() || (has_finalizer(object) && !foreign);
-        return if held && has_to_go(object, &service, observed) {
-            Plan::Cleanup(Arc::new(service))
-        } else {
-            Plan::Nothing
+        return match observed.entry {
+            _ if !held || !has_to_go(object, &service, observed) => Plan::Nothing,
+            // Of an object that does not look like ours any more the cache keeps no fields that a provider could read.
+            Some(entry) if !is_load_balancer(object) && !has_finalizer(object) => {
+                Plan::Cleanup(Arc::clone(&entry.service))
+            }
+            _ => Plan::Cleanup(Arc::new(service)),
         };
     }
     if !problems.is_empty() {

@@ -42,6 +42,21 @@ fn of_a_service_only_what_a_step_reads_is_kept() {
         .assert_eq(&serde_json::to_string(&service).unwrap());
 }
 
+#[test]
+fn of_a_service_that_concerns_us_not_only_its_name_is_kept() {
+    let spec = json!({ "type": "ClusterIP", "ports": [{ "port": 80 }], "externalIPs": ["192.0.2.1"] });
+    let status = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.3" }] } });
+    let mut service: Service =
+        serde_json::from_value(json!({ "metadata": metadata(), "spec": spec, "status": status })).unwrap();
+    let mut left_behind = service.clone();
+    trim_service(&mut service);
+    expect![[r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"a","namespace":"default","resourceVersion":"7","uid":"u"}}"#]]
+        .assert_eq(&serde_json::to_string(&service).unwrap());
+    left_behind.metadata.finalizers = Some(vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()]);
+    trim_service(&mut left_behind);
+    assert_eq!(serde_json::to_value(&left_behind).unwrap()["spec"], spec, "a provider is asked with it");
+}
+
 /// As a kubelet reports it, with 50 images, which are most of it.
 fn whole_node() -> Node {
     let condition = |kind: &str| {

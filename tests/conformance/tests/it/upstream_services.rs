@@ -304,6 +304,7 @@ async fn s14_3_a_finalizer_that_is_absent_is_not_removed() {
     world.patch_service("web", patch).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
+    assert!(world.fake().cloud().is_empty(), "found by its UID");
     assert_eq!(patches(&mut world).await, 0);
 }
 

@@ -62,6 +62,7 @@ fn planned(words: &str) -> String {
     match plan {
         Plan::Nothing => "nothing".to_owned(),
         Plan::DeleteRemembered(service) => format!("delete what uid {} has", service.uid),
+        Plan::Cleanup(service) if service.ports.iter().any(|port| port.port == 81) => "cleanup port=81".to_owned(),
         Plan::Cleanup(_) => "cleanup".to_owned(),
         Plan::Refuse(problems) => problems.join("; "),
         Plan::Ensure { add_finalizer, service } => {
@@ -147,6 +148,9 @@ fn what_needs_cleanup(#[case] words: &str, #[case] line: &str) {
 fn what_has_to_go_is_cleaned_up() {
     check("clusterip finalizer", expect!["cleanup"]);
     check("clusterip ensured", expect!["cleanup"]);
+    check("clusterip finalizer ensured other-port", expect!["cleanup port=81"]);
+    // Our finalizer went with the type: what was handed over last is what is deleted.
+    check("clusterip ensured other-port", expect!["cleanup"]);
     check("lb finalizer deleting", expect!["cleanup"]);
     check("lb deleting begun", expect!["cleanup"]);
     check("lb deleting", expect!["nothing"]);
