@@ -34,20 +34,23 @@ pub(crate) struct Retry {
     pub(crate) after: Duration,
     /// Whether the failure count goes up. A retry-after and a conflict leave it alone, as upstream.
     pub(crate) counts: bool,
+    /// Whether a change around the object (its nodes) is a reason to try before: the provider did not fail, it said what has to be otherwise.
+    pub(crate) until_change: bool,
 }
 
 /// How to retry after this error; `failures` counts the earlier ones in a row.
 pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
     if error.is_conflict() {
-        return Retry { after: CONFLICT, counts: false };
+        return Retry { after: CONFLICT, counts: false, until_change: false };
     }
+    let until_change = matches!(error.code(), Code::Invalid | Code::Unsupported);
     match error.code() {
         Code::RetryAfter => {
             let after = error.retry_after().unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
-            Retry { after, counts: false }
+            Retry { after, counts: false, until_change }
         }
-        Code::Denied | Code::Exhausted => Retry { after: doubled(SLOW_BASE, failures), counts: true },
-        Code::Invalid | Code::Unsupported => Retry { after: SLOW_RESYNC, counts: true },
+        Code::Denied | Code::Exhausted => Retry { after: doubled(SLOW_BASE, failures), counts: true, until_change },
+        Code::Invalid | Code::Unsupported => Retry { after: SLOW_RESYNC, counts: true, until_change },
         Code::NotFound
         | Code::ImplementedElsewhere
         | Code::Unavailable
@@ -55,7 +58,7 @@ pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
         | Code::Trapped
         | Code::LimitExceeded
         | Code::DeadlineExceeded
-        | Code::NotServing => Retry { after: doubled(BASE, failures), counts: true },
+        | Code::NotServing => Retry { after: doubled(BASE, failures), counts: true, until_change },
     }
 }
 
@@ -71,7 +74,7 @@ mod tests {
     use expect_test::expect;
     use skysail_provider::{Code, Error as ProviderError};
 
-    use super::retry;
+    use super::{Retry, retry};
     use crate::error::Error;
 
     fn error(source: ProviderError) -> Error {
@@ -85,14 +88,15 @@ mod tests {
         for code in Code::ALL {
             let after: Vec<u64> =
                 [0, 1, 2, 6, 99].map(|n| retry(&error(ProviderError::new(code, "")), n).after.as_secs()).into();
-            let counts = retry(&error(ProviderError::new(code, "")), 0).counts;
-            lines += &format!("{:<20} {after:?} counts={counts}\n", code.category());
+            let Retry { counts, until_change, .. } = retry(&error(ProviderError::new(code, "")), 0);
+            let change = if until_change { " or a change" } else { "" };
+            lines += &format!("{:<20} {after:?}{change} counts={counts}\n", code.category());
         }
         expect![[r#"
             NotFound             [5, 10, 20, 300, 300] counts=true
             ImplementedElsewhere [5, 10, 20, 300, 300] counts=true
-            Unsupported          [1800, 1800, 1800, 1800, 1800] counts=true
-            Invalid              [1800, 1800, 1800, 1800, 1800] counts=true
+            Unsupported          [1800, 1800, 1800, 1800, 1800] or a change counts=true
+            Invalid              [1800, 1800, 1800, 1800, 1800] or a change counts=true
             Denied               [60, 120, 240, 300, 300] counts=true
             Exhausted            [60, 120, 240, 300, 300] counts=true
             RetryAfter           [10, 10, 10, 10, 10] counts=false

@@ -27,6 +27,8 @@ pub(crate) enum Next {
     OnChange,
     /// After this time, or earlier when it is added.
     After(Duration),
+    /// After this time, or earlier when it is added or nudged.
+    Within(Duration),
 }
 
 /// Asked for while it ran.
@@ -44,6 +46,8 @@ struct Inner<K> {
     is_ready: HashSet<K>,
     delayed: BTreeMap<Due, K>,
     due: HashMap<K, Due>,
+    /// Those of `due` whose wait a nudge ends.
+    within: HashSet<K>,
     running: HashMap<K, Again>,
     failures: HashMap<K, u32>,
     sequence: u64,
@@ -62,6 +66,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             is_ready: HashSet::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
+            within: HashSet::new(),
             running: HashMap::new(),
             failures: HashMap::new(),
             sequence: 0,
@@ -82,17 +87,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Something around the object changed: it runs soon, but one that waits for a backoff or a retry-after goes on waiting and will see
-    /// the change then.
+    /// Something around the object changed: it runs soon, but one that waits for a backoff or a retry-after ([`Next::After`]) goes on waiting and
+    /// will see the change then.
     pub(crate) fn nudge(&self, key: K) {
         let mut inner = self.lock();
         if let Some(again) = inner.running.get_mut(&key) {
             *again = (*again).max(Again::Nudged);
             return;
         }
-        if inner.due.contains_key(&key) {
+        if inner.due.contains_key(&key) && !inner.within.contains(&key) {
             return;
         }
+        inner.undelay(&key);
         inner.make_ready(key);
         drop(inner);
         self.wake.notify_one();
@@ -154,8 +160,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         let mut inner = self.lock();
         let again = inner.running.remove(&key).unwrap_or(Again::No);
         match (again, next) {
-            (Again::Added, _) | (Again::Nudged, Next::OnChange) => inner.make_ready(key),
+            (Again::Added, _) | (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key),
             (_, Next::After(after)) => inner.delay(key, Instant::now() + after),
+            (Again::No, Next::Within(after)) => {
+                inner.delay(key.clone(), Instant::now() + after);
+                inner.within.insert(key);
+            }
             (Again::No, Next::OnChange) => {}
         }
         drop(inner);
@@ -201,6 +211,7 @@ impl<K: Clone + Eq + Hash> Inner<K> {
     fn undelay(&mut self, key: &K) {
         if let Some(due) = self.due.remove(key) {
             self.delayed.remove(&due);
+            self.within.remove(key);
         }
     }
 
@@ -222,6 +233,7 @@ impl<K: Clone + Eq + Hash> Inner<K> {
             }
             let key = entry.remove();
             self.due.remove(&key);
+            self.within.remove(&key);
             self.make_ready(key);
         }
     }
@@ -279,6 +291,26 @@ mod tests {
         assert_eq!(queue.try_next(), None);
         queue.add("a");
         assert_eq!(queue.try_next(), Some("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_nudge_ends_the_wait_for_a_change() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        queue.next().await;
+        queue.done("a", Next::Within(9 * S));
+        assert_eq!(queue.try_next(), None);
+        queue.nudge("a");
+        assert_eq!(queue.try_next(), Some("a"));
+        queue.nudge("a");
+        queue.done("a", Next::Within(9 * S));
+        assert_eq!(queue.try_next(), Some("a"), "a nudge meanwhile counts");
+        queue.done("a", Next::Within(9 * S));
+        let start = Instant::now();
+        assert_eq!((queue.next().await, start.elapsed()), ("a", 9 * S));
+        queue.done("a", Next::After(9 * S));
+        queue.nudge("a");
+        assert_eq!((queue.try_next(), queue.len()), (None, 1), "what it waited for before is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ use self::{
     plan::{Observed, Plan, Standing},
 };
 use crate::{
-    backoff::retry,
+    backoff::{Retry, retry},
     context::Context,
     error::{Error, chain},
     names::{controllers, reasons},
@@ -52,7 +52,10 @@ pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> 
         Err(error) => {
             let first = retry(&error, 0);
             let failures = if first.counts { queue.failed(key) - 1 } else { 0 };
-            Next::After(retry(&error, failures).after)
+            match retry(&error, failures) {
+                Retry { after, until_change: true, .. } => Next::Within(after),
+                Retry { after, .. } => Next::After(after),
+            }
         }
     }
 }

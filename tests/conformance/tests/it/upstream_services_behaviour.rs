@@ -242,6 +242,22 @@ async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
     assert_eq!(calls(&world), NONE);
 }
 
+/// A provider that says what has to be otherwise hears of the nodes that make it otherwise; one that failed, or asked for time, keeps its wait.
+#[rstest]
+#[case::b6_what_is_invalid_is_tried_again_when_the_nodes_change(Error::new(Code::Invalid, "no node in this subnet"), 2)]
+#[case::b6_a_refusal_keeps_its_wait(Error::new(Code::Denied, "the token expired"), 1)]
+#[case::b6_a_retry_after_keeps_its_wait(Error::retry_after(Duration::from_mins(2), "being built"), 1)]
+#[tokio::test(start_paused = true)]
+async fn nodes_change_while_a_service_waits(#[case] error: Error, #[case] ensures: usize) {
+    let world = with_nodes(&["a"]).await;
+    world.fake().fail_next("ensure", error);
+    world.add_service("web", json!({})).await;
+    pass(S).await;
+    world.add_node("b").await;
+    pass(30 * S).await;
+    assert_eq!(calls(&world).len(), ensures);
+}
+
 /// At most twenty names, as upstream.
 #[tokio::test(start_paused = true)]
 async fn b6_the_event_of_a_failed_update_names_twenty_nodes() {
