@@ -13,6 +13,7 @@ use crate::{
     report::Reporter,
     service::{
         ledger::{Entry, Ledger},
+        turns::Turns,
         validate,
     },
     settings::ControllerSettings,
@@ -41,6 +42,7 @@ pub(crate) struct Context {
     /// Becomes true when the first list of nodes is complete.
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
+    pub(crate) turns: Turns,
     lanes: Vec<Lane>,
 }
 
@@ -67,6 +69,7 @@ impl Context {
             nodes: Nodes::new(providers.claims(&[])),
             nodes_synced: watch::Sender::new(false),
             ledger,
+            turns: Turns::default(),
             lanes: providers.entries().iter().map(|_| lane()).collect(),
             providers,
         })

@@ -1,7 +1,7 @@
 //! The service controller: a cloud load balancer for each Service of type LoadBalancer.
 //!
-//! One reconcile looks at the whole state of one Service and brings it one step on; it does not know why it was woken. The queue gives each Service
-//! one run at a time, so the calls of one Service never overlap.
+//! One reconcile looks at the whole state of one Service and brings it one step on; it does not know why it was woken. A provider's queue gives each
+//! Service one run at a time, and `service/turns.rs` one provider at a time, so the calls of one Service never overlap.
 //!
 //! # Flow
 //! 1. observe (pure): the object, what the ledger remembers, the provider's node set, its release.
@@ -15,6 +15,7 @@ pub(crate) mod ledger;
 mod plan;
 pub(crate) mod predicates;
 mod status;
+pub(crate) mod turns;
 pub(crate) mod unclaimed;
 pub(crate) mod validate;
 
@@ -36,6 +37,18 @@ use crate::{
 
 /// Reconciles one Service and says when to come back.
 pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> Next {
+    if !context.turns.begin(key, provider) {
+        // Another provider works on it; its end wakes this one.
+        return Next::OnChange;
+    }
+    let next = run_in_turn(context, provider, key).await;
+    for other in context.turns.end(key) {
+        context.service_queue(other).add(key.clone());
+    }
+    next
+}
+
+async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Next {
     let voice = Voice { controller: controllers::SERVICE, provider: context.provider(provider).name.clone() };
     let queue = context.service_queue(provider);
     let (object, result) = reconcile(context, provider, key, &voice).await;

@@ -14,7 +14,7 @@ use serde_json::json;
 use skysail_dev::api::{Fault, RequestInfo};
 use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortStatus, Protocol};
 
-use skysail_test_conformance::world::{S, World, pass};
+use skysail_test_conformance::world::{Cloud, S, World, pass};
 
 use crate::upstream_services::{
     FINALIZER, calls, patch_node, times, touch, vanish_during_ensure, with_nodes, with_web,
@@ -420,6 +420,36 @@ async fn b10_the_calls_of_one_service_never_overlap() {
     assert_eq!(most.load(Ordering::SeqCst), 1);
     assert!(lines.load(Ordering::SeqCst) >= 4, "ensure, ensure, get, ensure-deleted");
     assert_eq!(world.state("web").await, "gone");
+}
+
+/// The type went and came back with another provider's class, while the first, who was told nothing of who made the load balancer, asked all: it must
+/// not delete what the second makes meanwhile.
+#[tokio::test(start_paused = true)]
+async fn b10_nor_do_those_of_two_providers() {
+    let mut world =
+        World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
+    world.add_service("web", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    pass(S).await;
+    world.stop.cancel();
+    pass(S).await;
+    world.forget();
+    let unnamed = json!({ "metadata": { "annotations": { "skysail.dev/load-balancer-provider": null } } });
+    world.patch_service("web", unnamed).await;
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
+    world.clouds[0].fake.on_call(|_| Box::pin(pass(10 * S)));
+    let world = world.restart(|_| ()).await;
+    pass(S).await;
+    drop(world.clouds[1].fake.take_calls());
+    world
+        .patch_service("web", json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": "two.example/lb" } }))
+        .await;
+    pass(60 * S).await;
+    let expected = ["get default/web", "ensure-deleted default/web", "ensure default/web ports=80/TCP nodes="];
+    let of_services = |call: &String| !call.starts_with("describe");
+    let made: Vec<String> = world.clouds[1].fake.take_calls().into_iter().filter(of_services).collect();
+    assert_eq!(made, expected);
+    assert_eq!(world.clouds[1].fake.cloud().len(), 1);
+    assert!(world.state("web").await.contains(FINALIZER));
 }
 
 /// Upstream may update a Service that is being deleted, and so make its cloud objects again (kubernetes#80571).
