@@ -11,29 +11,69 @@ pub(crate) async fn describe(
     nodes: &NodeSet,
     detail: Detail,
 ) -> Vec<Result<Instance>> {
+    let mut results = Vec::with_capacity(nodes.len());
+    for page in nodes.pages(NODES_PER_PAGE) {
+        results.extend(describe_page(context, provider, page, detail).await);
+    }
+    results
+}
+
+/// One result for each node of the page. Where the guest breaks on it, the halves are asked about, and so on while only one of the two breaks: a node that no
+/// provider can stand (its annotations are its kubelet's to write) must not keep hundreds of others from their machines. Where both halves break it is not one
+/// node's doing, and three calls have shown it; else a page costs two calls for each halving, 18 at most.
+async fn describe_page(context: &Context, provider: usize, page: NodeSet, detail: Detail) -> Vec<Result<Instance>> {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut rest = page;
+    let mut answer = ask(context, provider, &rest, detail).await;
+    while rest.len() > 1 && answer.as_ref().is_err_and(breaks_the_guest) {
+        let (left, right) = halves(&rest);
+        match (ask(context, provider, &left, detail).await, ask(context, provider, &right, detail).await) {
+            (Err(_), Err(_)) => break,
+            (Ok(results), other) => {
+                before.extend(results);
+                (rest, answer) = (right, other);
+            }
+            (other, Ok(mut results)) => {
+                results.append(&mut after);
+                after = results;
+                (rest, answer) = (left, other);
+            }
+        }
+    }
+    before.extend(answer.unwrap_or_else(|error| (0..rest.len()).map(|_| Err(error.clone())).collect()));
+    before.extend(after);
+    before
+}
+
+/// One of its nodes may have done it. What a provider says in order, a cloud that does not answer and a deadline are no node's doing.
+fn breaks_the_guest(error: &Error) -> bool {
+    matches!(error.code, Code::Trapped | Code::LimitExceeded)
+}
+
+fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
+    let (left, right) = nodes.as_slice().split_at(nodes.len() / 2);
+    (NodeSet::new(left.iter().cloned()), NodeSet::new(right.iter().cloned()))
+}
+
+/// One call; its results are as many as the nodes.
+async fn ask(context: &Context, provider: usize, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     let entry = context.provider(provider);
     // Many nodes are no one object.
     let call = Call { object: None, events: Some(context.reporter.sink(&entry.name)) };
-    let mut results = Vec::with_capacity(nodes.len());
-    for page in nodes.pages(NODES_PER_PAGE) {
-        // Asked anew for each page: a swap may come in between.
-        let answer = match entry.provider.instances() {
-            Some(instances) => instances.describe(&call, &page, detail).await,
-            None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
-        };
-        match answer {
-            Ok(page_results) if page_results.len() == page.len() => results.extend(page_results),
-            Ok(page_results) => {
-                let text = format!("the provider gave {} results for {} nodes", page_results.len(), page.len());
-                results.extend((0..page.len()).map(|_| Err(Error::new(Code::Internal, &text))));
-            }
-            // NotFound of the whole call is no word about any one machine: it must never read as "gone".
-            Err(error) if error.code == Code::NotFound => {
-                let error = Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message));
-                results.extend((0..page.len()).map(|_| Err(error.clone())));
-            }
-            Err(error) => results.extend((0..page.len()).map(|_| Err(error.clone()))),
+    // Asked anew for each call: a swap may come in between.
+    let answer = match entry.provider.instances() {
+        Some(instances) => instances.describe(&call, nodes, detail).await,
+        None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
+    };
+    match answer {
+        Ok(results) if results.len() != nodes.len() => {
+            let text = format!("the provider gave {} results for {} nodes", results.len(), nodes.len());
+            Err(Error::new(Code::Internal, &text))
         }
+        // NotFound of the whole call is no word about any one machine: it must never read as "gone".
+        Err(error) if error.code == Code::NotFound => {
+            Err(Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message)))
+        }
+        answer => answer,
     }
-    results
 }

@@ -52,6 +52,8 @@ struct State {
     answer: Option<Answer>,
     /// What each look-up of machines warns of.
     warning: Option<String>,
+    /// A node, and how every look-up ends that asks about it.
+    poison: Option<(String, Error)>,
     /// How many results a look-up of machines gives, at most.
     results_max: Option<usize>,
 }
@@ -155,6 +157,11 @@ impl FakeProvider {
     /// Every look-up of machines publishes a warning `MachinesListed` with this text.
     pub fn warn_at_describe(&self, message: &str) {
         self.lock().warning = Some(message.to_owned());
+    }
+
+    /// Every look-up of machines that asks about this node, and maybe others, fails as a whole.
+    pub fn poison(&self, node: &str, error: Error) {
+        self.lock().poison = Some((node.to_owned(), error));
     }
 
     /// Every look-up of machines gives at most this many results, or (none) one for each node again.
@@ -328,6 +335,9 @@ impl Instances for FakeProvider {
         };
         self.enter("describe", format!("describe {detail} nodes={}", names_line(nodes))).await?;
         let state = self.lock();
+        if let Some((_, error)) = state.poison.as_ref().filter(|(node, _)| names(nodes).contains(node)) {
+            return Err(error.clone());
+        }
         let one = |name: &String| {
             let missing = || Err(Error::new(Code::NotFound, format!("no machine named {name}")));
             state.instances.get(name).cloned().unwrap_or_else(missing)

@@ -533,3 +533,47 @@ async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
         assert!(print(&world.node(name).await.unwrap()).contains("taints []"));
     }
 }
+
+/// One node on which the guest breaks among 100 that share its look-up: it is found in 14 more calls, and has the Event alone.
+#[rstest]
+#[case::bad_input_the_first("node00")]
+#[case::bad_input_one_in_the_middle("node63")]
+#[case::bad_input_the_last("node99")]
+#[tokio::test(start_paused = true)]
+async fn a_node_on_which_the_guest_breaks_keeps_no_other_from_its_machine(#[case] poison: &str) {
+    let mut world = World::new().set(|settings| settings.controllers.service = false).start().await;
+    world.fake().poison(poison, Error::new(Code::Trapped, "unreachable"));
+    for n in 0..100 {
+        let name = format!("node{n:02}");
+        world.fake().add_instances([&*name]);
+        world.add_raw_node(&name, json!({ "taints": [{ "key": UNINITIALIZED, "effect": "NoSchedule" }] })).await;
+    }
+    pass(4 * S).await;
+    let text = world.transcript().await;
+    assert_eq!(text.matches("Normal Synced").count(), 99);
+    let failed: Vec<&str> = text.lines().filter(|line| line.contains(" Warning ")).collect();
+    let expected =
+        format!("event {poison} Warning InitializingNodeFailed x1: failed to get instance metadata: unreachable");
+    assert_eq!(failed, [expected]);
+    let calls = world.fake().calls();
+    assert!(calls.len() <= 15 + 1, "and a second batch at most: {calls:#?}");
+}
+
+/// And a guest that breaks on everything is asked thrice, not a thousand times.
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_breaks_on_everything_is_not_asked_about_each_node() {
+    let world = World::new();
+    world.fake().fail_always("describe", Some(Error::new(Code::Trapped, "unreachable")));
+    for n in 0..100 {
+        world.add_node(&format!("node{n}")).await;
+    }
+    let world = world.start().await;
+    assert_eq!(
+        world.fake().calls(),
+        [
+            "describe metadata nodes=(100 nodes)",
+            "describe metadata nodes=(50 nodes)",
+            "describe metadata nodes=(50 nodes)"
+        ]
+    );
+}
