@@ -24,7 +24,7 @@ mod plan;
 mod sightings;
 mod tell;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as core;
@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use self::{
     alarm::Alarm,
-    apply::{apply, delete},
+    apply::{Deleted, apply, delete},
     breaker::{Breaker, Fleet, Judgement, Limits, Missing},
     plan::{Action, Case, action},
     sightings::{Sightings, Word},
@@ -57,13 +57,15 @@ pub(crate) struct Memory {
     sightings: Sightings,
     breaker: Breaker,
     alarm: Alarm,
+    /// UIDs of the nodes that we deleted and that the watch still shows, be it late or a finalizer: they are no nodes any more.
+    deleted: HashSet<String>,
 }
 
 impl Memory {
     /// To be made when the first list of nodes is complete.
     pub(crate) fn new() -> Self {
         let (sightings, breaker, alarm) = (Sightings::default(), Breaker::default(), Alarm::default());
-        Self { started: Instant::now(), sightings, breaker, alarm }
+        Self { started: Instant::now(), sightings, breaker, alarm, deleted: HashSet::new() }
     }
 }
 
@@ -77,6 +79,8 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
     let planned = look(context, provider, began).await;
     // confirm (pure)
     memory.sightings.note(planned.iter().filter_map(word), now);
+    let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
+    memory.deleted.retain(|uid| shown.contains(uid.as_str()));
     let missing = confirmed(context, memory, &planned);
     // judge (pure)
     let judgement = judge(context, provider, memory, &missing, now);
@@ -94,11 +98,14 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
         .for_each_concurrent(writes, |(view, action)| async move { apply(context, voice, &view.object, action).await })
         .await;
     let deletions = stream::iter(gone)
-        .map(|(view, node)| async move { delete(context, voice, &view.object).await.then_some(node) })
+        .map(|(view, node)| async move { (delete(context, voice, &view.object).await, view, node) })
         .buffer_unordered(writes);
-    let deleted: Vec<Option<Missing>> = deletions.collect().await;
-    for node in deleted.into_iter().flatten().filter(|node| !node.announced) {
-        memory.breaker.deleted(node.arrived, memory.started.elapsed());
+    let deletions: Vec<(Option<Deleted>, NodeView, Missing)> = deletions.collect().await;
+    for (_, view, node) in deletions.into_iter().filter(|(deleted, ..)| *deleted == Some(Deleted::ByUs)) {
+        memory.deleted.insert(view.node.uid.clone());
+        if !node.announced {
+            memory.breaker.deleted(node.arrived, memory.started.elapsed());
+        }
     }
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
 }
@@ -138,12 +145,13 @@ fn word((view, action): &(NodeView, Action)) -> Option<(&str, Word)> {
 fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)]) -> Vec<(NodeView, Missing)> {
     let passes = context.settings.node_deletion_confirmations;
     let gone = planned.iter().filter(|(_, action)| *action == Action::Gone).map(|(view, _)| view);
-    gone.filter_map(|view| {
-        let since = memory.sightings.confirmed(&view.node.uid, passes)?;
-        let arrived = view.first_seen.checked_duration_since(memory.started).filter(|age| !age.is_zero());
-        Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object) }))
-    })
-    .collect()
+    gone.filter(|view| !memory.deleted.contains(&view.node.uid))
+        .filter_map(|view| {
+            let since = memory.sightings.confirmed(&view.node.uid, passes)?;
+            let arrived = view.first_seen.checked_duration_since(memory.started).filter(|age| !age.is_zero());
+            Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object) }))
+        })
+        .collect()
 }
 
 /// Somebody else than the provider said that this node will go: a person, or the autoscaler, who waits for it.
@@ -167,5 +175,6 @@ fn judge(
         if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(provider, memory.started) };
     let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();
     let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(memory.started)).collect();
+    let nodes = nodes.saturating_sub(memory.deleted.len());
     memory.breaker.judge(limits, &Fleet { nodes, arrivals }, &missing, now)
 }

@@ -32,8 +32,16 @@ pub(crate) async fn apply(context: &Context, voice: &Voice, object: &core::Node,
     }
 }
 
-/// Whether the node is deleted.
-pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node) -> bool {
+/// Who deleted a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    ByUs,
+    /// It was gone already, says the API server.
+    ByAnother,
+}
+
+/// None where the node could not be deleted.
+pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node) -> Option<Deleted> {
     let reference = convert::node_reference(object);
     let text = "Deleting node because it does not exist in the cloud provider";
     context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
@@ -48,17 +56,17 @@ pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node
     if result.is_ok() {
         context.reporter.done(voice, &reference, "deleted");
     }
-    result.is_ok()
+    result.ok()
 }
 
-async fn delete_object(context: &Context, object: &core::Node) -> Result<(), Error> {
+async fn delete_object(context: &Context, object: &core::Node) -> Result<Deleted, Error> {
     let api: Api<core::Node> = Api::all(context.client.clone());
     let preconditions =
         Preconditions { uid: object.metadata.uid.clone(), resource_version: object.metadata.resource_version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     match api.delete(object.metadata.name.as_deref().unwrap_or_default(), &params).await {
-        Ok(_) => Ok(()),
-        Err(error) if api_status(&error) == Some(404) => Ok(()),
+        Ok(_) => Ok(Deleted::ByUs),
+        Err(error) if api_status(&error) == Some(404) => Ok(Deleted::ByAnother),
         Err(error) => Err(Error::api("delete node")(error)),
     }
 }

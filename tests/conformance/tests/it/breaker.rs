@@ -6,6 +6,7 @@ use expect_test::expect;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
+use skysail_dev::api::{ApiError, Fault, RequestInfo};
 use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{S, World, pass};
@@ -173,6 +174,35 @@ async fn a_person_who_deletes_what_is_kept_ends_the_stop() {
     pass(MINUTE).await;
     assert_eq!(remaining(&world).await, 2, "the fourth went by itself");
     assert!(told(&mut world).await.contains("NodeDeletionResumed"));
+}
+
+/// The watch is late: what somebody else deleted is still there for us, and not our loss.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_already_is_no_loss_of_ours() {
+    let mut world = cluster(3).await;
+    world.disturb(|request: &RequestInfo| {
+        let gone = || ApiError::new(404_u16.try_into().unwrap(), "NotFound", r#"nodes "n00" not found"#);
+        if request.verb == "delete" { Fault::Refuse(gone()) } else { Fault::None }
+    });
+    lose(&world, 0..1).await;
+    pass(MINUTE).await;
+    let text = told(&mut world).await;
+    assert!(text.contains("api delete nodes n00") && !text.contains("NodeDeletionStopped"), "{text}");
+}
+
+/// A finalizer of somebody keeps the object: it is deleted all the same, once.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_a_finalizer_keeps_is_counted_once() {
+    let mut world = cluster(3).await;
+    patch(&world, "n00", json!({ "metadata": { "finalizers": ["example.com/slow"] } })).await;
+    lose(&world, 0..1).await;
+    pass(MINUTE).await;
+    let text = told(&mut world).await;
+    assert_eq!((remaining(&world).await, text.matches("api delete nodes n00").count()), (3, 1), "{text}");
+    patch(&world, "n00", json!({ "metadata": { "finalizers": null } })).await;
+    pass(MINUTE).await;
+    assert_eq!(remaining(&world).await, 2);
+    assert!(!told(&mut world).await.contains("NodeDeletionStopped"));
 }
 
 /// A night's scale-down of the autoscaler is no loss.
