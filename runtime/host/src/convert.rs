@@ -14,5 +14,8 @@ pub(crate) use self::{
     to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest},
 };
 
+/// The key in a route's `extra` whose value `true` stands for [`skysail_provider::Route::enable_node_addresses`].
+const ENABLE_NODE_ADDRESSES: &str = "enable-node-addresses";
+
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use skysail_provider::{self as host, Code, Error, Result};
 
+use super::ENABLE_NODE_ADDRESSES;
 use crate::{
     bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
     identity::{Problem, Severity},
@@ -247,14 +248,14 @@ pub(crate) fn owned(list: Vec<exports::load_balancer_inventory::Owned>) -> Resul
 /// The routes that a cluster owns.
 pub(crate) fn routes(list: Vec<exports::routes::Route>) -> Result<Vec<host::Route>> {
     bounded("routes", MANY_MAX, list, |route| {
-        let exports::routes::Route { name, target_node, target_addresses, destination_cidr, blackhole, extra: _ } =
-            route;
+        let exports::routes::Route { name, target_node, target_addresses, destination_cidr, blackhole, extra } = route;
         Ok(host::Route {
             name: short("route name", name)?,
             target_node: short_option("target-node", target_node)?,
             target_addresses: bounded("target-addresses", FEW_MAX, target_addresses, address)?,
             destination_cidr: short("destination-cidr", destination_cidr)?,
             blackhole,
+            enable_node_addresses: extra.iter().any(|(key, value)| key == ENABLE_NODE_ADDRESSES && value == "true"),
         })
     })
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use skysail_provider::Code;
 
-use super::{from_guest::error, info, results, short, status};
+use super::{from_guest::error, info, results, route_to_guest, routes, short, status};
 use crate::bindings::{
-    exports::skysail::provider::identity::Info,
+    exports::skysail::provider::{identity::Info, routes::Route},
     skysail::provider::types::{Error, Ingress, LoadBalancerStatus, Retry},
 };
 
@@ -67,4 +67,43 @@ fn a_wait_of_more_than_an_hour_is_an_hour() {
 fn an_unknown_code_of_the_guest_is_internal() {
     let error = error(Error::Other(("Teapot".to_owned(), "short and stout".to_owned())));
     assert_eq!((error.code, error.message.as_str()), (Code::Internal, "Teapot: short and stout"));
+}
+
+fn route(extra: &[(&str, &str)]) -> Route {
+    Route {
+        name: "r-1".to_owned(),
+        target_node: Some("a".to_owned()),
+        target_addresses: Vec::new(),
+        destination_cidr: "10.244.1.0/24".to_owned(),
+        blackhole: false,
+        extra: extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
+#[test]
+fn a_route_says_by_a_key_that_its_addresses_are_kept_equal_and_gets_the_key_back() {
+    for (extra, enabled) in [
+        (&[][..], false),
+        (&[("enable-node-addresses", "true")], true),
+        (&[("later-key", "x"), ("enable-node-addresses", "true")], true),
+        (&[("enable-node-addresses", "false")], false),
+        (&[("later-key", "true")], false),
+    ] {
+        let listed = routes(vec![route(extra)]).unwrap();
+        assert_eq!(listed[0].enable_node_addresses, enabled, "{extra:?}");
+        let back = route_to_guest(&listed[0]).extra;
+        let expected = if enabled { route(&[("enable-node-addresses", "true")]).extra } else { Vec::new() };
+        assert_eq!(back, expected, "{extra:?}");
+    }
+}
+
+#[test]
+fn a_route_with_a_control_character_or_one_too_many_makes_the_whole_list_wrong() {
+    let hostile = Route { name: "r\n1".to_owned(), ..route(&[]) };
+    let error = routes(vec![route(&[]), hostile]).unwrap_err();
+    assert_eq!(error.code, Code::Internal);
+    assert!(error.message.contains("route name has a control character"), "{error}");
+    assert_eq!(routes(vec![route(&[]); 100_000]).unwrap().len(), 100_000);
+    let error = routes(vec![route(&[]); 100_001]).unwrap_err();
+    assert!(error.message.contains("routes has 100001 entries"), "{error}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use skysail_provider as host;
 
+use super::ENABLE_NODE_ADDRESSES;
 use crate::bindings::{
     exports::skysail::provider::{instances, routes},
     skysail::provider::types as guest,
@@ -60,14 +61,17 @@ fn address_to_guest(address: &host::NodeAddress) -> guest::NodeAddress {
 }
 
 pub(crate) fn route_to_guest(route: &host::Route) -> routes::Route {
-    let host::Route { name, target_node, target_addresses, destination_cidr, blackhole } = route;
+    let host::Route { name, target_node, target_addresses, destination_cidr, blackhole, enable_node_addresses } = route;
     routes::Route {
         name: name.clone(),
         target_node: target_node.clone(),
         target_addresses: target_addresses.iter().map(address_to_guest).collect(),
         destination_cidr: destination_cidr.clone(),
         blackhole: *blackhole,
-        extra: Vec::new(),
+        extra: enable_node_addresses
+            .then(|| (ENABLE_NODE_ADDRESSES.to_owned(), "true".to_owned()))
+            .into_iter()
+            .collect(),
     }
 }
 

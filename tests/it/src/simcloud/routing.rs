@@ -12,6 +12,7 @@ fn wanted(node: &str, cidr: &str) -> (String, Route) {
         target_addresses: Vec::new(),
         destination_cidr: cidr.to_owned(),
         blackhole: false,
+        enable_node_addresses: false,
     };
     (format!("hint-{node}"), route)
 }
