@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     pub(crate) services: WorkQueue<ObjectKey>,
     /// Names of nodes that want initialisation or labels.
     pub(crate) nodes: WorkQueue<String>,
+    /// One key, for a pass over all routes.
+    pub(crate) routes: WorkQueue<&'static str>,
     /// Asks for a pass over the addresses before its period ends.
     pub(crate) addresses: Notify,
     /// Becomes true with the first node set: Services wait for it.
@@ -58,6 +60,7 @@ impl Context {
         let lane = || Lane {
             services: WorkQueue::new(),
             nodes: WorkQueue::new(),
+            routes: WorkQueue::new(),
             addresses: Notify::new(),
             published: watch::Sender::new(false),
         };

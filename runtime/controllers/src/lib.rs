@@ -1,11 +1,11 @@
-//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines are, and go with them.
+//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines are, and go with them; their pods get routes.
 //!
 //! A controller knows providers by the traits of `skysail_provider` and nothing of what stands behind them. One [`Manager`] runs all controllers for all
 //! [`Providers`] of the process.
 //!
 //! # How it hangs together
 //! `watch` keeps the objects, cut down by `trim`, and reports changes → `triggers` turns a change into keys → `queue` (one for each provider and controller) runs a key when
-//! it may → `service`, `node` and `node_lifecycle` are lists of steps, most of them pure → `report` says what came of it. `nodes` sorts the nodes by
+//! it may → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of it. `nodes` sorts the nodes by
 //! `ownership` and shares one set of them with all Services of a provider.
 //!
 //! # What it must not do
@@ -29,6 +29,7 @@ mod patch;
 mod providers;
 mod queue;
 mod report;
+mod route;
 mod service;
 mod settings;
 mod taints;
@@ -41,5 +42,6 @@ pub use manager::{Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
+pub use route::{ClusterCidrError, parse_cluster_cidr};
 pub use service::{ledger::Ledger, validate::provider_service};
 pub use settings::{ControllerSettings, EnabledControllers};

@@ -28,6 +28,7 @@ use crate::{
     node, node_lifecycle,
     providers::Providers,
     report::{Activity, Reporter},
+    route,
     service::{self, ledger::Ledger},
     settings::ControllerSettings,
     triggers, trim,
@@ -145,6 +146,9 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
         }
         if enabled.cloud_node_lifecycle {
             spawn(tasks, name("node lifecycle"), serve_lifecycle(shared()));
+        }
+        if context.settings.routes_enabled() {
+            spawn(tasks, name("routes"), route::serve(shared()));
         }
     }
 }

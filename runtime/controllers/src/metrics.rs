@@ -32,6 +32,13 @@ pub(crate) struct QueueLabels {
     pub(crate) provider: String,
 }
 
+/// What made a pass over routes begin, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RouteSyncLabels {
+    pub(crate) trigger: &'static str,
+    pub(crate) outcome: &'static str,
+}
+
 /// What the controllers count. Cloning is cheap and shares the counters.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
@@ -42,6 +49,7 @@ pub struct ControllerMetrics {
     pub(crate) taint_removal_delay: Histogram,
     pub(crate) initial_sync_delay: Histogram,
     pub(crate) monitor_nodes_duration: Histogram,
+    pub(crate) route_syncs: Family<RouteSyncLabels, Counter>,
     pub(crate) reconciles: Family<OutcomeLabels, Counter>,
     pub(crate) queue_depth: Family<QueueLabels, Gauge>,
     pub(crate) node_set_size: Family<ProviderLabels, Gauge>,
@@ -69,6 +77,7 @@ impl ControllerMetrics {
             initial_sync_delay: delay(),
             // Upstream: 1 ms doubled, 15 buckets.
             monitor_nodes_duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            route_syncs: Family::default(),
             reconciles: Family::default(),
             queue_depth: Family::default(),
             node_set_size: Family::default(),
@@ -120,6 +129,11 @@ impl ControllerMetrics {
             "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
             "Time of one pass of the lifecycle controller over the nodes of a provider",
             self.monitor_nodes_duration.clone(),
+        );
+        registry.register(
+            "route_controller_route_sync",
+            "Count of passes over the routes of a provider, by what made them begin and what came of them",
+            self.route_syncs.clone(),
         );
     }
 

@@ -88,8 +88,24 @@ pub mod reasons {
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
     /// Ours: a node's provider ID has no scheme, so nobody can own it.
     pub const INVALID_PROVIDER_ID: &str = "InvalidProviderID";
+    /// A route to a node could not be made.
+    pub const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
+    /// Ours: a pod range of a node cannot be routed as it stands.
+    pub const INVALID_POD_CIDR: &str = "InvalidPodCIDR";
+    /// Ours: a provider has routes, and nobody said for which networks.
+    pub const ROUTES_NOT_CONFIGURED: &str = "RoutesNotConfigured";
     /// Ours: stands in for a provider's reason that is not CamelCase.
     pub const PROVIDER_EVENT: &str = "ProviderEvent";
+}
+
+/// The condition of nodes that routes decide, and its reasons.
+pub mod conditions {
+    /// True while the node's pods cannot be reached; the node gets a taint of that name.
+    pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+    /// All routes of the node are there.
+    pub const ROUTE_CREATED: &str = "RouteCreated";
+    /// Routes of the node are missing.
+    pub const NO_ROUTE_CREATED: &str = "NoRouteCreated";
 }
 
 /// Names of the controllers as upstream's Events, flags and metrics have them.
@@ -100,4 +116,6 @@ pub mod controllers {
     pub const CLOUD_NODE: &str = "cloud-node-controller";
     /// Source of the lifecycle controller's Events.
     pub const CLOUD_NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
+    /// Source of the route controller's Events; its name in `--controllers` is another, `node-route-controller`, as upstream.
+    pub const ROUTE: &str = "route_controller";
 }

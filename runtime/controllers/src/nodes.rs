@@ -158,11 +158,17 @@ impl Nodes {
         (old, view)
     }
 
-    /// The node is gone.
-    pub(crate) fn remove(&self, name: &str) {
+    /// The node is gone; returns what it was.
+    pub(crate) fn remove(&self, name: &str) -> Option<NodeView> {
         let mut inner = self.lock();
         let old = inner.views.remove(name);
         self.note(&mut inner, old.as_ref(), None);
+        old
+    }
+
+    /// Whether no node is known, whoever owns it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().views.is_empty()
     }
 
     /// New claims: every node is judged again. Returns the views whose owner changed.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 /// Settings of all controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
@@ -38,6 +40,15 @@ pub struct ControllerSettings {
     /// How long a node that was never initialised is kept although the cloud does not know its machine. Default 5 min, counted from
     /// when this process first saw it: clouds list a new machine late.
     pub uninitialized_node_grace: Duration,
+    /// `--configure-cloud-routes`: whether nodes get routes at all, where their provider has routes. Default true.
+    pub configure_cloud_routes: bool,
+    /// `--cluster-cidr`, read by [`crate::parse_cluster_cidr`]: where pods get their addresses from. Default none: then no node gets a route, and a
+    /// provider that has routes is told.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--route-reconciliation-period`: from the begin of one pass over all routes to that of the next. Default 10 s.
+    pub route_reconciliation_period: Duration,
+    /// The gate `CloudControllerManagerWatchBasedRoutesReconciliation`: passes follow changes of nodes in place of the period. Default false.
+    pub watch_based_routes: bool,
     /// Nodes that ask for initialisation within this time share one provider call. Default 100 ms.
     pub node_batch_window: Duration,
     /// The node set of a provider is published when no node changed for this long. Default 2 s.
@@ -63,11 +74,13 @@ pub struct EnabledControllers {
     pub cloud_node: bool,
     /// `cloud-node-lifecycle-controller`.
     pub cloud_node_lifecycle: bool,
+    /// `node-route-controller`.
+    pub route: bool,
 }
 
 impl Default for EnabledControllers {
     fn default() -> Self {
-        Self { service: true, cloud_node: true, cloud_node_lifecycle: true }
+        Self { service: true, cloud_node: true, cloud_node_lifecycle: true, route: true }
     }
 }
 
@@ -87,6 +100,10 @@ impl Default for ControllerSettings {
             node_status_update_frequency: Duration::from_mins(5),
             refresh_node_labels: false,
             uninitialized_node_grace: Duration::from_mins(5),
+            configure_cloud_routes: true,
+            cluster_cidrs: Vec::new(),
+            route_reconciliation_period: Duration::from_secs(10),
+            watch_based_routes: false,
             node_batch_window: Duration::from_millis(100),
             node_set_quiet: Duration::from_secs(2),
             node_set_delay_max: Duration::from_secs(30),
@@ -99,6 +116,11 @@ impl Default for ControllerSettings {
 }
 
 impl ControllerSettings {
+    /// Whether the route controller runs.
+    pub(crate) const fn routes_enabled(&self) -> bool {
+        self.controllers.route && self.configure_cloud_routes
+    }
+
     /// Workers for the periodic addresses.
     pub(crate) fn node_status_writes(&self) -> usize {
         match self.concurrent_node_status_updates {

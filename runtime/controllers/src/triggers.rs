@@ -13,6 +13,7 @@ use crate::{
     nodes::NodeView,
     ownership::Owner,
     report::Voice,
+    route,
     service::{
         predicates::is_relevant,
         unclaimed,
@@ -84,10 +85,12 @@ fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) 
 /// A node appeared, changed or went.
 pub(crate) fn node_changed(context: &Context, change: Change<core::Node>) {
     let Some(object) = change.new else {
-        context.nodes.remove(&change.key.name);
+        let old = context.nodes.remove(&change.key.name);
+        route::node_changed(context, old.as_ref(), None);
         return;
     };
     let (old, view) = context.nodes.put(object);
+    route::node_changed(context, old.as_ref(), Some(&view));
     if old.as_ref().map(|old| old.owner) != Some(view.owner) {
         report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
     }
@@ -121,6 +124,7 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
         context.lane(provider).nodes.add_after(view.node.name.clone(), Duration::ZERO);
     }
     context.lane(provider).addresses.notify_one();
+    route::release_changed(context, provider);
 }
 
 /// Evenly over a time that grows with their number.

@@ -58,6 +58,14 @@ struct State {
     results_max: Option<usize>,
 }
 
+impl State {
+    /// The failure of one route of a call.
+    fn one(&self, operation: &str, route: &Route) -> Result<()> {
+        let failure = self.broken.get(&format!("{operation} {}", route.destination_cidr));
+        failure.map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
 /// A provider in memory. Cloning is cheap and shares everything.
 #[derive(Clone)]
 pub struct FakeProvider {
@@ -65,6 +73,7 @@ pub struct FakeProvider {
     name: String,
     without_load_balancers: bool,
     without_instances: bool,
+    without_routes: bool,
 }
 
 impl fmt::Debug for FakeProvider {
@@ -82,6 +91,7 @@ impl FakeProvider {
             name: name.to_owned(),
             without_load_balancers: false,
             without_instances: false,
+            without_routes: false,
         };
         fake.start();
         fake
@@ -98,6 +108,13 @@ impl FakeProvider {
     #[must_use]
     pub fn without_instances(mut self) -> Self {
         self.without_instances = true;
+        self
+    }
+
+    /// The same provider without routes.
+    #[must_use]
+    pub fn without_routes(mut self) -> Self {
+        self.without_routes = true;
         self
     }
 
@@ -174,6 +191,17 @@ impl FakeProvider {
         self.lock().instances.remove(node);
     }
 
+    /// The routes in the cloud, in place of those that are there.
+    pub fn set_routes(&self, routes: Vec<Route>) {
+        self.lock().routes = routes;
+    }
+
+    /// The routes in the cloud, in the order in which they came.
+    #[must_use]
+    pub fn cloud_routes(&self) -> Vec<Route> {
+        self.lock().routes.clone()
+    }
+
     /// The load balancers in the cloud, by name.
     #[must_use]
     pub fn cloud(&self) -> BTreeMap<String, FakeLoadBalancer> {
@@ -238,6 +266,15 @@ fn names(nodes: &NodeSet) -> Vec<String> {
 /// Names while they fit on a line, else their number.
 fn names_line(nodes: &NodeSet) -> String {
     if nodes.len() > 8 { format!("({} nodes)", nodes.len()) } else { names(nodes).join(",") }
+}
+
+/// Targets and destinations while they fit on a line, else their number.
+fn routes_line<'a>(routes: impl ExactSizeIterator<Item = &'a Route>) -> String {
+    if routes.len() > 8 {
+        return format!("({} routes)", routes.len());
+    }
+    let route = |r: &Route| format!("{}={}", r.target_node.as_deref().unwrap_or("-"), r.destination_cidr);
+    routes.map(route).collect::<Vec<_>>().join(",")
 }
 
 fn ports_line(service: &Service) -> String {
@@ -353,13 +390,16 @@ impl Routes for FakeProvider {
         Ok(self.lock().routes.clone())
     }
 
+    /// One route alone fails where the operation `create-route <cidr>` is told to.
     async fn create(&self, _call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
-        self.enter("create-routes", format!("create-routes {}", routes.len())).await?;
+        let wanted = routes.iter().map(|(_, route)| route);
+        self.enter("create-routes", format!("create-routes {}", routes_line(wanted))).await?;
         let mut state = self.lock();
         let same = |a: &Route, b: &Route| a.target_node == b.target_node && a.destination_cidr == b.destination_cidr;
         Ok(routes
             .iter()
             .map(|(hint, route)| {
+                state.one("create-route", route)?;
                 if state.routes.iter().any(|present| same(present, route)) {
                     return Err(Error::new(Code::Invalid, "the route exists"));
                 }
@@ -369,11 +409,18 @@ impl Routes for FakeProvider {
             .collect())
     }
 
+    /// One route alone fails where the operation `delete-route <cidr>` is told to.
     async fn delete(&self, _call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        self.enter("delete-routes", format!("delete-routes {}", routes.len())).await?;
+        self.enter("delete-routes", format!("delete-routes {}", routes_line(routes.iter()))).await?;
         let mut state = self.lock();
-        state.routes.retain(|present| !routes.iter().any(|route| route.name == present.name));
-        Ok(routes.iter().map(|_| Ok(())).collect())
+        Ok(routes
+            .iter()
+            .map(|route| {
+                state.one("delete-route", route)?;
+                state.routes.retain(|present| present.name != route.name);
+                Ok(())
+            })
+            .collect())
     }
 }
 
@@ -395,6 +442,6 @@ impl Provider for FakeProvider {
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        Some(self)
+        (!self.without_routes).then_some(self as &dyn Routes)
     }
 }

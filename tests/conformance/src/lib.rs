@@ -9,4 +9,5 @@
     reason = "it is for tests only, and a panic is how a test fails"
 )]
 
+pub mod routes;
 pub mod world;

@@ -62,6 +62,13 @@ impl Cloud {
         self.entry.provider = Arc::new(self.fake.clone().without_load_balancers());
     }
 
+    /// The same, with a provider that has no routes.
+    pub fn without_routes(mut self) -> Self {
+        self.fake = self.fake.without_routes();
+        self.entry.provider = Arc::new(self.fake.clone());
+        self
+    }
+
     /// Takes back the first class.
     pub fn give_up_class(&mut self) -> String {
         self.entry.load_balancer_classes.remove(0)
@@ -146,7 +153,8 @@ impl World {
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
-            settings: ControllerSettings::default(),
+            // A pass every 10 s would stand in every transcript: what is about routes switches them on.
+            settings: ControllerSettings { configure_cloud_routes: false, ..ControllerSettings::default() },
             ledger: Ledger::default(),
             log,
             faults: Arc::default(),
@@ -174,14 +182,19 @@ impl World {
 
     /// Starts the manager; its writes are in the transcript from now on, ours are not.
     pub async fn start(mut self) -> Self {
+        self.launch();
+        self.listen();
+        pass(S / 2).await;
+        self
+    }
+
+    /// Starts the manager and lets no time pass.
+    pub fn launch(&mut self) {
         let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
         let providers = Providers::new(entries).unwrap();
         let metrics = ControllerMetrics::register(&mut self.registry);
         let manager = Manager::new(self.client.clone(), providers, self.settings.clone(), metrics, self.ledger.clone());
         self.running.spawn(manager.run(self.stop.clone()));
-        self.listen();
-        pass(S / 2).await;
-        self
     }
 
     /// Ends the manager and starts the next one of the same process with other claims.

@@ -107,6 +107,8 @@ impl Dev {
             node_monitor_period: Duration::from_secs(1),
             node_set_quiet: Duration::from_millis(200),
             swap_spread_max: Duration::from_secs(1),
+            // Nobody gives these nodes pod ranges.
+            configure_cloud_routes: false,
             ..ControllerSettings::default()
         };
         let metrics = ControllerMetrics::register(&mut registry);

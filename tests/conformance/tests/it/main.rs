@@ -10,6 +10,7 @@ mod lifecycle;
 mod nodes;
 mod providers;
 #[cfg(test)]
+mod routes_of_several_providers;
 mod scale;
 mod services;
 #[cfg(test)]
@@ -19,6 +20,8 @@ mod upstream_end_to_end;
 mod upstream_lifecycle;
 #[cfg(test)]
 mod upstream_nodes;
+#[cfg(test)]
+mod upstream_routes;
 #[cfg(test)]
 mod upstream_services;
 #[cfg(test)]

@@ -1,0 +1,276 @@
+//! The route controller: keeps one route in the cloud for each pod range of each node, and says at the node whether its routes are there.
+//!
+//! # Flow, one pass over a provider's routes
+//! 1. list (provider): every route of the cluster; a failure ends the pass.
+//! 2. observe (pure): the nodes that the provider owns, read after the list, so that no route is newer than what we know of its node.
+//! 3. plan (pure): `route/plan.rs` over `route/pod_cidrs.rs`. What is wrong with a node's ranges becomes an Event.
+//! 4. delete, then create (provider): `route/calls.rs`, page by page. A range that changes hands is free before it is given away.
+//! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, where it differs.
+//!
+//! # Guarantees
+//! - A route is deleted only where it lies in the cluster's networks and leads to no node, or to a node of this provider that does not want it. With
+//!   no node known at all, none is.
+//! - What another provider's node, or nobody's, has is not touched: not its routes, not its condition.
+//! - A failure of one route is told at its node and holds up no other.
+//!
+//! `route/serve.rs` says when a pass begins.
+
+mod calls;
+mod cluster_cidr;
+mod condition;
+mod plan;
+mod pod_cidrs;
+mod serve;
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
+use kube::api::{Api, Patch};
+use serde_json::json;
+use skysail_provider::{Code, Error as ProviderError, EventKind, Node, Route};
+use tokio_util::sync::CancellationToken;
+
+pub use self::cluster_cidr::{ClusterCidrError, parse_cluster_cidr};
+pub(crate) use self::serve::{node_changed, release_changed, serve};
+use self::{
+    calls::{Answers, Calls},
+    plan::{Creation, Observed, Plan},
+    pod_cidrs::network,
+};
+use crate::{
+    backoff::retry,
+    context::Context,
+    convert,
+    error::{Error, api_status, chain},
+    names::{controllers, reasons},
+    nodes::NodeView,
+    patch::{guarded, params},
+    report::{Voice, cluster, is_expected},
+};
+
+/// Conditions that are written at once: after a start with many new nodes the API server is the last who should suffer.
+const CONDITION_WRITES: usize = 8;
+
+/// How a pass ended.
+pub(crate) enum Ended {
+    /// There is nothing to do for this provider.
+    Idle,
+    /// Every route is as it should be.
+    Settled {
+        /// Some were not before.
+        changed: bool,
+    },
+    /// The provider as a whole does not want to be called for now.
+    Refused(Error),
+    /// Something failed; of several failures the one that may be tried again first.
+    Failed(Error),
+}
+
+/// What was said before and is not said again with every pass.
+#[derive(Default)]
+pub(crate) struct Memory {
+    idle: Option<&'static str>,
+    /// By the UID of the node.
+    complaints: HashMap<String, String>,
+}
+
+/// A pass as far as it came.
+struct Pass<'a> {
+    context: &'a Context,
+    voice: Voice,
+    failures: Vec<Error>,
+    refused: Option<ProviderError>,
+    changed: bool,
+}
+
+/// One pass over the routes of a provider.
+pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory, stop: &CancellationToken) -> Ended {
+    let voice = Voice { controller: controllers::ROUTE, provider: context.provider(provider).name.clone() };
+    let mut pass = Pass { context, voice, failures: Vec::new(), refused: None, changed: false };
+    if pass.is_idle(provider, memory) {
+        return Ended::Idle;
+    }
+    let calls = Calls::new(context, provider, stop);
+    // list (provider)
+    let routes = match calls.list().await {
+        Ok(routes) => routes,
+        Err(source) => {
+            let error = Error::provider("list routes")(source);
+            context.reporter.reconciled(&pass.voice, &cluster(), Err(&error));
+            return Ended::Refused(error);
+        }
+    };
+    // observe (pure)
+    let views = context.nodes.owned(provider);
+    let nodes: Vec<Arc<Node>> = views.iter().map(|view| Arc::clone(&view.node)).collect();
+    let cluster_cidrs = &context.settings.cluster_cidrs;
+    let observed =
+        Observed { routes: &routes, nodes: &nodes, cluster: cluster_cidrs, may_delete: !context.nodes.is_empty() };
+    // plan (pure)
+    let Plan { deletions, creations, mut has_routes, complaints } =
+        plan::plan(&observed, |name| context.nodes.get(name).is_some());
+    pass.complain(memory, &views, &complaints);
+    // delete (provider)
+    let answers = calls.delete(&deletions).await;
+    pass.deleted(&deletions, answers);
+    // create (provider)
+    let answers = calls.create(&hinted(&views, &creations)).await;
+    pass.created(&views, &creations, answers, &mut has_routes);
+    // condition (client)
+    if !stop.is_cancelled() {
+        pass.write_conditions(provider, &views, &has_routes).await;
+    }
+    pass.end()
+}
+
+/// Upstream gives the UID of the node, the same for each of its routes.
+fn hinted(views: &[NodeView], creations: &[Creation]) -> Vec<(String, Route)> {
+    let hint = |creation: &Creation| views.get(creation.node).map(|view| view.node.uid.clone()).unwrap_or_default();
+    creations.iter().map(|creation| (hint(creation), creation.route.clone())).collect()
+}
+
+impl Pass<'_> {
+    /// Whether the provider has no routes, or we were not told the networks of the cluster. That may change with each release, so neither ends
+    /// the process, as an empty `--cluster-cidr` does upstream: one provider must not stop the others.
+    fn is_idle(&self, provider: usize, memory: &mut Memory) -> bool {
+        let Self { context, voice, .. } = self;
+        let cloud = &*context.provider(provider).provider;
+        let reason = if cloud.routes().is_none() {
+            cloud.info().map(|_| "the provider has no routes: its nodes get none")
+        } else if context.settings.cluster_cidrs.is_empty() {
+            Some(
+                "The provider has routes, and --cluster-cidr is not given, so no node gets one. Name the network that pods get their addresses from, or switch routes off with --configure-cloud-routes=false",
+            )
+        } else {
+            memory.idle = None;
+            return false;
+        };
+        if let Some(reason) = reason.filter(|reason| memory.idle.replace(reason) != Some(reason)) {
+            tracing::warn!(controller.name = voice.controller, provider.name = voice.provider, reason, "idle");
+            if cloud.routes().is_some() {
+                let kind = (EventKind::Warning, reasons::ROUTES_NOT_CONFIGURED);
+                context.reporter.event(voice, &cluster(), kind, format!("{}: {reason}", voice.provider));
+            }
+        }
+        true
+    }
+
+    /// Says what is wrong with a node's ranges when that is new.
+    fn complain(&self, memory: &mut Memory, views: &[NodeView], complaints: &[String]) {
+        let said = std::mem::take(&mut memory.complaints);
+        for (view, complaint) in views.iter().zip(complaints).filter(|(_, complaint)| !complaint.is_empty()) {
+            if said.get(&view.node.uid) != Some(complaint) {
+                let reference = convert::node_reference(&view.object);
+                let kind = (EventKind::Warning, reasons::INVALID_POD_CIDR);
+                self.context.reporter.event(&self.voice, &reference, kind, complaint);
+            }
+            memory.complaints.insert(view.node.uid.clone(), complaint.clone());
+        }
+    }
+
+    /// As upstream a failure is only logged: the next pass lists the route again.
+    fn deleted(&mut self, deletions: &[Route], answers: Answers) {
+        let reporter = &self.context.reporter;
+        for (route, result) in deletions.iter().zip(answers.results) {
+            let result = match result {
+                Err(error) if error.code == Code::NotFound => Ok(()),
+                result => result.map_err(Error::provider("delete route")),
+            };
+            reporter.reconciled(&self.voice, &cluster(), result.as_ref().map(|_| ()));
+            match result {
+                Ok(()) => {
+                    self.changed = true;
+                    let Route { destination_cidr, target_node, .. } = route;
+                    let text = format!("deleted the route {destination_cidr:?} to {target_node:?}");
+                    reporter.done(&self.voice, &cluster(), text);
+                }
+                Err(error) => self.failures.push(error),
+            }
+        }
+        self.refused = answers.refused.or(self.refused.take());
+    }
+
+    fn created(
+        &mut self,
+        views: &[NodeView],
+        creations: &[Creation],
+        answers: Answers,
+        has_routes: &mut [Option<bool>],
+    ) {
+        let reporter = &self.context.reporter;
+        for (Creation { node, route }, result) in creations.iter().zip(answers.results) {
+            let Some(view) = views.get(*node) else { continue };
+            let reference = convert::node_reference(&view.object);
+            let cidr = &route.destination_cidr;
+            let reason = result.as_ref().err().map(|error| chain(error));
+            let result = result.map_err(Error::provider("create route"));
+            reporter.reconciled(&self.voice, &reference, result.as_ref().map(|_| ()));
+            let Err(error) = result else {
+                self.changed = true;
+                reporter.done(&self.voice, &reference, format!("created the route {cidr}"));
+                continue;
+            };
+            if let Some(reason) = reason.filter(|_| !is_expected(&error)) {
+                let text = format!("Could not create route {cidr} for node {}: {reason}", view.node.name);
+                reporter.event(&self.voice, &reference, (EventKind::Warning, reasons::FAILED_TO_CREATE_ROUTE), text);
+            }
+            if let Some(has_routes) = has_routes.get_mut(*node) {
+                *has_routes = Some(false);
+            }
+            self.failures.push(error);
+        }
+        self.refused = answers.refused.or(self.refused.take());
+    }
+
+    async fn write_conditions(&mut self, provider: usize, views: &[NodeView], has_routes: &[Option<bool>]) {
+        let planned = views.iter().zip(has_routes).filter_map(|(view, has_routes)| Some((view, (*has_routes)?)));
+        let wanted: Vec<_> = planned.filter_map(|(view, has_routes)| self.wanted(provider, view, has_routes)).collect();
+        let this = &*self;
+        let written: Vec<Result<(), Error>> = stream::iter(wanted)
+            .map(|(view, condition)| this.write_condition(view, condition))
+            .buffer_unordered(CONDITION_WRITES)
+            .collect()
+            .await;
+        self.failures.extend(written.into_iter().filter_map(Result::err));
+    }
+
+    /// Judged by the node as it is after the calls; one that was made anew under the name meanwhile, or changed hands, waits for the next pass.
+    fn wanted(&self, provider: usize, planned: &NodeView, has_routes: bool) -> Option<(NodeView, core::NodeCondition)> {
+        let view = self.context.nodes.get(&planned.node.name)?;
+        if view.owner.provider() != Some(provider) || view.node.uid != planned.node.uid {
+            return None;
+        }
+        let condition = condition::changed(&view.object, has_routes, Timestamp::now())?;
+        Some((view, condition))
+    }
+
+    async fn write_condition(&self, view: NodeView, condition: core::NodeCondition) -> Result<(), Error> {
+        let Self { context, voice, .. } = self;
+        let text = format!("NetworkUnavailable is {}", condition.status);
+        // Merged by type: the kubelet's conditions stay.
+        let patch = guarded(&view.object.metadata, json!({ "status": { "conditions": [condition] } }));
+        let api: Api<core::Node> = Api::all(context.client.clone());
+        let reference = convert::node_reference(&view.object);
+        let result = match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
+            // It is gone.
+            Err(error) if api_status(&error) == Some(404) => return Ok(()),
+            result => result.map(|_| ()).map_err(Error::api("write node condition")),
+        };
+        context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+        if result.is_ok() {
+            context.reporter.done(voice, &reference, text);
+        }
+        result
+    }
+
+    fn end(self) -> Ended {
+        if let Some(error) = self.refused {
+            return Ended::Refused(Error::provider("change routes")(error));
+        }
+        match self.failures.into_iter().min_by_key(|error| retry(error, 0).after) {
+            Some(error) => Ended::Failed(error),
+            None => Ended::Settled { changed: self.changed },
+        }
+    }
+}
