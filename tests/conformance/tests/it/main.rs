@@ -11,6 +11,7 @@ mod nodes;
 mod providers;
 #[cfg(test)]
 mod routes_of_several_providers;
+#[cfg(test)]
 mod scale;
 mod services;
 #[cfg(test)]
