@@ -140,3 +140,19 @@ pub mod node_legacy {
     });
     pub use self::exports::skysail::provider::node_legacy::*;
 }
+
+/// The interface `persistent-volume-labels`.
+pub mod persistent_volume_labels {
+    wit_bindgen::generate!({
+        path: "../wit/v0.1.0",
+        inline: "package skysail:guest-persistent-volume-labels; world persistent-volume-labels { export skysail:provider/persistent-volume-labels@0.1.0; }",
+        world: "skysail:guest-persistent-volume-labels/persistent-volume-labels",
+        with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
+        generate_all,
+        generate_unused_types: true,
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        export_macro_name: "export",
+    });
+    pub use self::exports::skysail::provider::persistent_volume_labels::*;
+}

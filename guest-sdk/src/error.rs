@@ -34,19 +34,32 @@ impl Error {
     /// The same reaction, with what was tried in front: `cannot list servers: 503 Service Unavailable`.
     #[must_use]
     pub fn context(mut self, tried: &str) -> Self {
-        let (Self::NotFound(message)
-        | Self::ImplementedElsewhere(message)
-        | Self::Unsupported(message)
-        | Self::Invalid(message)
-        | Self::Denied(message)
-        | Self::Exhausted(message)
-        | Self::Unavailable(message)
-        | Self::Internal(message)
-        | Self::RetryAfter(Retry { after_ms: _, message })
-        | Self::Other((_, message))) = &mut self;
+        let message = self.message_mut();
         message.insert_str(0, ": ");
         message.insert_str(0, tried);
         self
+    }
+
+    /// The same reaction with another text.
+    #[must_use]
+    pub fn with_message(mut self, text: String) -> Self {
+        *self.message_mut() = text;
+        self
+    }
+
+    const fn message_mut(&mut self) -> &mut String {
+        match self {
+            Self::NotFound(message)
+            | Self::ImplementedElsewhere(message)
+            | Self::Unsupported(message)
+            | Self::Invalid(message)
+            | Self::Denied(message)
+            | Self::Exhausted(message)
+            | Self::Unavailable(message)
+            | Self::Internal(message)
+            | Self::RetryAfter(Retry { after_ms: _, message })
+            | Self::Other((_, message)) => message,
+        }
     }
 
     /// Whether the thing asked about is gone for certain.

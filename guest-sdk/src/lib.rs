@@ -39,6 +39,7 @@ mod error;
 pub mod events;
 pub mod http;
 mod identity;
+pub mod instances_v1;
 pub mod log;
 pub mod nodes;
 pub mod paging;
@@ -59,6 +60,7 @@ pub use self::{
         load_balancer_inventory::{Guest as LoadBalancerInventory, Owned},
         load_balancers::Guest as LoadBalancers,
         node_legacy::Guest as NodeLegacy,
+        persistent_volume_labels::{Guest as PersistentVolumeLabels, PersistentVolume},
         routes::{Guest as Routes, Route},
         zones::{Guest as Zones, Zone},
     },

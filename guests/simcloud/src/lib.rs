@@ -7,16 +7,21 @@ mod api;
 mod balancing;
 mod machines;
 mod routing;
+mod volumes;
 
 use skysail_guest_sdk::{
     Clusters, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeLegacy, NodeSet, Owned, Problem, Result, Route, Routes, Service, Zone, Zones, provider,
+    LoadBalancers, NodeLegacy, NodeSet, Owned, Pair, PersistentVolume, PersistentVolumeLabels, Problem, Result, Route,
+    Routes, Service, Zone, Zones, provider,
 };
 
 use crate::api::Cloud;
 
 struct SimCloud;
-provider!(SimCloud: identity, load_balancers, load_balancer_inventory, instances, routes, zones, clusters, node_legacy);
+provider!(
+    SimCloud: identity, load_balancers, load_balancer_inventory, instances, routes, zones, clusters, node_legacy,
+    persistent_volume_labels
+);
 
 impl Identity for SimCloud {
     fn describe() -> Info {
@@ -108,5 +113,11 @@ impl NodeLegacy for SimCloud {
     }
     fn scrub_dns(nameservers: Vec<String>, searches: Vec<String>) -> (Vec<String>, Vec<String>) {
         (nameservers, searches)
+    }
+}
+
+impl PersistentVolumeLabels for SimCloud {
+    fn labels(_cluster: String, volume: PersistentVolume) -> Result<Vec<Pair>> {
+        volumes::labels(&Cloud::load()?, &volume)
     }
 }

@@ -30,6 +30,8 @@ pub const ALLOW_DELETION_ANNOTATION: &str = "skysail.dev/allow-deletion";
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 /// Type of the machine, older spelling.
 pub const BETA_INSTANCE_TYPE_LABEL: &str = "beta.kubernetes.io/instance-type";
+/// Says of a volume that it was made for its claim, and by whom.
+pub const PROVISIONED_BY_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
 /// Zone of the machine.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Zone of the machine, older spelling.

@@ -12,7 +12,7 @@
 
 mod addresses;
 mod initialize;
-mod labels;
+pub(crate) mod labels;
 mod status;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -69,6 +69,16 @@ pub(crate) fn service_owner(claims: &[Claim], class: Option<&str>) -> Owner {
     }
 }
 
+/// Who is asked about a volume: by the scheme of the cloud's name for it, as `aws://us-east-1a/vol-1`; where nobody has it, the default.
+pub(crate) fn volume_owner(claims: &[Claim], handle: &str) -> Owner {
+    let scheme = handle.parse::<ProviderId>().ok();
+    let claimed = |claim: &Claim| scheme.as_ref().is_some_and(|id| claim.schemes.iter().any(|s| s == id.scheme()));
+    match only(claims, claimed) {
+        Owner::Nobody => only(claims, |claim| claim.default),
+        owner => owner,
+    }
+}
+
 fn only(claims: &[Claim], claimed: impl Fn(&Claim) -> bool) -> Owner {
     let mut found = claims.iter().enumerate().filter(|(_, claim)| claimed(claim)).map(|(index, _)| index);
     match (found.next(), found.next()) {
@@ -80,7 +90,7 @@ fn only(claims: &[Claim], claimed: impl Fn(&Claim) -> bool) -> Owner {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claim, Owner, node_owner, service_owner};
+    use super::{Claim, Owner, node_owner, service_owner, volume_owner};
 
     fn claims() -> Vec<Claim> {
         let claim = |scheme: &str, pool: Option<&str>, class: &str, default| Claim {
@@ -122,6 +132,16 @@ mod tests {
     #[test]
     fn without_a_default_a_node_that_nobody_selects_is_nobodys() {
         assert_eq!(node_owner(&claims()[1..], None, &[].into()), Owner::Nobody);
+    }
+
+    #[test]
+    fn a_volume_goes_to_the_scheme_of_its_handle_and_else_to_the_default() {
+        let owner = |handle| volume_owner(&claims(), handle);
+        assert_eq!(owner("b://zone/vol-1"), Owner::Provider(1));
+        assert_eq!(owner("a://zone/vol-1"), Owner::Contested(0, 3));
+        assert_eq!(owner("vol-1"), Owner::Provider(0));
+        assert_eq!(owner("https://account.example/disk.vhd"), Owner::Provider(0), "not every URL is a provider's");
+        assert_eq!(volume_owner(&claims()[1..], "vol-1"), Owner::Nobody);
     }
 
     #[test]

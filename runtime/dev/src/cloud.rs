@@ -1,4 +1,4 @@
-//! The simulated cloud: machines, zones, routes and load balancing behind an HTTP API, whose virtual servers carry real TCP on loopback
+//! The simulated cloud: machines, zones, routes, disks and load balancing behind an HTTP API, whose virtual servers carry real TCP on loopback
 //! addresses.
 //!
 //! For `skysail dev`, demonstrations and tests. [`SimCloud`] is the cloud itself, driven from Rust; [`SimCloud::serve`] puts its API
@@ -32,7 +32,7 @@ use self::{backend::Program, model::VirtualServer, state::State};
 pub use self::{
     error::CloudError,
     knobs::{Failures, Knobs},
-    model::{Cluster, Instance, NewInstance, Power, Snapshot, Zone},
+    model::{Cluster, Instance, NewInstance, NewVolume, Power, Snapshot, Volume, Zone},
     requests::{REQUESTS_MAX, RequestRecord},
     server::SimServer,
 };
@@ -63,7 +63,7 @@ pub struct SimOptions {
 pub struct Change {
     /// `created`, `changed`, `deleted`, `started`, `stopped` or `added`.
     pub verb: &'static str,
-    /// `instance`, `route`, `elastic-ip`, `virtual-server` or `ssh-key`.
+    /// `instance`, `route`, `volume`, `elastic-ip`, `virtual-server` or `ssh-key`.
     pub kind: &'static str,
     /// ID of the record.
     pub id: String,
@@ -224,6 +224,15 @@ impl SimCloud {
         let program = self.state().end_backend(id, port)?;
         stop_all(program.into_iter().collect()).await;
         Ok(())
+    }
+
+    /// Makes a disk.
+    ///
+    /// # Errors
+    ///
+    /// [`CloudError::Invalid`], [`CloudError::Exhausted`].
+    pub fn create_volume(&self, new: NewVolume) -> Result<Volume, CloudError> {
+        self.state().create_volume(new)
     }
 
     /// Everything that the cloud holds now.

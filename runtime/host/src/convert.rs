@@ -9,9 +9,9 @@ mod to_guest;
 pub(crate) use self::{
     from_guest::{
         address_kind, cluster_names, info, instances, load_balancer_name, owned, problems, result, results, routes,
-        short, status, texts, zone,
+        short, status, texts, volume_labels, zone,
     },
-    to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest},
+    to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest, volume_to_guest},
 };
 
 /// The key in a route's `extra` whose value `true` stands for [`skysail_provider::Route::enable_node_addresses`].

@@ -116,6 +116,7 @@ pub(crate) struct Exports {
     pub(crate) zones: Option<exports::zones::GuestIndices>,
     pub(crate) clusters: Option<exports::clusters::GuestIndices>,
     pub(crate) node_legacy: Option<exports::node_legacy::GuestIndices>,
+    pub(crate) persistent_volume_labels: Option<exports::persistent_volume_labels::GuestIndices>,
 }
 
 impl Release {
@@ -217,6 +218,7 @@ impl Exports {
             zones: indices!(zones, Interface::Zones.name()),
             clusters: indices!(clusters, Interface::Clusters.name()),
             node_legacy: indices!(node_legacy, Interface::NodeLegacy.name()),
+            persistent_volume_labels: indices!(persistent_volume_labels, Interface::PersistentVolumeLabels.name()),
         })
     }
 
@@ -229,6 +231,7 @@ impl Exports {
             Interface::Zones => self.zones.is_some(),
             Interface::Clusters => self.clusters.is_some(),
             Interface::NodeLegacy => self.node_legacy.is_some(),
+            Interface::PersistentVolumeLabels => self.persistent_volume_labels.is_some(),
         }
     }
 }

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use skysail_provider::{
     Call, Clusters, Code, Error, Info, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers,
-    NodeLegacy, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service, Zone, Zones,
+    NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result, Route, Routes,
+    Service, Zone, Zones,
 };
 use wasmtime::{Store, component::Resource};
 
@@ -23,6 +24,7 @@ use crate::{
 mod instances;
 mod load_balancers;
 mod older;
+mod persistent_volumes;
 mod routes;
 
 /// A release in its sandbox. Cloning is cheap.
@@ -107,6 +109,10 @@ impl Provider for SandboxedProvider {
 
     fn node_legacy(&self) -> Option<&dyn NodeLegacy> {
         self.release.exports().has(Interface::NodeLegacy).then_some(self)
+    }
+
+    fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
+        self.release.exports().has(Interface::PersistentVolumeLabels).then_some(self)
     }
 }
 

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 
 use crate::{
     Call, Code, Detail, Error, EventKind, Info, Ingress, Instance, Instances, LoadBalancerInventory,
-    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, Protocol, Provider, ProviderEvent, Result, Route,
-    Routes, Service,
+    LoadBalancerStatus, LoadBalancers, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Protocol,
+    Provider, ProviderEvent, Result, Route, Routes, Service,
 };
 
 /// What a hook returns.
@@ -48,6 +48,8 @@ struct State {
     addresses_given: u8,
     instances: BTreeMap<String, Result<Instance>>,
     routes: Vec<Route>,
+    /// By the volume's handle.
+    volumes: BTreeMap<String, BTreeMap<String, String>>,
     hook: Option<Hook>,
     answer: Option<Answer>,
     /// What each look-up of machines warns of.
@@ -184,6 +186,12 @@ impl FakeProvider {
     /// Every look-up of machines gives at most this many results, or (none) one for each node again.
     pub fn cut_answers(&self, results_max: Option<usize>) {
         self.lock().results_max = results_max;
+    }
+
+    /// The cloud has a volume with this handle, and these are its labels. One that was never given is [`Code::NotFound`].
+    pub fn add_volume<'a>(&self, handle: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        self.lock().volumes.insert(handle.to_owned(), labels);
     }
 
     /// The machine is gone.
@@ -424,6 +432,16 @@ impl Routes for FakeProvider {
     }
 }
 
+#[async_trait]
+impl PersistentVolumeLabels for FakeProvider {
+    async fn labels(&self, _call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
+        let PersistentVolume { name, source, handle, .. } = volume;
+        self.enter("labels", format!("labels {cluster} {name} {source} {handle}")).await?;
+        let missing = || Error::new(Code::NotFound, format!("no volume {handle:?}"));
+        self.lock().volumes.get(handle).cloned().ok_or_else(missing)
+    }
+}
+
 impl Provider for FakeProvider {
     fn info(&self) -> Option<Arc<Info>> {
         self.lock().info.clone()
@@ -443,5 +461,9 @@ impl Provider for FakeProvider {
 
     fn routes(&self) -> Option<&dyn Routes> {
         (!self.without_routes).then_some(self as &dyn Routes)
+    }
+
+    fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
+        Some(self)
     }
 }

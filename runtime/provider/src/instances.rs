@@ -25,6 +25,8 @@ pub enum Detail {
 pub struct Instance {
     /// `<scheme>://<rest>`.
     pub provider_id: String,
+    /// The cloud has no IDs: a node that has none is initialised without one. Else an empty [`Self::provider_id`] is a failure.
+    pub without_provider_id: bool,
     /// Off or being switched off, and still there.
     pub shutdown: bool,
     /// Empty where the cloud has none.

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use crate::{Clusters, Instances, LoadBalancerInventory, LoadBalancers, NodeLegacy, Routes, Zones};
+use crate::{
+    Clusters, Instances, LoadBalancerInventory, LoadBalancers, NodeLegacy, PersistentVolumeLabels, Routes, Zones,
+};
 
 /// Who a provider is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,11 +41,13 @@ pub enum Interface {
     Clusters,
     /// [`NodeLegacy`].
     NodeLegacy,
+    /// [`PersistentVolumeLabels`].
+    PersistentVolumeLabels,
 }
 
 impl Interface {
     /// All interfaces, in the order of declaration.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LoadBalancers,
         Self::LoadBalancerInventory,
         Self::Instances,
@@ -51,6 +55,7 @@ impl Interface {
         Self::Zones,
         Self::Clusters,
         Self::NodeLegacy,
+        Self::PersistentVolumeLabels,
     ];
 
     /// The interface's name in the contract.
@@ -64,6 +69,7 @@ impl Interface {
             Self::Zones => "zones",
             Self::Clusters => "clusters",
             Self::NodeLegacy => "node-legacy",
+            Self::PersistentVolumeLabels => "persistent-volume-labels",
         }
     }
 }
@@ -114,6 +120,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
 
     /// What Kubernetes 1.6 asked of in-tree providers.
     fn node_legacy(&self) -> Option<&dyn NodeLegacy> {
+        None
+    }
+
+    /// Where volumes are.
+    fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
         None
     }
 }

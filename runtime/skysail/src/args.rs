@@ -117,7 +117,7 @@ pub(crate) struct CallArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// `<interface>.<function>`, for example `load-balancers.ensure`.
-    #[arg(value_name = "FUNCTION")]
+    #[arg(value_name = "FUNCTION", value_parser = crate::commands::FunctionName, hide_possible_values = true)]
     pub(crate) function: String,
     /// The arguments as a JSON object; `-` reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]

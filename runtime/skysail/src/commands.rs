@@ -8,7 +8,7 @@ mod run;
 
 use crate::args::Command;
 
-pub(crate) use call::HELP as CALL_HELP;
+pub(crate) use call::{FunctionName, HELP as CALL_HELP};
 
 /// Runs the chosen command to its end.
 ///

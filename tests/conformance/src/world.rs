@@ -19,7 +19,7 @@ use skysail_controllers::{
     ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
-use skysail_provider::{AddressKind, Instance, NodeAddress, fake::FakeProvider};
+use skysail_provider::{AddressKind, Instance, NodeAddress, Provider, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +66,13 @@ impl Cloud {
     pub fn without_routes(mut self) -> Self {
         self.fake = self.fake.without_routes();
         self.entry.provider = Arc::new(self.fake.clone());
+        self
+    }
+
+    /// The same, with another provider behind it than the fake.
+    #[must_use]
+    pub fn provided_by(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.entry.provider = provider;
         self
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn initialize(
     let labels = object.metadata.labels.as_ref().unwrap_or(&empty);
     let provider_id = match convert::provider_id(object) {
         Some(_) => None,
-        None => Some(own_provider_id(instance, schemes)?),
+        None => own_provider_id(instance, schemes)?,
     };
     let desired = addresses::desired(&present, &instance.addresses, provided_node_ip(object))?;
     Ok(Initialization {
@@ -83,13 +83,13 @@ pub(crate) fn provided_node_ip(object: &core::Node) -> Option<&str> {
     object.metadata.annotations.as_ref()?.get(names::PROVIDED_NODE_IP_ANNOTATION).map(String::as_str)
 }
 
-/// An ID of another's scheme would make the node another's, for ever.
-fn own_provider_id(instance: &Instance, schemes: &[String]) -> Result<String, InitializeError> {
+/// None only where the cloud has no IDs. An ID of another's scheme would make the node another's, for ever.
+fn own_provider_id(instance: &Instance, schemes: &[String]) -> Result<Option<String>, InitializeError> {
     if instance.provider_id.is_empty() {
-        return Err(InitializeError::NoProviderId);
+        return if instance.without_provider_id { Ok(None) } else { Err(InitializeError::NoProviderId) };
     }
     match instance.provider_id.parse::<ProviderId>() {
-        Ok(id) if schemes.iter().any(|scheme| scheme == id.scheme()) => Ok(instance.provider_id.clone()),
+        Ok(id) if schemes.iter().any(|scheme| scheme == id.scheme()) => Ok(Some(instance.provider_id.clone())),
         _ => Err(InitializeError::ForeignProviderId(
             instance.provider_id.chars().take(100).collect(),
             schemes.join(", "),

@@ -81,8 +81,7 @@ fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> 
     }
     let mut labels = BTreeMap::new();
     for (key, value) in instance.labels.iter().filter(|(key, _)| !is_reserved(key)) {
-        check_key(key)?;
-        check_value(key, value)?;
+        check(key, value)?;
         labels.insert(key.clone(), value.clone());
     }
     Ok(labels)
@@ -97,6 +96,11 @@ pub(crate) fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, S
         }
     }
     labels
+}
+
+/// Whether an API server accepts the label.
+pub(crate) fn check(key: &str, value: &str) -> Result<(), LabelError> {
+    check_key(key).and_then(|()| check_value(key, value))
 }
 
 /// In `kubernetes.io` or `k8s.io`, or in a subdomain of them.

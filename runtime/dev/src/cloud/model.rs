@@ -100,6 +100,37 @@ pub struct NewRoute {
     pub tags: Tags,
 }
 
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Unique, for ever.
+    pub id: String,
+    /// As given; not unique.
+    pub name: String,
+    /// Name of a zone: machines of another one cannot use it.
+    pub zone: String,
+    /// As given.
+    pub size_gib: u32,
+    /// As given.
+    pub tags: Tags,
+}
+
+/// What a new disk shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolume {
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// Name of a zone; the first one by default.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// 1 to 65536.
+    pub size_gib: u32,
+    /// At most 32.
+    #[serde(default)]
+    pub tags: Tags,
+}
+
 /// Whether a record that was asked for is there yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -289,6 +320,8 @@ pub struct Snapshot {
     pub instances: Vec<Instance>,
     /// Routes.
     pub routes: Vec<Route>,
+    /// Disks.
+    pub volumes: Vec<Volume>,
     /// Elastic IPs.
     pub elastic_ips: Vec<ElasticIp>,
     /// Virtual servers with their real servers.

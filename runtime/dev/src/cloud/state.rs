@@ -4,6 +4,7 @@
 mod balancing;
 mod instances;
 mod routes;
+mod volumes;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +21,7 @@ use super::{
     Change, SimOptions,
     error::CloudError,
     knobs::Faults,
-    model::{Cluster, ElasticIp, NewSshKey, Progress, Route, Snapshot, SshKey, Tags, Zone},
+    model::{Cluster, ElasticIp, NewSshKey, Progress, Route, Snapshot, SshKey, Tags, Volume, Zone},
     requests::RequestLog,
 };
 
@@ -41,6 +42,7 @@ pub(super) struct State {
     pub(super) clusters: Vec<Cluster>,
     pub(super) instances: BTreeMap<String, InstanceEntry>,
     pub(super) routes: BTreeMap<String, Route>,
+    pub(super) volumes: BTreeMap<String, Volume>,
     pub(super) elastic_ips: BTreeMap<String, Made<ElasticIp>>,
     pub(super) virtual_servers: BTreeMap<String, ServerEntry>,
     pub(super) ssh_keys: Vec<SshKey>,
@@ -81,6 +83,7 @@ impl State {
             clusters: options.clusters.clone(),
             instances: BTreeMap::new(),
             routes: BTreeMap::new(),
+            volumes: BTreeMap::new(),
             elastic_ips: BTreeMap::new(),
             virtual_servers: BTreeMap::new(),
             ssh_keys: Vec::new(),
@@ -97,6 +100,7 @@ impl State {
         Snapshot {
             instances: self.instances.values().map(|entry| entry.record.clone()).collect(),
             routes: self.routes.values().cloned().map(|route| self.with_blackhole(route)).collect(),
+            volumes: self.volumes.values().cloned().collect(),
             elastic_ips: self.elastic_ips.values().map(Self::elastic_ip_of).collect(),
             virtual_servers: self.virtual_servers.values().map(ServerEntry::view).collect(),
             ssh_keys: self.ssh_keys.clone(),
@@ -117,6 +121,16 @@ impl State {
         self.tell("added", "ssh-key", &added.id, &added.user);
         self.ssh_keys.push(added.clone());
         Ok(added)
+    }
+
+    /// A zone by its name; the first one where none is named.
+    fn zone_named(&self, name: Option<String>) -> Result<String, CloudError> {
+        let first = self.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
+        let zone = name.unwrap_or(first);
+        if self.zones.iter().any(|known| known.name == zone) {
+            return Ok(zone);
+        }
+        Err(CloudError::Invalid(format!("there is no zone {zone:?}")))
     }
 
     /// An ID that never was given before; they sort in the order of their making.

@@ -11,12 +11,13 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 pub(super) const PACKAGE: &str = "skysail:provider";
 
 /// The files of the contract: the ones that `bindings` are generated from.
-pub(super) const WIT: [(&str, &str); 8] = [
+pub(super) const WIT: [(&str, &str); 9] = [
     ("host.wit", include_str!("../../../../wit/v0.1.0/host.wit")),
     ("http.wit", include_str!("../../../../wit/v0.1.0/http.wit")),
     ("identity.wit", include_str!("../../../../wit/v0.1.0/identity.wit")),
     ("instances.wit", include_str!("../../../../wit/v0.1.0/instances.wit")),
     ("load-balancers.wit", include_str!("../../../../wit/v0.1.0/load-balancers.wit")),
+    ("persistent-volume-labels.wit", include_str!("../../../../wit/v0.1.0/persistent-volume-labels.wit")),
     ("routes.wit", include_str!("../../../../wit/v0.1.0/routes.wit")),
     ("types.wit", include_str!("../../../../wit/v0.1.0/types.wit")),
     ("world.wit", include_str!("../../../../wit/v0.1.0/world.wit")),

@@ -1,6 +1,6 @@
 //! From the contract to `skysail-provider`. Everything here is a guest's claim.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use skysail_provider::{self as host, Code, Error, Result};
 
@@ -213,10 +213,11 @@ pub(crate) fn instances(
             region,
             addresses,
             labels,
-            extra: _,
+            extra,
         } = instance;
         Ok(host::Instance {
             provider_id: short("provider-id", provider_id)?,
+            without_provider_id: extra.iter().any(|(key, value)| key == "without-provider-id" && value == "true"),
             shutdown,
             instance_type: short("instance-type", instance_type)?,
             zone: short("zone", zone)?,
@@ -229,6 +230,18 @@ pub(crate) fn instances(
             .collect(),
         })
     })
+}
+
+/// Labels of a volume. Whether each is one that the API takes, the controllers judge.
+pub(crate) fn volume_labels(list: Vec<guest::Pair>) -> Result<BTreeMap<String, String>> {
+    let count = list.len();
+    let pairs =
+        bounded("labels", FEW_MAX, list, |(key, value)| Ok((short("label key", key)?, short("label value", value)?)))?;
+    let labels: BTreeMap<_, _> = pairs.into_iter().collect();
+    if labels.len() < count {
+        return Err(wrong("labels has a key twice"));
+    }
+    Ok(labels)
 }
 
 /// The load balancers that a cluster owns.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use skysail_provider::Code;
 
-use super::{from_guest::error, info, results, route_to_guest, routes, short, status};
+use super::{from_guest::error, info, results, route_to_guest, routes, short, status, volume_labels};
 use crate::bindings::{
     exports::skysail::provider::{identity::Info, routes::Route},
     skysail::provider::types::{Error, Ingress, LoadBalancerStatus, Retry},
@@ -106,4 +106,23 @@ fn a_route_with_a_control_character_or_one_too_many_makes_the_whole_list_wrong()
     assert_eq!(routes(vec![route(&[]); 100_000]).unwrap().len(), 100_000);
     let error = routes(vec![route(&[]); 100_001]).unwrap_err();
     assert!(error.message.contains("routes has 100001 entries"), "{error}");
+}
+
+#[test]
+fn labels_of_a_volume_are_few_short_and_each_there_once() {
+    let pair = |n: usize| (format!("key-{n}"), "value".to_owned());
+    assert_eq!(volume_labels((0..256).map(pair).collect()).unwrap().len(), 256);
+    let refused = |labels| volume_labels(labels).unwrap_err();
+    for (labels, text) in [
+        ((0..10_000).map(pair).collect(), "labels has 10000 entries, and may have 256"),
+        (vec![pair(1), pair(1)], "labels has a key twice"),
+        (vec![("k".repeat(1025), String::new())], "label key has 1025 bytes, and may have 1024"),
+        (vec![("k".to_owned(), "\u{1b}[2J".to_owned())], "label value has a control character: \" [2J\""),
+    ] {
+        let error = refused(labels);
+        assert_eq!(
+            (error.code, &*error.message),
+            (Code::Internal, &*format!("the provider's answer is wrong: {text}"))
+        );
+    }
 }

@@ -6,7 +6,7 @@ use skysail_provider as host;
 
 use super::ENABLE_NODE_ADDRESSES;
 use crate::bindings::{
-    exports::skysail::provider::{instances, routes},
+    exports::skysail::provider::{instances, persistent_volume_labels as volumes, routes},
     skysail::provider::types as guest,
 };
 
@@ -72,6 +72,23 @@ pub(crate) fn route_to_guest(route: &host::Route) -> routes::Route {
             .then(|| (ENABLE_NODE_ADDRESSES.to_owned(), "true".to_owned()))
             .into_iter()
             .collect(),
+    }
+}
+
+pub(crate) fn volume_to_guest(volume: &host::PersistentVolume) -> volumes::PersistentVolume {
+    let host::PersistentVolume { name, uid, labels, annotations, storage_class, source, driver, handle, attributes } =
+        volume;
+    volumes::PersistentVolume {
+        name: name.clone(),
+        uid: uid.clone(),
+        labels: pairs(labels),
+        annotations: pairs(annotations),
+        storage_class: storage_class.clone(),
+        source: source.clone(),
+        driver: driver.clone(),
+        handle: handle.clone(),
+        attributes: pairs(attributes),
+        extra: Vec::new(),
     }
 }
 

@@ -1,11 +1,12 @@
 //! The slot as a provider: each call goes to the release that serves when it begins.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
     Call, Clusters, Detail, Info, Instance, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeLegacy, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service, Zone, Zones,
+    LoadBalancers, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result,
+    Route, Routes, Service, Zone, Zones,
 };
 
 use super::Slot;
@@ -41,6 +42,10 @@ impl Provider for Slot {
 
     fn node_legacy(&self) -> Option<&dyn NodeLegacy> {
         self.may_have(Interface::NodeLegacy).then_some(self)
+    }
+
+    fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
+        self.may_have(Interface::PersistentVolumeLabels).then_some(self)
     }
 }
 
@@ -149,5 +154,12 @@ impl NodeLegacy for Slot {
         searches: &[String],
     ) -> Result<(Vec<String>, Vec<String>)> {
         self.hold(Interface::NodeLegacy)?.provider.scrub_dns(call, nameservers, searches).await
+    }
+}
+
+#[async_trait]
+impl PersistentVolumeLabels for Slot {
+    async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
+        self.hold(Interface::PersistentVolumeLabels)?.provider.labels(call, cluster, volume).await
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     providers, telemetry,
 };
 
-pub(crate) use help::HELP;
+pub(crate) use help::{FunctionName, HELP};
 
 /// Longest text of arguments, in bytes: two thousand nodes as `kubectl` prints them are about twenty megabytes.
 const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;

@@ -6,6 +6,8 @@
 mod breaker;
 mod drift;
 mod holder;
+#[cfg(test)]
+mod instances_v1;
 mod lifecycle;
 mod nodes;
 mod providers;

@@ -31,6 +31,14 @@ fn n5_5_a_node_without_any_provider_id_keeps_its_taint() {
     assert_eq!(provider_id(None, ""), Err(InitializeError::NoProviderId));
 }
 
+/// N1.12, N5.2: what upstream's older `Instances` may say with `NotImplemented`.
+#[test]
+fn a_cloud_without_ids_leaves_the_node_without_one() {
+    let instance = Instance { without_provider_id: true, ..Instance::default() };
+    let plan = initialize(&node(None), &instance, &["fake".to_owned()]).unwrap();
+    assert_eq!((plan.provider_id, plan.taints.len()), (None, 1));
+}
+
 #[test]
 fn n5_6_the_nodes_own_id_is_kept_and_its_machine_has_the_type() {
     let machine = Instance { instance_type: "t1.micro".to_owned(), ..Instance::default() };

@@ -19,8 +19,8 @@ use crate::cloud::{
     SimCloud,
     error::CloudError,
     model::{
-        Backend, Cluster, ElasticIp, Instance, NewElasticIp, NewInstance, NewRoute, NewSshKey, NewVirtualServer, Route,
-        SshKey, VirtualServer, VirtualServerPatch, Zone,
+        Backend, Cluster, ElasticIp, Instance, NewElasticIp, NewInstance, NewRoute, NewSshKey, NewVirtualServer,
+        NewVolume, Route, SshKey, VirtualServer, VirtualServerPatch, Volume, Zone,
     },
     requests::cut,
     state::State,
@@ -41,6 +41,8 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<SimCloud>)> {
         ("/v1/instances/{id}/stop", post(stop_instance)),
         ("/v1/routes", get(list::<Route>).post(create::<Route>)),
         ("/v1/routes/{id}", get(read::<Route>).delete(delete_route)),
+        ("/v1/volumes", get(list::<Volume>).post(create::<Volume>)),
+        ("/v1/volumes/{id}", get(read::<Volume>).delete(delete_volume)),
         ("/v1/elastic-ips", get(list::<ElasticIp>).post(create::<ElasticIp>)),
         ("/v1/elastic-ips/{id}", get(read::<ElasticIp>).delete(delete_elastic_ip)),
         ("/v1/virtual-servers", get(list::<VirtualServer>).post(create::<VirtualServer>)),
@@ -123,6 +125,11 @@ async fn delete_route(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>)
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn delete_volume(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
+    cloud.state().delete_volume(&id)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 async fn delete_elastic_ip(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
     cloud.state().delete_elastic_ip(&id)?;
     Ok(StatusCode::NO_CONTENT)
@@ -197,6 +204,15 @@ impl Listed for Route {
     }
 }
 
+impl Listed for Volume {
+    fn all(state: &State) -> Vec<Self> {
+        state.volumes.values().cloned().collect()
+    }
+    fn facts(&self) -> Facts<'_> {
+        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    }
+}
+
 impl Listed for ElasticIp {
     fn all(state: &State) -> Vec<Self> {
         state.elastic_ips.values().map(State::elastic_ip_of).collect()
@@ -234,6 +250,17 @@ impl Resource for Route {
     }
     fn find(state: &State, id: &str) -> Option<Self> {
         state.routes.get(id).cloned().map(|route| state.with_blackhole(route))
+    }
+}
+
+impl Resource for Volume {
+    type New = NewVolume;
+    const KIND: &'static str = "volume";
+    fn create(state: &mut State, new: NewVolume) -> Result<Self, CloudError> {
+        state.create_volume(new)
+    }
+    fn find(state: &State, id: &str) -> Option<Self> {
+        state.volumes.get(id).cloned()
     }
 }
 

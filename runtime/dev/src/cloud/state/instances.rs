@@ -34,11 +34,7 @@ impl State {
         if self.instances.values().any(|entry| entry.record.name == name) {
             return Err(CloudError::Conflict(format!("there is an instance with the name {name:?}")));
         }
-        let first = self.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
-        let zone = zone.unwrap_or(first);
-        if !self.zones.iter().any(|known| known.name == zone) {
-            return Err(CloudError::Invalid(format!("there is no zone {zone:?}")));
-        }
+        let zone = self.zone_named(zone)?;
         let taken: std::collections::HashSet<_> =
             self.instances.values().map(|entry| entry.record.private_address).collect();
         let base = u32::from(self.pools.machines);

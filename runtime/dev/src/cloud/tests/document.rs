@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::client::{cloud, raw};
 use crate::cloud::{
-    model::{NewElasticIp, NewRoute, NewSshKey, NewVirtualServer},
+    model::{NewElasticIp, NewRoute, NewSshKey, NewVirtualServer, NewVolume},
     server::routes,
 };
 
@@ -45,10 +45,12 @@ async fn records_have_the_members_of_their_schemas() {
     let instance = cloud.add_instance("a", "zone-a").unwrap();
     let (elastic_ip, tags) = (NewElasticIp { name: "e".into(), address: None, tags: [].into() }, [].into());
     let route = NewRoute { name: "r".into(), destination_cidr: "10.0.0.0/24".into(), instance: instance.id, tags };
+    let volume = NewVolume { name: "d".into(), zone: None, size_gib: 1, tags: [].into() };
     let key = NewSshKey { user: "u".into(), key: "k".into() };
     {
         let mut state = cloud.state();
         state.create_route(route).unwrap();
+        state.create_volume(volume).unwrap();
         state.add_ssh_key(key).unwrap();
         let elastic_ip = state.create_elastic_ip(elastic_ip).unwrap().id;
         let new = json!({"name": "v", "elastic_ip": elastic_ip, "protocol": "tcp", "port": 18_080,
@@ -64,6 +66,7 @@ async fn records_have_the_members_of_their_schemas() {
     check("Snapshot", &snapshot);
     check("Instance", &snapshot["instances"][0]);
     check("Route", &snapshot["routes"][0]);
+    check("Volume", &snapshot["volumes"][0]);
     check("ElasticIp", &snapshot["elastic_ips"][0]);
     check("VirtualServer", &snapshot["virtual_servers"][0]);
     check("RealServer", &snapshot["virtual_servers"][0]["real_servers"][0]);

@@ -1,18 +1,26 @@
 //! Every function of the contract: its arguments from JSON, its answer to JSON.
 
+mod arguments;
+
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use skysail_controllers::{provider_node, provider_service};
+use skysail_controllers::{provider_node, provider_service, provider_volume};
 use skysail_host::slot::Slot;
 use skysail_provider::{
     Call, Clusters, Code, Detail, Error, Instance, Instances as _, LoadBalancerInventory, LoadBalancers,
-    NODES_PER_PAGE, NodeLegacy as _, NodeSet, Result, Route, Routes, Service, Zones as _,
+    NODES_PER_PAGE, NodeLegacy as _, NodeSet, PersistentVolume, PersistentVolumeLabels as _, Result, Route, Routes,
+    Service, Zones as _,
 };
 
+use self::arguments::{
+    BackendsArgument, ClusterArgument, CreateRoutesArgument, DeleteRoutesArgument, DetailArgument, DnsArgument,
+    HostnameArgument, InstancesArgument, NamedArgument, NodeArgument, Nothing, ProviderIdArgument, ServiceArgument,
+    SshKeyArgument, TextArgument, VolumeArgument,
+};
 use super::identity;
 
 /// One call, ready to be made.
@@ -43,6 +51,7 @@ pub(super) enum ProviderFunction {
     AddSshKey { user: String, key: String },
     CurrentNodeName { hostname: String },
     ScrubDns { nameservers: Vec<String>, searches: Vec<String> },
+    VolumeLabels { cluster: String, volume: Box<PersistentVolume> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,116 +65,6 @@ pub(super) enum LoadBalancerVerb {
 pub(super) enum BackendsVerb {
     Ensure,
     Update,
-}
-
-fn kubernetes() -> String {
-    "kubernetes".to_owned()
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct TextArgument {
-    text: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ServiceArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-    service: Value,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct BackendsArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-    service: Value,
-    nodes: Vec<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ClusterArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NamedArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-    name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct InstancesArgument {
-    nodes: Vec<Value>,
-    #[serde(default)]
-    detail: DetailArgument,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum DetailArgument {
-    State,
-    #[default]
-    Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct CreateRoutesArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-    routes: Vec<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct DeleteRoutesArgument {
-    #[serde(default = "kubernetes")]
-    cluster: String,
-    routes: Vec<Route>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ProviderIdArgument {
-    provider_id: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NodeArgument {
-    node: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SshKeyArgument {
-    user: String,
-    key: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct HostnameArgument {
-    hostname: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct DnsArgument {
-    nameservers: Vec<String>,
-    searches: Vec<String>,
 }
 
 /// Puts the call together; nothing is called yet.
@@ -217,6 +116,7 @@ fn provider(interface: &str, name: &str, arguments: Value) -> Parsed {
         "zones" => zones(name, arguments),
         "clusters" => clusters(name, arguments),
         "node-legacy" => node_legacy(name, arguments),
+        "persistent-volume-labels" => volumes(name, arguments),
         _ => Ok(None),
     }
 }
@@ -343,6 +243,21 @@ fn node_legacy(name: &str, arguments: Value) -> Parsed {
     }))
 }
 
+fn volumes(name: &str, arguments: Value) -> Parsed {
+    if name != "labels" {
+        return Ok(None);
+    }
+    let VolumeArgument { cluster, volume: object } = read(arguments)?;
+    Ok(Some(ProviderFunction::VolumeLabels { cluster, volume: volume(object)? }))
+}
+
+fn volume(object: Value) -> anyhow::Result<Box<PersistentVolume>> {
+    let object: core::PersistentVolume =
+        serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
+    let volume = provider_volume(&object);
+    volume.map(Box::new).context("volume is no cloud's: the manager would ask no provider about it")
+}
+
 fn service(object: Value) -> anyhow::Result<Box<Service>> {
     let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
     let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
@@ -410,6 +325,7 @@ impl ProviderFunction {
                 let (nameservers, searches) = slot.scrub_dns(call, &nameservers, &searches).await?;
                 Ok(json!({"nameservers": nameservers, "searches": searches}))
             }
+            Self::VolumeLabels { cluster, volume } => value(slot.labels(call, &cluster, &volume).await?),
         }
     }
 }
@@ -442,20 +358,38 @@ fn each<T: Serialize>(results: Vec<Result<T>>) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::collections::BTreeSet;
 
-    use super::parse;
+    use serde_json::json;
+    use wit_parser::{Resolve, WorldItem};
+
+    use super::{super::help::function_names, parse};
+
+    /// `<interface>.<function>` of everything that a component may export.
+    fn functions_of_the_contract() -> BTreeSet<String> {
+        let mut resolve = Resolve::default();
+        let (package, _) =
+            resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).expect("the contract parses");
+        let world = resolve.select_world(&[package], Some("complete-provider")).expect("the world is there");
+        let interfaces = resolve.worlds[world].exports.values().filter_map(|item| match item {
+            WorldItem::Interface { id, .. } => Some(&resolve.interfaces[*id]),
+            _ => None,
+        });
+        let functions = interfaces.flat_map(|interface| {
+            let name = interface.name.as_deref().unwrap_or_default();
+            interface.functions.keys().map(move |function| format!("{name}.{function}"))
+        });
+        functions.collect()
+    }
 
     #[test]
-    fn every_function_of_the_help_text_can_be_called() {
-        let names = super::super::HELP.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
-        let mut count = 0;
-        for (function, _) in names.filter(|(name, _)| name.contains('.')) {
-            let error = parse(function, json!({"no-such-argument": 1}), "").expect_err("the argument is unknown");
+    fn every_function_of_the_contract_can_be_called_and_is_in_the_help_text() {
+        let contract = functions_of_the_contract();
+        assert_eq!(function_names().map(str::to_owned).collect::<BTreeSet<_>>(), contract);
+        for function in contract {
+            let error = parse(&function, json!({"no-such-argument": 1}), "").expect_err("the argument is unknown");
             assert!(format!("{error:#}").contains("no-such-argument"), "{function}: {error:#}");
-            count += 1;
         }
-        assert_eq!(count, 21);
     }
 
     #[test]
@@ -466,6 +400,9 @@ mod tests {
         assert!(format!("{error:#}").contains("service has no metadata.uid"), "{error:#}");
         let error = parse("instances.describe", json!({"nodes": [{}]}), "").unwrap_err();
         assert!(format!("{error:#}").contains("nodes[0] has no metadata.name"), "{error:#}");
+        let local = json!({"volume": {"metadata": {"name": "a"}, "spec": {"local": {"path": "/"}}}});
+        let error = parse("persistent-volume-labels.labels", local, "").unwrap_err();
+        assert!(format!("{error:#}").contains("volume is no cloud's"), "{error:#}");
     }
 
     #[test]

@@ -1,5 +1,34 @@
 //! What `skysail call --help` says about the functions. The tests of `functions` hold it to them.
 
+use std::ffi::OsStr;
+
+use clap::{
+    Arg, Command,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
+
+/// Any text, so that `functions` says what is wrong with it; a shell offers the contract's functions.
+#[derive(Clone)]
+pub(crate) struct FunctionName;
+
+impl TypedValueParser for FunctionName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(function_names().map(PossibleValue::new)))
+    }
+}
+
+/// `<interface>.<function>` of each line of [`HELP`] that has one.
+pub(crate) fn function_names() -> impl Iterator<Item = &'static str> {
+    let names = HELP.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| name.contains('.') && name.starts_with(|c: char| c.is_ascii_lowercase()))
+}
+
 pub(crate) const HELP: &str = "\
 Functions and their arguments (--json):
   identity.describe               {}
@@ -23,13 +52,14 @@ Functions and their arguments (--json):
   node-legacy.add-ssh-key-to-all-instances  {\"user\": \"...\", \"key\": \"...\"}
   node-legacy.current-node-name   {\"hostname\": \"...\"}
   node-legacy.scrub-dns           {\"nameservers\": [...], \"searches\": [...]}
+  persistent-volume-labels.labels {\"volume\": VOLUME}
 
-  SERVICE, NODE  objects as `kubectl get -o json` prints them
+  SERVICE, NODE, VOLUME  objects as `kubectl get -o json` prints them
   ROUTE          \"destinationCidr\": \"10.0.1.0/24\", \"targetNode\": \"node-1\"
   DETAIL         \"metadata\", the default, or \"state\"
 
 What is about a cluster (load-balancers, load-balancer-inventory, routes,
-clusters.master) also takes \"cluster\": its name, by default \"kubernetes\".
+clusters.master, persistent-volume-labels) also takes \"cluster\": its name, by default \"kubernetes\".
 Without \"text\", identity.check-config checks the call's own cloud-config.
 
 identity.* needs no cloud-config; the rest is refused with one that the
