@@ -21,6 +21,8 @@ mod objects;
 #[cfg(test)]
 mod patches;
 #[cfg(test)]
+mod reviews;
+#[cfg(test)]
 mod services;
 #[cfg(test)]
 mod watches;
@@ -78,6 +80,8 @@ suite! {
     applies::apply_creates_owns_and_removes,
     applies::a_conflict_names_owner_and_field,
     applies::shared_fields_stay_until_the_last_owner_goes,
+    reviews::a_token_of_nobody_is_not_authenticated,
+    reviews::masters_may_read_any_path,
     services::a_service_gets_its_defaults,
     services::metadata_is_written_through_the_status_and_the_spec_is_not,
     services::a_type_change_frees_what_belonged_to_it,

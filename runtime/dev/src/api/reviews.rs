@@ -1,6 +1,6 @@
-//! Questions of clients about themselves: may I, what may I, who am I. Nothing of them is stored.
+//! Questions about users and rights: may I, what may I, who am I; whose token is this, may they. Nothing of them is stored.
 //!
-//! This API asks nobody who they are, so everybody is nobody in particular and may do everything.
+//! This API asks nobody who they are, so everybody is nobody in particular and may do everything, and no token is anybody's.
 
 use serde_json::{Value, json};
 
@@ -18,16 +18,18 @@ pub(crate) struct Review {
 /// The one version of all of them.
 pub(crate) const VERSION: &str = "v1";
 
+const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// The reviews, in the order of discovery.
-pub(crate) const REVIEWS: [Review; 3] = [
+pub(crate) const REVIEWS: [Review; 5] = [
     Review {
-        group: "authentication.k8s.io",
+        group: AUTHENTICATION,
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",
         singular: "selfsubjectreview",
     },
+    Review { group: AUTHENTICATION, kind: "TokenReview", plural: "tokenreviews", singular: "tokenreview" },
     Review {
         group: AUTHORIZATION,
         kind: "SelfSubjectAccessReview",
@@ -39,6 +41,12 @@ pub(crate) const REVIEWS: [Review; 3] = [
         kind: "SelfSubjectRulesReview",
         plural: "selfsubjectrulesreviews",
         singular: "selfsubjectrulesreview",
+    },
+    Review {
+        group: AUTHORIZATION,
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        singular: "subjectaccessreview",
     },
 ];
 
@@ -52,7 +60,10 @@ impl Review {
     /// What was asked, with the answer in its status.
     pub(crate) fn answer(&self, question: &Value) -> Value {
         let status = match self.kind {
-            "SelfSubjectAccessReview" => json!({"allowed": true, "reason": "this API allows everybody everything"}),
+            "TokenReview" => json!({"user": {}, "error": "this API knows no tokens"}),
+            "SelfSubjectAccessReview" | "SubjectAccessReview" => {
+                json!({"allowed": true, "reason": "this API allows everybody everything"})
+            }
             "SelfSubjectRulesReview" => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
                 "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],

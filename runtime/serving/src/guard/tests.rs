@@ -9,10 +9,16 @@ use std::{
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use kube::Client;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Client,
+    api::{DeleteParams, PostParams},
+};
 use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt as _, service_fn};
 
 use super::{Guard, Reviewers};
@@ -22,7 +28,7 @@ use crate::{
     error::ServingError,
     health::HealthChecks,
     options::{AuthenticationOptions, AuthorizationOptions},
-    testing::Authority,
+    testing::{Authority, PATIENCE},
 };
 
 /// An API server that knows the token `jane's`, lets her read everything, and tells authorities; with what it was asked.
@@ -91,17 +97,20 @@ fn skip_lookup() -> AuthenticationOptions {
     AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() }
 }
 
-async fn router_with(options: &AuthenticationOptions, reviewers: Reviewers) -> Result<Router, ServingError> {
-    let guard = Guard::new(options, AuthorizationOptions::default(), reviewers).await?;
-    let endpoints = Endpoints {
+fn endpoints() -> Endpoints {
+    Endpoints {
         healthz: HealthChecks::default(),
         livez: HealthChecks::default(),
         readyz: HealthChecks::default(),
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({"a": 1})),
         verbosity: Some(Arc::new(|text| if text == "4" { Ok("level 4".to_owned()) } else { Err("no".to_owned()) })),
-    };
-    Ok(endpoints.router(guard))
+    }
+}
+
+async fn router_with(options: &AuthenticationOptions, reviewers: Reviewers) -> Result<Router, ServingError> {
+    let guard = Guard::new(options, AuthorizationOptions::default(), reviewers).await?;
+    Ok(endpoints().router(guard))
 }
 
 async fn router(api: &Api) -> Router {
@@ -249,6 +258,40 @@ async fn authorities_that_the_cluster_publishes_are_believed() {
     assert_eq!(get(&router, "/metrics", &headers, Peer::default()).await.0, 403, "headers alone are nothing");
     let user = client.client("joe", &[]).peer();
     assert_eq!(get(&router, "/metrics", &headers, user).await.0, 403, "a user is no proxy");
+}
+
+/// On an API server with watches: authorities that are published later are believed then, and no longer when they go.
+#[tokio::test]
+async fn i3_authorities_are_followed_as_the_cluster_publishes_them() {
+    let client = skysail_dev::api::ApiServer::new(&skysail_dev::api::ApiOptions::default()).client();
+    let reviewers = Reviewers { authentication: Some(client.clone()), authorization: None };
+    let guard =
+        Guard::new(&AuthenticationOptions::default(), AuthorizationOptions::default(), reviewers).await.unwrap();
+    let router = endpoints().router(Arc::clone(&guard));
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(guard.follow(stop.clone()));
+    let ca = Authority::new("ca");
+    let root = ca.client("root", &["system:masters"]).peer();
+    assert_eq!(get(&router, "/metrics", &[], root.clone()).await.0, 403, "no authority: no certificate counts");
+    assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 401, "this API server knows no token");
+    let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client, "kube-system");
+    let map: ConfigMap = serde_json::from_value(published(&ca, &Authority::new("front-proxy-ca"))).unwrap();
+    let map = ConfigMap { metadata: ObjectMeta { resource_version: None, ..map.metadata.clone() }, ..map };
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    wait_for(&router, &root, 200).await;
+    maps.delete("extension-apiserver-authentication", &DeleteParams::default()).await.unwrap();
+    wait_for(&router, &root, 403).await;
+    stop.cancel();
+    tasks.join_all().await;
+}
+
+async fn wait_for(router: &Router, peer: &Peer, status: u16) {
+    let looks = async {
+        while get(router, "/metrics", &[], peer.clone()).await.0 != status {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{status} should come"));
 }
 
 #[tokio::test]
