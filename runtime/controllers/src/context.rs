@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1 as core;
 use tokio::sync::{Notify, watch};
 
 use crate::{
+    clients::Clients,
     nodes::Nodes,
     ownership::{self, Owner},
     providers::{ProviderEntry, Providers},
@@ -35,7 +36,7 @@ pub(crate) struct Lane {
 
 /// Shared by all steps.
 pub(crate) struct Context {
-    pub(crate) client: kube::Client,
+    pub(crate) clients: Clients,
     pub(crate) settings: ControllerSettings,
     pub(crate) providers: Providers,
     pub(crate) reporter: Reporter,
@@ -50,7 +51,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(
-        client: kube::Client,
+        clients: Clients,
         providers: Providers,
         settings: ControllerSettings,
         reporter: Reporter,
@@ -65,7 +66,7 @@ impl Context {
             published: watch::Sender::new(false),
         };
         Arc::new(Self {
-            client,
+            clients,
             settings,
             reporter,
             services: Cache::new(),

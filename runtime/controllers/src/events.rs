@@ -26,6 +26,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clients::Clients,
     error::{api_status, chain},
     metrics::ControllerMetrics,
 };
@@ -89,14 +90,14 @@ fn cut(text: &mut String, bytes_max: usize) {
 
 /// Writes what [`Events`] took.
 pub(crate) struct Recorder {
-    client: kube::Client,
+    clients: Clients,
     metrics: ControllerMetrics,
     correlator: Correlator,
 }
 
 impl Recorder {
-    pub(crate) fn new(client: kube::Client, metrics: ControllerMetrics) -> Self {
-        Self { client, metrics, correlator: Correlator::default() }
+    pub(crate) fn new(clients: Clients, metrics: ControllerMetrics) -> Self {
+        Self { clients, metrics, correlator: Correlator::default() }
     }
 
     /// Writes until all senders are gone, or until `stop`; then only what waits already.
@@ -150,7 +151,8 @@ impl Recorder {
             "" => "default",
             namespace => namespace,
         };
-        let api: Api<core::Event> = Api::namespaced(self.client.clone(), namespace);
+        let client = self.clients.events(series.notice.object.kind);
+        let api: Api<core::Event> = Api::namespaced(client.clone(), namespace);
         if let Some(name) = &series.event_name {
             let patch = serde_json::json!({
                 "count": series.count, "lastTimestamp": Time(Timestamp::now()), "message": series.notice.message,

@@ -13,6 +13,7 @@
 //! "gone".
 
 mod backoff;
+mod clients;
 mod context;
 mod convert;
 mod describe;
@@ -33,11 +34,13 @@ mod report;
 mod route;
 mod service;
 mod settings;
+mod starts;
 mod taints;
 mod triggers;
 mod trim;
 mod watch;
 
+pub use clients::Clients;
 pub use convert::node as provider_node;
 pub use manager::{Manager, ManagerError};
 pub use metrics::ControllerMetrics;

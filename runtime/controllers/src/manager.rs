@@ -22,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clients::Clients,
     context::Context,
     events::{Events, Notice, Recorder},
     metrics::{ControllerMetrics, ProviderLabels, QueueLabels},
@@ -31,6 +32,7 @@ use crate::{
     route,
     service::{self, ledger::Ledger},
     settings::ControllerSettings,
+    starts::{Starts, after},
     triggers, trim,
 };
 
@@ -59,7 +61,7 @@ impl Manager {
     /// begin before that one has ended.
     #[must_use]
     pub fn new(
-        client: kube::Client,
+        clients: impl Into<Clients>,
         providers: Providers,
         settings: ControllerSettings,
         metrics: ControllerMetrics,
@@ -67,7 +69,7 @@ impl Manager {
     ) -> Self {
         let (events, notices) = Events::new(metrics.clone());
         let reporter = Reporter::new(events, metrics);
-        Self { context: Context::new(client, providers, settings, reporter, ledger), notices }
+        Self { context: Context::new(clients.into(), providers, settings, reporter, ledger), notices }
     }
 
     /// What is done to which object, live. A reader that is slow misses lines.
@@ -83,7 +85,7 @@ impl Manager {
     pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
         let Self { context, notices } = self;
         let grace = context.settings.shutdown_grace;
-        let recorder = Recorder::new(context.client.clone(), context.reporter.metrics.clone());
+        let recorder = Recorder::new(context.clients.clone(), context.reporter.metrics.clone());
         let events_stop = CancellationToken::new();
         let mut recording = JoinSet::new();
         recording.spawn(recorder.run(notices, events_stop.clone()));
@@ -123,7 +125,7 @@ async fn all_ended(tasks: &mut JoinSet<String>, stop: &CancellationToken) -> Res
 }
 
 fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &CancellationToken) {
-    let enabled = context.settings.controllers;
+    let (enabled, starts) = (context.settings.controllers, Starts::new(&context.settings));
     // An API server's watch alone keeps a manager without providers alive.
     spawn(tasks, "watch nodes".to_owned(), watch_nodes(Arc::clone(context), stop.clone()));
     if enabled.service {
@@ -135,17 +137,21 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
         spawn(tasks, name("releases"), follow_releases(shared()));
         if enabled.service {
             spawn(tasks, name("node set"), keep_node_set(shared()));
-            spawn(tasks, name("services"), serve_services(shared()));
+            spawn(tasks, name("services"), after(starts.service, stop.clone(), serve_services(shared())));
             if !context.settings.drift_repair_period.is_zero() {
-                spawn(tasks, name("drift repair"), serve_drift(shared()));
+                spawn(tasks, name("drift repair"), after(starts.service, stop.clone(), serve_drift(shared())));
             }
         }
         if enabled.cloud_node {
-            spawn(tasks, name("nodes"), serve_nodes(shared()));
-            spawn(tasks, name("addresses"), serve_addresses(shared()));
+            spawn(tasks, name("nodes"), after(starts.cloud_node, stop.clone(), serve_nodes(shared())));
+            spawn(tasks, name("addresses"), after(starts.cloud_node, stop.clone(), serve_addresses(shared())));
         }
         if enabled.cloud_node_lifecycle {
-            spawn(tasks, name("node lifecycle"), serve_lifecycle(shared()));
+            spawn(
+                tasks,
+                name("node lifecycle"),
+                after(starts.cloud_node_lifecycle, stop.clone(), serve_lifecycle(shared())),
+            );
         }
         if context.settings.routes_enabled() {
             spawn(tasks, name("routes"), route::serve(shared()));
@@ -164,7 +170,7 @@ type Shared = (Arc<Context>, usize, CancellationToken);
 
 async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
     let cache = crate::watch::Cache::new();
-    let events = watcher(Api::<core::Node>::all(context.client.clone()), watcher::Config::default())
+    let events = watcher(Api::<core::Node>::all(context.clients.shared_informers.clone()), watcher::Config::default())
         .default_backoff()
         .modify(trim::trim_node);
     let mut synced = cache.synced();
@@ -184,9 +190,10 @@ async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
 }
 
 async fn watch_services(context: Arc<Context>, stop: CancellationToken) {
-    let events = watcher(Api::<core::Service>::all(context.client.clone()), watcher::Config::default())
-        .default_backoff()
-        .modify(trim::trim_service);
+    let events =
+        watcher(Api::<core::Service>::all(context.clients.shared_informers.clone()), watcher::Config::default())
+            .default_backoff()
+            .modify(trim::trim_service);
     let follow = context.services.follow(events.boxed(), |change| triggers::service_changed(&context, &change));
     stop.run_until_cancelled(follow).await;
 }

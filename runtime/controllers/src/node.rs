@@ -191,7 +191,7 @@ async fn patch_addresses(
 ) -> Result<Option<core::Node>, Error> {
     let patch = json!({ "status": { "addresses": convert::to_core_addresses(addresses) } });
     let patch = guarded(&object.metadata, patch);
-    let api: Api<core::Node> = Api::all(context.client.clone());
+    let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();
     present(api.patch_status(name, &params(), &Patch::Merge(&patch)).await).map_err(Error::api("write node addresses"))
 }
@@ -203,7 +203,7 @@ pub(crate) async fn patch_node(
     patch: Value,
 ) -> Result<Option<core::Node>, kube::Error> {
     let patch = guarded(&object.metadata, patch);
-    let api: Api<core::Node> = Api::all(context.client.clone());
+    let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();
     present(api.patch(name, &params(), &Patch::Merge(&patch)).await)
 }

@@ -250,7 +250,7 @@ impl Pass<'_> {
         let text = format!("NetworkUnavailable is {}", condition.status);
         // Merged by type: the kubelet's conditions stay.
         let patch = guarded(&view.object.metadata, json!({ "status": { "conditions": [condition] } }));
-        let api: Api<core::Node> = Api::all(context.client.clone());
+        let api: Api<core::Node> = Api::all(context.clients.route_controller.clone());
         let reference = convert::node_reference(&view.object);
         let result = match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
             // It is gone.

@@ -11,6 +11,8 @@ pub struct ControllerSettings {
     pub cluster_name: String,
     /// Which controllers run. Default: all.
     pub controllers: EnabledControllers,
+    /// `--controller-start-interval`: pause between the starts of two controllers. Default 0.
+    pub controller_start_interval: Duration,
     /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default 1; 0 is taken as 1.
     pub concurrent_service_syncs: usize,
     /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was described. Default 1; 0 is taken as 1.
@@ -89,6 +91,7 @@ impl Default for ControllerSettings {
         Self {
             cluster_name: "kubernetes".to_owned(),
             controllers: EnabledControllers::default(),
+            controller_start_interval: Duration::ZERO,
             concurrent_service_syncs: 1,
             concurrent_node_syncs: 1,
             concurrent_node_status_updates: 0,

@@ -9,7 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
 
-pub(crate) use run::{LoggingFormat, RunArgs};
+pub(crate) use run::{GenericArgs, LoggingFormat, RunArgs};
 use values::parse_duration;
 
 const EXAMPLES: &str = "\

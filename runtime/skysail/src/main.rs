@@ -5,6 +5,7 @@
 
 mod admin;
 mod args;
+mod cluster;
 mod commands;
 mod component_file;
 mod exit;

@@ -60,7 +60,7 @@ pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node
 }
 
 async fn delete_object(context: &Context, object: &core::Node) -> Result<Deleted, Error> {
-    let api: Api<core::Node> = Api::all(context.client.clone());
+    let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let preconditions =
         Preconditions { uid: object.metadata.uid.clone(), resource_version: object.metadata.resource_version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

@@ -292,7 +292,8 @@ impl Subject<'_> {
     /// A merge patch of `services/status`, which also takes metadata, guarded by the object's resource version.
     async fn patch(&self, object: &core::Service, patch: Value) -> Result<core::Service, kube::Error> {
         let patch = guarded(&object.metadata, patch);
-        let api: Api<core::Service> = Api::namespaced(self.context.client.clone(), &self.key.namespace);
+        let api: Api<core::Service> =
+            Api::namespaced(self.context.clients.service_controller.clone(), &self.key.namespace);
         api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await
     }
 

@@ -3,19 +3,24 @@
 //! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A group that sets something for the controllers says so in
 //! its `apply_to`.
 
+mod controllers;
 mod drift;
+mod feature_gates;
 mod generic;
 mod kube_cloud_shared;
 mod leader_election;
 mod logging;
 mod node_controller;
 mod providers;
+mod refused;
+mod route_controller;
 mod secure_serving;
 mod service_controller;
 
 use clap::Args;
 use skysail_controllers::ControllerSettings;
 
+pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
 
 /// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
@@ -25,7 +30,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) providers: providers::ProviderArgs,
     #[command(flatten)]
-    pub(crate) generic: generic::GenericArgs,
+    pub(crate) generic: GenericArgs,
     #[command(flatten)]
     pub(crate) kube_cloud_shared: kube_cloud_shared::KubeCloudSharedArgs,
     #[command(flatten)]
@@ -35,21 +40,30 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) drift: drift::DriftArgs,
     #[command(flatten)]
+    route_controller: route_controller::RouteControllerArgs,
+    #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]
     pub(crate) secure_serving: secure_serving::SecureServingArgs,
     #[command(flatten)]
     pub(crate) log: logging::LogArgs,
+    #[command(flatten)]
+    refused: refused::RefusedArgs,
 }
 
 impl RunArgs {
     /// What the flags set for the controllers.
     pub(crate) fn settings(&self) -> ControllerSettings {
         let mut settings = ControllerSettings::default();
+        self.generic.apply_to(&mut settings);
         self.kube_cloud_shared.apply_to(&mut settings);
         self.service_controller.apply_to(&mut settings);
         self.node_controller.apply_to(&mut settings);
+        self.route_controller.apply_to(&mut settings);
         self.drift.apply_to(&mut settings);
         settings
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,11 @@
 
 mod follow;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{ControllerMetrics, Ledger, Manager, ProviderEntry, Providers};
+use skysail_controllers::{Clients, ControllerMetrics, Ledger, Manager, ProviderEntry, Providers};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider;
 use tokio::{
@@ -22,6 +21,7 @@ use follow::Follow;
 use crate::{
     admin,
     args::RunArgs,
+    cluster::Cluster,
     exit::{MarkExt as _, Reason},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet},
@@ -33,7 +33,7 @@ use crate::{
 /// # Errors
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    telemetry::init(&args.log.log, args.log.logging_format).or_exit(Reason::Usage)?;
+    telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
     if args.leader_election.leader_elect {
         return Err(anyhow!(
             "--leader-elect=true: leader election is not in this version; run one replica, and say --leader-elect=false"
@@ -46,8 +46,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
 async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let ProviderFile { providers, files } =
         provider_file::load(&args.providers.provider_file).or_exit(Reason::Usage)?;
-    let client = client(args.generic.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
-    let version = client.apiserver_version().await;
+    let cluster = Cluster::find(&args.generic).await.or_exit(Reason::Usage)?;
+    let clients = cluster.clients().or_exit(Reason::Usage)?;
+    let version = clients.shared_informers.apiserver_version().await;
     let version = version
         .context("the cluster does not answer: check the kubeconfig's server and credentials")
         .or_exit(Reason::Unreachable)?;
@@ -56,6 +57,7 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let mut fleet = Fleet::new(providers::services(&mut registry)?);
     let metrics = ControllerMetrics::register(&mut registry);
+    args.generic.feature_gates.register(&mut registry);
     let follow = Follow::new(&args.providers.provider_file, files);
     fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
@@ -66,7 +68,7 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     tracing::info!(address = %args.secure_serving.metrics_bind_address, "serving /metrics, /livez and /readyz");
     tasks.spawn(admin::serve(listener, Arc::new(registry), ready(readiness), stop.clone()));
     tasks.spawn(stop_on_signal(stop.clone()));
-    let manage = Manage { args, client, metrics, stop: stop.clone() };
+    let manage = Manage { args, clients, metrics, stop: stop.clone() };
     let outcome = tokio::select! {
         outcome = manage.run(fleet, follow, serving) => outcome,
         Some(ended) = tasks.join_next() => ended.context("a task panicked")?,
@@ -76,21 +78,6 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
         ended.context("a task panicked")??;
     }
     outcome
-}
-
-/// A client of the cluster: a kubeconfig that is named, else the usual places, else the pod's own account.
-async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let what = || format!("--kubeconfig {}", path.display());
-            let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)?
-        }
-        None => kube::Config::infer()
-            .await
-            .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account")?,
-    };
-    kube::Client::try_from(config).context("cannot make a client of the cluster")
 }
 
 async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
@@ -131,7 +118,7 @@ fn missing(slot: &Slot) -> String {
 /// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
 struct Manage {
     args: RunArgs,
-    client: kube::Client,
+    clients: Clients,
     metrics: ControllerMetrics,
     stop: CancellationToken,
 }
@@ -152,8 +139,8 @@ impl Manage {
         loop {
             serving.send_replace(slots(&fleet));
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
-            let (client, metrics) = (self.client.clone(), self.metrics.clone());
-            let manager = Manager::new(client, entries(&fleet)?, self.args.settings(), metrics, ledger.clone());
+            let (clients, metrics) = (self.clients.clone(), self.metrics.clone());
+            let manager = Manager::new(clients, entries(&fleet)?, self.args.settings(), metrics, ledger.clone());
             let mut manager = std::pin::pin!(manager.run(ended.clone()));
             tokio::select! {
                 outcome = &mut manager => return outcome.context("the controllers ended"),

@@ -17,8 +17,23 @@ pub(crate) enum LoggingFormat {
 pub(crate) struct LogArgs {
     /// Level, or directives by module: `info`, `warn,skysail_host=debug`.
     #[arg(long, default_value = "info", value_name = "FILTER", env = "SKYSAIL_LOG")]
-    pub(crate) log: String,
+    log: String,
     /// How log lines look.
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) logging_format: LoggingFormat,
+    /// Upstream's levels, in place of --log: up to 3 is `info`, 4 and 5 `debug` and from 6 on `trace` for what is ours.
+    #[arg(short, long = "v", value_name = "N", conflicts_with = "log")]
+    verbosity: Option<u8>,
+}
+
+impl LogArgs {
+    /// What is logged.
+    pub(crate) fn filter(&self) -> &str {
+        match self.verbosity {
+            None => &self.log,
+            Some(0..=3) => "info",
+            Some(4..=5) => "info,skysail=debug",
+            Some(6..) => "info,skysail=trace",
+        }
+    }
 }

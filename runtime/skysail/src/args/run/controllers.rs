@@ -1,0 +1,92 @@
+//! `--controllers`: which controllers run, by upstream's rules.
+
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use skysail_controllers::EnabledControllers;
+
+/// A controller by its names: the canonical one first. Each is written as the list switches it off, which holds the name as well.
+struct Controller(&'static [&'static str]);
+
+/// The names are upstream's; the last aliases are those that upstream's controllers had once, and that its leader migration still has.
+const CLOUD_NODE: Controller = Controller(&["-cloud-node-controller", "-cloud-node"]);
+const CLOUD_NODE_LIFECYCLE: Controller = Controller(&["-cloud-node-lifecycle-controller", "-cloud-node-lifecycle"]);
+const NODE_ROUTE: Controller = Controller(&["-node-route-controller", "-route", "-route-controller"]);
+const SERVICE_LB: Controller = Controller(&["-service-lb-controller", "-service", "-service-controller"]);
+const CONTROLLERS: [Controller; 4] = [CLOUD_NODE, CLOUD_NODE_LIFECYCLE, NODE_ROUTE, SERVICE_LB];
+
+impl Controller {
+    fn name(&self) -> &'static str {
+        self.0.first().copied().map_or("", bare)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.0.iter().any(|it| bare(it) == name)
+    }
+}
+
+fn bare(name: &str) -> &str {
+    name.strip_prefix('-').unwrap_or(name)
+}
+
+/// One entry of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    All,
+    On(&'static str),
+    Off(&'static str),
+}
+
+/// Which controllers run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Generic flags")]
+pub(crate) struct ControllersArgs {
+    /// Controllers to run, separated by commas: `NAME` runs one, `-NAME` does not, and the first entry that names it counts; `*` runs all that no
+    /// entry names.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "*", allow_hyphen_values = true,
+        value_parser = entry())]
+    controllers: Vec<Entry>,
+}
+
+impl ControllersArgs {
+    pub(super) fn enabled(&self) -> EnabledControllers {
+        EnabledControllers {
+            service: self.runs(&SERVICE_LB),
+            cloud_node: self.runs(&CLOUD_NODE),
+            cloud_node_lifecycle: self.runs(&CLOUD_NODE_LIFECYCLE),
+            route: self.runs(&NODE_ROUTE),
+        }
+    }
+
+    /// Upstream looks for the name first, and for `*` only when it finds none.
+    fn runs(&self, controller: &Controller) -> bool {
+        let named = self.controllers.iter().find_map(|entry| match *entry {
+            Entry::On(name) if name == controller.name() => Some(true),
+            Entry::Off(name) if name == controller.name() => Some(false),
+            Entry::All | Entry::On(_) | Entry::Off(_) => None,
+        });
+        named.unwrap_or_else(|| self.controllers.contains(&Entry::All))
+    }
+}
+
+/// Reads an entry; completion, help and errors list all there are.
+fn entry() -> impl TypedValueParser<Value = Entry> {
+    let all = std::iter::once(PossibleValue::new("*").help("all"));
+    let offered = |names: &[&'static str], shown: fn(&'static str) -> &'static str| {
+        let mut names = names.iter().copied().map(shown);
+        names.next().map(|name| PossibleValue::new(name).aliases(names))
+    };
+    let on = CONTROLLERS.iter().filter_map(|it| offered(it.0, bare));
+    let off = CONTROLLERS.iter().filter_map(|it| offered(it.0, |name| name));
+    PossibleValuesParser::new(all.chain(on).chain(off)).try_map(|text| parse(&text))
+}
+
+fn parse(text: &str) -> Result<Entry, String> {
+    if text == "*" {
+        return Ok(Entry::All);
+    }
+    let known = CONTROLLERS.iter().find(|it| it.is_called(bare(text)));
+    let name = known.ok_or_else(|| format!("there is no controller {text:?}"))?.name();
+    Ok(if text.starts_with('-') { Entry::Off(name) } else { Entry::On(name) })
+}

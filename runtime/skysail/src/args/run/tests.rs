@@ -1,0 +1,287 @@
+//! The flags as an operator writes them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::{Arg, Command, CommandFactory as _, Parser as _};
+use expect_test::expect;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use rstest::rstest;
+use skysail_controllers::{ControllerSettings, EnabledControllers};
+
+use super::{RunArgs, feature_gates::Feature, refused::FLAGS};
+use crate::args::{Args, Command as Chosen};
+
+fn parse(flags: &[&str]) -> Result<RunArgs, String> {
+    let words = ["skysail", "run", "--provider-file=p"].iter().chain(flags);
+    match Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
+        Chosen::Run(args) => Ok(*args),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+#[track_caller]
+fn settings(flags: &[&str]) -> ControllerSettings {
+    parse(flags).unwrap().settings()
+}
+
+fn run_command() -> Command {
+    let mut command = Args::command();
+    command.build();
+    command.find_subcommand("run").unwrap().clone()
+}
+
+fn default_of(arg: &Arg) -> String {
+    arg.get_default_values().iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(",")
+}
+
+/// Upstream's defaults, flag by flag, for all that is honoured.
+#[test]
+fn o1_the_defaults_are_upstreams() {
+    let upstream = [
+        ("controllers", "*"),
+        ("controller-start-interval", "0s"),
+        ("kube-api-qps", "20"),
+        ("kube-api-burst", "30"),
+        ("master", ""),
+        ("kubeconfig", ""),
+        ("feature-gates", ""),
+        ("use-service-account-credentials", "false"),
+        ("cluster-name", "kubernetes"),
+        ("cluster-cidr", ""),
+        ("configure-cloud-routes", "true"),
+        ("route-reconciliation-period", "10s"),
+        ("node-monitor-period", "5s"),
+        ("node-status-update-frequency", "5m"),
+        ("concurrent-service-syncs", "1"),
+        ("concurrent-node-syncs", "1"),
+        ("concurrent-node-status-updates", "0"),
+        ("logging-format", "text"),
+        ("v", ""),
+    ];
+    let command = run_command();
+    for (name, default) in upstream {
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name));
+        assert_eq!(arg.map(default_of).as_deref(), Some(default), "--{name}");
+    }
+}
+
+/// What upstream's defaults mean: nothing that is said, nothing that is set. Upstream's quirk of a versioned config between the two is not ours.
+#[test]
+fn o9_defaults_change_no_setting() {
+    assert_eq!(settings(&[]), ControllerSettings::default());
+}
+
+#[test]
+fn o2_a_full_command_line_becomes_what_it_says() {
+    let flags = [
+        "--cluster-name=k8s",
+        "--cluster-cidr=10.0.0.0/8,fd00::/48",
+        "--configure-cloud-routes=false",
+        "--route-reconciliation-period=30s",
+        "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
+        "--concurrent-service-syncs=4",
+        "--concurrent-node-syncs=5",
+        "--concurrent-node-status-updates=6",
+        "--controller-start-interval=2m",
+        "--controllers=*,-cloud-node-lifecycle-controller",
+        "--kube-api-burst=100",
+        "--kube-api-qps=50.5",
+        "--kubeconfig=/kubeconfig",
+        "--leader-elect=false",
+        "--master=https://192.0.2.20:6443",
+        "--node-monitor-period=10s",
+        "--node-status-update-frequency=10m",
+        "--use-service-account-credentials",
+        "--logging-format=json",
+        "-v",
+        "4",
+    ];
+    let args = parse(&flags).unwrap();
+    let generic = &args.generic;
+    assert_eq!((generic.kube_api_burst, generic.kube_api_qps), (100, 50.5));
+    assert_eq!(generic.kubeconfig.as_deref(), Some("/kubeconfig".as_ref()));
+    assert_eq!(generic.master.as_ref().map(ToString::to_string).as_deref(), Some("https://192.0.2.20:6443/"));
+    assert!(generic.use_service_account_credentials && !args.leader_election.leader_elect);
+    assert_eq!(args.log.filter(), "info,skysail=debug");
+    let expected = ControllerSettings {
+        cluster_name: "k8s".to_owned(),
+        controllers: EnabledControllers { cloud_node_lifecycle: false, ..EnabledControllers::default() },
+        controller_start_interval: Duration::from_mins(2),
+        cluster_cidrs: skysail_controllers::parse_cluster_cidr("10.0.0.0/8,fd00::/48").unwrap(),
+        configure_cloud_routes: false,
+        route_reconciliation_period: Duration::from_secs(30),
+        watch_based_routes: true,
+        concurrent_service_syncs: 4,
+        concurrent_node_syncs: 5,
+        concurrent_node_status_updates: 6,
+        node_monitor_period: Duration::from_secs(10),
+        node_status_update_frequency: Duration::from_mins(10),
+        ..ControllerSettings::default()
+    };
+    assert_eq!(args.settings(), expected);
+}
+
+/// The old names of upstream's controllers, which its test uses, are aliases too; the last entry for a controller is no second chance.
+#[test]
+fn o5_aliases_are_the_controllers_they_stand_for() {
+    let controllers =
+        settings(&["--controllers=service-controller,-service,route,-cloud-node-lifecycle-controller"]).controllers;
+    let none = EnabledControllers { service: false, cloud_node: false, cloud_node_lifecycle: false, route: false };
+    assert_eq!(controllers, EnabledControllers { service: true, route: true, ..none });
+    for (alias, name) in [
+        ("cloud-node", "cloud-node-controller"),
+        ("cloud-node-lifecycle", "cloud-node-lifecycle-controller"),
+        ("route", "node-route-controller"),
+        ("service", "service-lb-controller"),
+    ] {
+        let of = |list: &str| settings(&[&format!("--controllers={list}")]).controllers;
+        assert_eq!(of(alias), of(name));
+        assert_eq!(of(&format!("*,-{alias}")), of(&format!("*,-{name}")));
+    }
+}
+
+#[rstest]
+#[case::b20_star_is_all("*", [true, true, true, true])]
+#[case::b20_named_only("cloud-node", [false, true, false, false])]
+#[case::b20_the_place_of_the_star_is_no_matter("-service,*", [false, true, true, true])]
+#[case::b20_a_name_counts_more_than_the_star("*,-service", [false, true, true, true])]
+#[case::b20_the_first_of_two_counts("-service,service,*", [false, true, true, true])]
+#[case::b20_the_first_of_two_counts_either_way("service,-service", [true, false, false, false])]
+#[case::b20_none_is_possible("-service", [false, false, false, false])]
+fn controllers(#[case] list: &str, #[case] runs: [bool; 4]) {
+    let [service, cloud_node, cloud_node_lifecycle, route] = runs;
+    let enabled = settings(&[&format!("--controllers={list}")]).controllers;
+    assert_eq!(enabled, EnabledControllers { service, cloud_node, cloud_node_lifecycle, route });
+    assert_eq!(settings(&["--controllers", list]).controllers, enabled, "as two words");
+    let repeated: Vec<_> = list.split(',').map(|entry| format!("--controllers={entry}")).collect();
+    let repeated: Vec<_> = repeated.iter().map(String::as_str).collect();
+    assert_eq!(settings(&repeated).controllers, enabled, "as several flags");
+}
+
+/// Upstream: negative and zero syncs are invalid, no status workers are fine, fewer than none are not.
+#[rstest]
+#[case::o6_no_flag(&[], true)]
+#[case::o6_negative_syncs(&["--concurrent-node-syncs=-5"], false)]
+#[case::o6_no_syncs(&["--concurrent-node-syncs=0"], false)]
+#[case::o6_no_status_workers(&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=0"], true)]
+#[case::o6_both(&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=5"], true)]
+#[case::o6_negative_status_workers(&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"], false)]
+fn node_controller_flags(#[case] flags: &[&str], #[case] valid: bool) {
+    assert_eq!(parse(flags).is_ok(), valid, "{flags:?}");
+}
+
+#[test]
+fn o7_the_names_of_the_controllers_are_upstreams_four_and_an_unknown_one_lists_them() {
+    let told = parse(&["--controllers=*,-nodes"]).unwrap_err();
+    let listed = told.split_once("[possible values: ").unwrap().1.split_once(']').unwrap().0;
+    let names: Vec<_> = listed.split(", ").filter(|name| !name.starts_with(['-', '*'])).collect();
+    let upstream =
+        ["cloud-node-controller", "cloud-node-lifecycle-controller", "node-route-controller", "service-lb-controller"];
+    assert_eq!(names, upstream);
+    for name in names {
+        assert!(name.ends_with("-controller") && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
+    }
+    assert!(told.contains("'-nodes'"), "{told}");
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts_and_a_switch_takes_its_value_after_the_equals_sign() {
+    assert_eq!(settings(&["--cluster-name=a", "--cluster-name", "b"]).cluster_name, "b");
+    for (text, on) in [("--use-service-account-credentials", true), ("--use-service-account-credentials=F", false)] {
+        assert_eq!(parse(&[text]).unwrap().generic.use_service_account_credentials, on);
+    }
+    assert!(parse(&["--use-service-account-credentials", "false"]).is_err());
+    assert!(parse(&["--cluster-cidr=10.0.0.0"]).is_err());
+}
+
+#[test]
+fn verbosity_is_a_level_and_excludes_the_other_way_to_say_it() {
+    for (flag, filter) in [("-v=2", "info"), ("--v=5", "info,skysail=debug"), ("-v10", "info,skysail=trace")] {
+        assert_eq!(parse(&[flag]).unwrap().log.filter(), filter);
+    }
+    assert!(parse(&["--v=4", "--log=warn"]).is_err());
+}
+
+#[test]
+fn what_upstream_knows_and_we_do_not_do_is_an_error_that_says_why() {
+    for flag in FLAGS {
+        let told = parse(&[&format!("--{}=7x", flag.name)]).unwrap_err();
+        assert!(told.contains(flag.why) && told.contains(flag.name), "{told}");
+        for taken in flag.taken {
+            assert!(parse(&[&format!("--{}={taken}", flag.name)]).is_ok(), "--{}={taken}", flag.name);
+        }
+    }
+    for on in ["--allocate-node-cidrs", "--profiling=true", "--cloud-provider=aws", "--cloud-config=/etc/cloud.conf"] {
+        assert!(parse(&[on]).is_err(), "{on}");
+    }
+    let help = run_command().render_long_help().to_string();
+    assert!(FLAGS.iter().all(|flag| !help.contains(&format!("--{} ", flag.name))), "they are no offer");
+}
+
+#[test]
+fn gates_switch_features_and_the_metric_tells() {
+    let on = |flags: &[&str]| {
+        let gates = parse(flags).unwrap().generic.feature_gates;
+        let routes = Feature::CloudControllerManagerWatchBasedRoutesReconciliation;
+        [gates.enabled(Feature::CloudControllerManagerWebhook), gates.enabled(routes)]
+    };
+    assert_eq!(on(&[]), [false, false]);
+    assert_eq!(on(&["--feature-gates=CloudControllerManagerWebhook=true"]), [true, false]);
+    assert_eq!(on(&["--feature-gates=CloudControllerManagerWebhook=false,AllAlpha=true"]), [false, true]);
+    assert_eq!(on(&["--feature-gates=AllBeta=true"]), [false, false]);
+    let mut registry = Registry::default();
+    parse(&["--feature-gates=CloudControllerManagerWebhook=1"]).unwrap().generic.feature_gates.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let mut lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    lines.sort_unstable();
+    expect![[r#"
+        kubernetes_feature_enabled{name="AllAlpha",stage="ALPHA"} 0
+        kubernetes_feature_enabled{name="AllBeta",stage="BETA"} 0
+        kubernetes_feature_enabled{name="CloudControllerManagerWatchBasedRoutesReconciliation",stage="ALPHA"} 0
+        kubernetes_feature_enabled{name="CloudControllerManagerWebhook",stage="ALPHA"} 1"#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_wrong_gate_lists_the_gates() {
+    for wrong in ["Webhook=true", "CloudControllerManagerWebhook=yes", "CloudControllerManagerWebhook"] {
+        assert!(parse(&[&format!("--feature-gates={wrong}")]).is_err(), "{wrong}");
+    }
+    let told = parse(&["--feature-gates=X=true"]).unwrap_err();
+    for name in
+        ["\"X\"", "CloudControllerManagerWebhook", "CloudControllerManagerWatchBasedRoutesReconciliation", "AllAlpha"]
+    {
+        assert!(told.contains(name), "{told}");
+    }
+}
+
+/// A row of the table for people: name, default, what becomes of it.
+fn rows() -> BTreeMap<&'static str, (&'static str, &'static str)> {
+    let text = include_str!("../../../../../deploy/docs/flags.md");
+    let row = |line: &'static str| {
+        let mut cells = line.strip_prefix("| `--")?.split('|').map(|cell| cell.trim().trim_matches('`'));
+        Some((cells.next()?, (cells.next()?, cells.next()?)))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn the_table_for_people_has_every_flag_with_its_default() {
+    let (command, rows) = (run_command(), rows());
+    let flags: Vec<_> =
+        command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())).collect();
+    for arg in &flags {
+        let name = arg.get_long().unwrap();
+        let (default, what) = rows.get(name).copied().unwrap_or_else(|| panic!("deploy/docs/flags.md has no --{name}"));
+        if arg.is_hide_set() {
+            assert!(what.starts_with("refused"), "--{name}: {what}");
+        } else {
+            assert_eq!(default, default_of(arg), "deploy/docs/flags.md: --{name}");
+            assert!(!what.starts_with("refused"), "--{name}: {what}");
+        }
+    }
+    for name in rows.keys() {
+        assert!(flags.iter().any(|arg| arg.get_long() == Some(name)), "deploy/docs/flags.md: there is no --{name}");
+    }
+}

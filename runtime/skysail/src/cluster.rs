@@ -1,0 +1,108 @@
+//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask.
+//!
+//! Each controller has a client of its own, as upstream's: `--kube-api-qps` holds for each, and the API server's log tells them apart. With
+//! `--use-service-account-credentials` each also is a `ServiceAccount` of its own.
+
+mod service_account;
+mod throttle;
+
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use http::{HeaderValue, Uri, header::USER_AGENT};
+use kube::{
+    Client, Config,
+    client::ClientBuilder,
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+};
+use skysail_controllers::Clients;
+use tower::util::option_layer;
+
+use crate::args::GenericArgs;
+use service_account::ServiceAccountLayer;
+use throttle::{Rate, ThrottleLayer};
+
+/// The cluster, and how its clients are made.
+pub(crate) struct Cluster {
+    config: Config,
+    rate: Option<Rate>,
+    service_accounts: bool,
+}
+
+impl Cluster {
+    /// Finds the cluster: a kubeconfig or an address that is named, else the usual places, else the pod's own account. Asks it nothing.
+    ///
+    /// # Errors
+    /// There is none, or its configuration is wrong.
+    pub(crate) async fn find(args: &GenericArgs) -> anyhow::Result<Self> {
+        let mut config = match (&args.kubeconfig, &args.master) {
+            (Some(path), _) => from_file(path).await?,
+            (None, Some(master)) => Config::new(master.clone()),
+            (None, None) => Config::infer()
+                .await
+                .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account")?,
+        };
+        if let Some(master) = &args.master {
+            config.cluster_url = absolute(master)?;
+        }
+        let rate = Rate::new(args.kube_api_qps, args.kube_api_burst);
+        Ok(Self { config, rate, service_accounts: args.use_service_account_credentials })
+    }
+
+    /// A client with the process's own identity, for one purpose.
+    ///
+    /// # Errors
+    /// The configuration makes no client.
+    pub(crate) fn client(&self, name: &str) -> anyhow::Result<Client> {
+        self.build(self.config.clone(), name, None)
+    }
+
+    /// The clients of the controllers.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub(crate) fn clients(&self) -> anyhow::Result<Clients> {
+        Ok(Clients {
+            shared_informers: self.client("shared-informers")?,
+            service_controller: self.of_controller("service-controller")?,
+            node_controller: self.of_controller("node-controller")?,
+            route_controller: self.of_controller("route-controller")?,
+            service_events: self.of_controller("service-controller")?,
+            node_events: self.of_controller("node-controller")?,
+        })
+    }
+
+    fn of_controller(&self, name: &'static str) -> anyhow::Result<Client> {
+        if !self.service_accounts {
+            return self.client(name);
+        }
+        // Nobody's: what it may do is its token's to say.
+        let mut anonymous = self.config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        let tokens = self.client(&format!("{name}-tokens"))?;
+        self.build(anonymous, name, Some(ServiceAccountLayer::new(tokens, name)))
+    }
+
+    fn build(&self, mut config: Config, name: &str, account: Option<ServiceAccountLayer>) -> anyhow::Result<Client> {
+        let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+        let agent = HeaderValue::try_from(format!("skysail/{version} ({os}/{arch}) {name}"));
+        config.headers.push((USER_AGENT, agent.context("a client's name is no header")?));
+        let builder = ClientBuilder::try_from(config).context("cannot make a client of the cluster")?;
+        let throttle = option_layer(self.rate.map(ThrottleLayer::new));
+        Ok(builder.with_layer(&throttle).with_layer(&option_layer(account)).build())
+    }
+}
+
+async fn from_file(path: &Path) -> anyhow::Result<Config> {
+    let what = || format!("--kubeconfig {}", path.display());
+    let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
+}
+
+/// The address of an API server has a scheme and a host.
+fn absolute(master: &Uri) -> anyhow::Result<Uri> {
+    if master.scheme().is_some() && master.authority().is_some() {
+        return Ok(master.clone());
+    }
+    Err(anyhow!("--master {master}: write the whole address, as https://192.0.2.1:6443"))
+}
