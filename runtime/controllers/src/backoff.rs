@@ -51,6 +51,8 @@ pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
         }
         Code::Denied | Code::Exhausted => Retry { after: doubled(SLOW_BASE, failures), counts: true, until_change },
         Code::Invalid | Code::Unsupported => Retry { after: SLOW_RESYNC, counts: true, until_change },
+        // Not before the process has long ended.
+        Code::NotLeading => Retry { after: SLOW_RESYNC, counts: false, until_change },
         Code::NotFound
         | Code::ImplementedElsewhere
         | Code::Unavailable
@@ -106,6 +108,7 @@ mod tests {
             LimitExceeded        [5, 10, 20, 300, 300] counts=true
             DeadlineExceeded     [5, 10, 20, 300, 300] counts=true
             NotServing           [5, 10, 20, 300, 300] counts=true
+            NotLeading           [1800, 1800, 1800, 1800, 1800] counts=false
         "#]]
         .assert_eq(&lines);
     }

@@ -1,8 +1,7 @@
 //! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a Service.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1 as core;
+use skysail_provider::{Call, Fence, ObjectReference};
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -46,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
     pub(crate) turns: Turns,
+    /// Open while this process may write.
+    pub(crate) fence: Fence,
     lanes: Vec<Lane>,
 }
 
@@ -56,7 +57,7 @@ impl Context {
         settings: ControllerSettings,
         reporter: Reporter,
         ledger: Ledger,
-    ) -> Arc<Self> {
+    ) -> Self {
         ledger.unsettle_all();
         let lane = || Lane {
             services: WorkQueue::new(),
@@ -65,7 +66,7 @@ impl Context {
             addresses: Notify::new(),
             published: watch::Sender::new(false),
         };
-        Arc::new(Self {
+        Self {
             clients,
             settings,
             reporter,
@@ -74,9 +75,15 @@ impl Context {
             nodes_synced: watch::Sender::new(false),
             ledger,
             turns: Turns::default(),
+            fence: Fence::default(),
             lanes: providers.entries().iter().map(|_| lane()).collect(),
             providers,
-        })
+        }
+    }
+
+    /// What goes with a call of the provider with this index, about this object or about none.
+    pub(crate) fn call(&self, provider: usize, object: Option<ObjectReference>) -> Call {
+        Call { object, events: Some(self.reporter.sink(&self.provider(provider).name)), fence: self.fence.clone() }
     }
 
     /// The provider with this index.

@@ -1,6 +1,6 @@
 //! Looks up the machines of many nodes in pages (provider).
 
-use skysail_provider::{Call, Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
+use skysail_provider::{Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
 
 use crate::context::Context;
 
@@ -59,7 +59,7 @@ fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
 async fn ask(context: &Context, provider: usize, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     let entry = context.provider(provider);
     // Many nodes are no one object.
-    let call = Call { object: None, events: Some(context.reporter.sink(&entry.name)) };
+    let call = context.call(provider, None);
     // Asked anew for each call: a swap may come in between.
     let answer = match entry.provider.instances() {
         Some(instances) => instances.describe(&call, nodes, detail).await,

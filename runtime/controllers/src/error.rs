@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, time::Duration};
 
 use kube::core::Status;
-use skysail_provider::Code;
+use skysail_provider::{Code, FenceClosed};
 
 /// A failed step.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +33,11 @@ impl Error {
         move |source| Self::Api { step, source: Box::new(source) }
     }
 
-    /// What the caller does about it. A failure of the Kubernetes API is [`Code::Unavailable`].
+    /// What the caller does about it. A failure of the Kubernetes API is [`Code::Unavailable`], unless the request was held back by the fence.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Provider { source, .. } => source.code,
+            Self::Api { source, .. } if is_fenced(source) => Code::NotLeading,
             Self::Api { .. } => Code::Unavailable,
         }
     }
@@ -58,10 +59,16 @@ impl Error {
     pub(crate) fn category(&self) -> &'static str {
         match self {
             Self::Provider { source, .. } => source.code.category(),
+            Self::Api { source, .. } if is_fenced(source) => Code::NotLeading.category(),
             Self::Api { .. } if self.is_conflict() => "ApiConflict",
             Self::Api { .. } => "ApiError",
         }
     }
+}
+
+/// Whether the client's fence held the request back.
+pub(crate) fn is_fenced(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(cause) if cause.is::<FenceClosed>())
 }
 
 /// The HTTP status that the API server answered with.

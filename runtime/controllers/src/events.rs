@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clients::Clients,
-    error::{api_status, chain},
+    error::{api_status, chain, is_fenced},
     metrics::ControllerMetrics,
 };
 
@@ -88,6 +88,11 @@ fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
+/// Another try would be answered alike.
+fn is_final(error: &kube::Error) -> bool {
+    is_fenced(error) || api_status(error).is_some_and(|status| status < 500 && status != 429)
+}
+
 /// Writes what [`Events`] took.
 pub(crate) struct Recorder {
     clients: Clients,
@@ -124,7 +129,7 @@ impl Recorder {
                     self.correlator.written(&series, event_name);
                     return;
                 }
-                Err(error) if api_status(&error).is_some_and(|status| status < 500 && status != 429) => {
+                Err(error) if is_final(&error) => {
                     last = Some(error);
                     break;
                 }

@@ -14,6 +14,7 @@ use kube::{
     Api,
     runtime::{WatchStreamExt as _, watcher},
 };
+use skysail_provider::Fence;
 use tokio::{
     sync::{broadcast, mpsc},
     task::JoinSet,
@@ -41,7 +42,7 @@ const EVENTS_GRACE: Duration = Duration::from_secs(5);
 
 /// All controllers for all providers.
 pub struct Manager {
-    context: Arc<Context>,
+    context: Context,
     notices: mpsc::Receiver<Notice>,
 }
 
@@ -72,6 +73,13 @@ impl Manager {
         Self { context: Context::new(clients.into(), providers, settings, reporter, ledger), notices }
     }
 
+    /// Lets providers be called only while this fence is open; the client's own writes are fenced by whoever made it.
+    #[must_use]
+    pub fn fenced(mut self, fence: Fence) -> Self {
+        self.context.fence = fence;
+        self
+    }
+
     /// What is done to which object, live. A reader that is slow misses lines.
     #[must_use]
     pub fn activity(&self) -> broadcast::Receiver<Activity> {
@@ -84,6 +92,7 @@ impl Manager {
     /// A task panicked or ended by itself. What the API or a provider answers is never an error here.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
         let Self { context, notices } = self;
+        let context = Arc::new(context);
         let grace = context.settings.shutdown_grace;
         let recorder = Recorder::new(context.clients.clone(), context.reporter.metrics.clone());
         let events_stop = CancellationToken::new();

@@ -139,9 +139,9 @@ impl Reporter {
     }
 }
 
-/// Nothing is wrong: the provider asked for time, or a newer object is on its way.
+/// Nothing is wrong with the object: the provider asked for time, a newer object is on its way, or this process has no say any more.
 pub(crate) fn is_expected(error: &Error) -> bool {
-    error.is_conflict() || error.code() == Code::RetryAfter
+    error.is_conflict() || matches!(error.code(), Code::RetryAfter | Code::NotLeading)
 }
 
 fn shown(object: &ObjectReference) -> String {

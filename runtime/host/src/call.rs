@@ -1,7 +1,7 @@
 //! One provider call: a place, a fresh store, the guest under all guards, an outcome, a record.
 //!
 //! # Flow
-//! wait for one of the provider's concurrent calls to end → store from the pre-instantiated component → the function → its answer judged →
+//! wait for one of the provider's concurrent calls to end → the fence → store from the pre-instantiated component → the function → its answer judged →
 //! outcome → record. The deadline covers all of it.
 //!
 //! # Cancel safety
@@ -66,7 +66,10 @@ where
             Err(_elapsed) => return Err(running.failed(no_place(sandbox))),
         };
         running.waited = running.began.elapsed();
-        let http = HttpCall::new(sandbox, http_allowed, deadline);
+        if let Err(closed) = call.fence.check() {
+            return Err(running.failed(closed.into()));
+        }
+        let http = HttpCall::new(sandbox, http_allowed, deadline, &call.fence);
         let state = CallState::new((sandbox, release), call.clone(), name, http);
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
@@ -164,6 +167,10 @@ impl<'a> Running<'a> {
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
         judge: impl FnOnce(R) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        // Whatever the guest made of it: nobody may act on an answer, and no failure is the guest's.
+        if let Err(closed) = self.call.fence.check() {
+            return Err(self.failed(closed.into()));
+        }
         match result {
             Ok(Ok(answer)) => {
                 let value = judge(answer).map_err(|error| self.failed(error))?;

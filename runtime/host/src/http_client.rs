@@ -6,7 +6,7 @@
 //! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::egress`], `forbidden`);
 //! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
 //! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or `limited`);
-//! 6. the credential is added, last, and the request goes to a connection whose peer address was judged when it was made;
+//! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a connection whose peer address was judged when it was made;
 //! 7. the answer is read up to its bounds while it is decompressed, and every value of a credential in it is redacted.
 //!
 //! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one exception that is the transport's own: a
@@ -190,11 +190,16 @@ impl HttpClient {
             None => waiting.await?,
         };
         let Judged { client, request, bytes, timeout, generation } = judged;
+        budget.fence().check().map_err(Failure::fenced)?;
         let (end, limited) = end_of(budget, timeout);
         let started = Instant::now();
         budget.add_sent(bytes);
         let exchange = exchange::run(&client, request, budget, generation.redactor());
-        let result = timeout_at(end, exchange).await.unwrap_or_else(|_| Err(timed_out(started, limited)));
+        let exchange = timeout_at(end, exchange);
+        let result = match budget.fence().guard(exchange).await {
+            Ok(ended) => ended.unwrap_or_else(|_| Err(timed_out(started, limited))),
+            Err(closed) => Err(Failure::fenced(closed)),
+        };
         if let Err(failure) = &result
             && matches!(failure.kind, FailureKind::Forbidden | FailureKind::Unreachable | FailureKind::Tls)
         {

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::Fence;
+
 /// The Kubernetes object that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
@@ -45,13 +47,15 @@ pub trait EventSink: Send + Sync {
 
 /// The circumstances of one provider call.
 ///
-/// Cloning is cheap. The default has no object and drops Events.
+/// Cloning is cheap. The default has no object, drops Events and is never fenced off.
 #[derive(Clone, Default)]
 pub struct Call {
     /// The object the call is about.
     pub object: Option<ObjectReference>,
     /// Where Events go; none drops them.
     pub events: Option<Arc<dyn EventSink>>,
+    /// Asked before anything that the call sends leaves the process.
+    pub fence: Fence,
 }
 
 impl fmt::Debug for Call {

@@ -34,11 +34,13 @@ pub enum Code {
     DeadlineExceeded,
     /// No release serves, or it lacks the interface. Retried when a release becomes active, and slowly.
     NotServing,
+    /// This process lost its lease, and another one may lead. Never retried here: the process ends.
+    NotLeading,
 }
 
 impl Code {
     /// All codes, in the order of declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NotFound,
         Self::ImplementedElsewhere,
         Self::Unsupported,
@@ -52,6 +54,7 @@ impl Code {
         Self::LimitExceeded,
         Self::DeadlineExceeded,
         Self::NotServing,
+        Self::NotLeading,
     ];
 
     /// A stable CamelCase name: metric label and part of Event texts.
@@ -71,6 +74,7 @@ impl Code {
             Self::LimitExceeded => "LimitExceeded",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::NotServing => "NotServing",
+            Self::NotLeading => "NotLeading",
         }
     }
 

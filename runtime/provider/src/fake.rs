@@ -237,8 +237,9 @@ impl FakeProvider {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the call, awaits the hook, then fails where the script says so.
-    async fn enter(&self, operation: &str, line: String) -> Result<()> {
+    /// Asks the fence, records the call, awaits the hook, then fails where the script says so.
+    async fn enter(&self, call: &Call, operation: &str, line: String) -> Result<()> {
+        call.fence.check()?;
         let hook = {
             let mut state = self.lock();
             state.calls.push(line.clone());
@@ -299,25 +300,25 @@ fn ports_line(service: &Service) -> String {
 
 #[async_trait]
 impl LoadBalancers for FakeProvider {
-    async fn name(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<String> {
-        self.enter("name", format!("name {}", key(service))).await?;
+    async fn name(&self, call: &Call, _cluster: &str, service: &Service) -> Result<String> {
+        self.enter(call, "name", format!("name {}", key(service))).await?;
         Ok(load_balancer_name(service))
     }
 
-    async fn get(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-        self.enter("get", format!("get {}", key(service))).await?;
+    async fn get(&self, call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        self.enter(call, "get", format!("get {}", key(service))).await?;
         Ok(self.lock().load_balancers.get(&load_balancer_name(service)).map(|lb| lb.status.clone()))
     }
 
     async fn ensure(
         &self,
-        _call: &Call,
+        call: &Call,
         _cluster: &str,
         service: &Service,
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
         let line = format!("ensure {} ports={} nodes={}", key(service), ports_line(service), names_line(nodes));
-        self.enter("ensure", line).await?;
+        self.enter(call, "ensure", line).await?;
         let mut state = self.lock();
         let name = load_balancer_name(service);
         let status = match (state.answer.clone(), state.load_balancers.get(&name)) {
@@ -334,8 +335,8 @@ impl LoadBalancers for FakeProvider {
         Ok(status)
     }
 
-    async fn update(&self, _call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
-        self.enter("update", format!("update {} nodes={}", key(service), names_line(nodes))).await?;
+    async fn update(&self, call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
+        self.enter(call, "update", format!("update {} nodes={}", key(service), names_line(nodes))).await?;
         match self.lock().load_balancers.get_mut(&load_balancer_name(service)) {
             Some(lb) => {
                 lb.nodes = names(nodes);
@@ -345,8 +346,8 @@ impl LoadBalancers for FakeProvider {
         }
     }
 
-    async fn ensure_deleted(&self, _call: &Call, _cluster: &str, service: &Service) -> Result<()> {
-        self.enter("ensure-deleted", format!("ensure-deleted {}", key(service))).await?;
+    async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
+        self.enter(call, "ensure-deleted", format!("ensure-deleted {}", key(service))).await?;
         self.lock().load_balancers.remove(&load_balancer_name(service));
         Ok(())
     }
@@ -354,14 +355,14 @@ impl LoadBalancers for FakeProvider {
 
 #[async_trait]
 impl LoadBalancerInventory for FakeProvider {
-    async fn list(&self, _call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
-        self.enter("list-owned", "list-owned".to_owned()).await?;
+    async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
+        self.enter(call, "list-owned", "list-owned".to_owned()).await?;
         let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
         Ok(self.lock().load_balancers.keys().map(owned).collect())
     }
 
-    async fn delete(&self, _call: &Call, _cluster: &str, name: &str) -> Result<()> {
-        self.enter("delete-owned", format!("delete-owned {name}")).await?;
+    async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
+        self.enter(call, "delete-owned", format!("delete-owned {name}")).await?;
         self.lock().load_balancers.remove(name);
         Ok(())
     }
@@ -378,7 +379,7 @@ impl Instances for FakeProvider {
             Detail::State => "state",
             Detail::Metadata => "metadata",
         };
-        self.enter("describe", format!("describe {detail} nodes={}", names_line(nodes))).await?;
+        self.enter(call, "describe", format!("describe {detail} nodes={}", names_line(nodes))).await?;
         let state = self.lock();
         if let Some((_, error)) = state.poison.as_ref().filter(|(node, _)| names(nodes).contains(node)) {
             return Err(error.clone());
@@ -393,15 +394,15 @@ impl Instances for FakeProvider {
 
 #[async_trait]
 impl Routes for FakeProvider {
-    async fn list(&self, _call: &Call, _cluster: &str) -> Result<Vec<Route>> {
-        self.enter("list-routes", "list-routes".to_owned()).await?;
+    async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<Route>> {
+        self.enter(call, "list-routes", "list-routes".to_owned()).await?;
         Ok(self.lock().routes.clone())
     }
 
     /// One route alone fails where the operation `create-route <cidr>` is told to.
-    async fn create(&self, _call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+    async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
         let wanted = routes.iter().map(|(_, route)| route);
-        self.enter("create-routes", format!("create-routes {}", routes_line(wanted))).await?;
+        self.enter(call, "create-routes", format!("create-routes {}", routes_line(wanted))).await?;
         let mut state = self.lock();
         let same = |a: &Route, b: &Route| a.target_node == b.target_node && a.destination_cidr == b.destination_cidr;
         Ok(routes
@@ -418,8 +419,8 @@ impl Routes for FakeProvider {
     }
 
     /// One route alone fails where the operation `delete-route <cidr>` is told to.
-    async fn delete(&self, _call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        self.enter("delete-routes", format!("delete-routes {}", routes_line(routes.iter()))).await?;
+    async fn delete(&self, call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
+        self.enter(call, "delete-routes", format!("delete-routes {}", routes_line(routes.iter()))).await?;
         let mut state = self.lock();
         Ok(routes
             .iter()
@@ -434,9 +435,9 @@ impl Routes for FakeProvider {
 
 #[async_trait]
 impl PersistentVolumeLabels for FakeProvider {
-    async fn labels(&self, _call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
+    async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
         let PersistentVolume { name, source, handle, .. } = volume;
-        self.enter("labels", format!("labels {cluster} {name} {source} {handle}")).await?;
+        self.enter(call, "labels", format!("labels {cluster} {name} {source} {handle}")).await?;
         let missing = || Error::new(Code::NotFound, format!("no volume {handle:?}"));
         self.lock().volumes.get(handle).cloned().ok_or_else(missing)
     }

@@ -10,6 +10,7 @@ mod call;
 mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod fence;
 mod instances;
 mod load_balancers;
 mod node;
@@ -22,6 +23,7 @@ mod service;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
 pub use error::{Code, Error, Limit, LimitHit, Result};
+pub use fence::{Fence, FenceClosed};
 pub use instances::{Detail, Instance, Instances, NODES_PER_PAGE};
 pub use load_balancers::{LoadBalancerInventory, LoadBalancers, OwnedLoadBalancer};
 pub use node::{AddressKind, Node, NodeAddress, NodeSet};

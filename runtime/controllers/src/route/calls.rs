@@ -26,9 +26,8 @@ pub(crate) struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(context: &'a Context, provider: usize, stop: &'a CancellationToken) -> Self {
-        let sink = context.reporter.sink(&context.provider(provider).name);
         // Many routes are no one object.
-        Self { context, provider, stop, call: Call { object: None, events: Some(sink) } }
+        Self { context, provider, stop, call: context.call(provider, None) }
     }
 
     /// Every route that the provider says is the cluster's.
@@ -107,7 +106,7 @@ impl Answers {
         };
         self.results.extend((0..asked).map(|_| Err(error.clone())));
         // What the cloud says about all calls; any other failure may be that of one route of the page.
-        if matches!(error.code, Code::RetryAfter | Code::Denied | Code::NotServing) {
+        if matches!(error.code, Code::RetryAfter | Code::Denied | Code::NotServing | Code::NotLeading) {
             self.refused = Some(error);
         }
     }

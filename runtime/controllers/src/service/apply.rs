@@ -221,7 +221,7 @@ impl Subject<'_> {
         }
         let provider = load_balancers(&*entry.provider)?;
         let cluster = &self.context.settings.cluster_name;
-        let call = Call { events: Some(self.context.reporter.sink(&entry.name)), ..self.call(service) };
+        let call = self.context.call(holder, Some(reference(service)));
         let present = match provider.get(&call, cluster, service).await {
             Ok(status) => status.is_some(),
             Err(error) if matches!(error.code, Code::ImplementedElsewhere | Code::NotFound) => false,
@@ -302,8 +302,7 @@ impl Subject<'_> {
     }
 
     fn call(&self, service: &Service) -> Call {
-        let entry = self.context.provider(self.provider);
-        Call { object: Some(reference(service)), events: Some(self.context.reporter.sink(&entry.name)) }
+        self.context.call(self.provider, Some(reference(service)))
     }
 
     fn normal(&self, service: &Service, reason: &'static str, message: &str) {

@@ -1,9 +1,15 @@
 //! What the record of a call says about its end.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use skysail_provider::{Call, Clusters as _, Code};
+use skysail_provider::{Call, Clusters as _, Code, Fence};
 
 use crate::{
     CallMetrics, CallRecord, CallRecorder, Engine, Limits, Outcome, Release, Sandbox, SandboxOptions,
@@ -11,8 +17,12 @@ use crate::{
     test_guest::{GUEST, Guest, Master, component},
 };
 
-/// Calls `clusters.master`: the record of that call, and all metrics.
 async fn recorded(guest: &Guest) -> (Arc<CallRecord>, String) {
+    recorded_for(guest, &Call::default()).await
+}
+
+/// Calls `clusters.master`: the record of that call, and all metrics.
+async fn recorded_for(guest: &Guest, call: &Call) -> (Arc<CallRecord>, String) {
     let mut registry = Registry::default();
     let recorder = CallRecorder::new(CallMetrics::register(&mut registry));
     let options =
@@ -21,7 +31,7 @@ async fn recorded(guest: &Guest) -> (Arc<CallRecord>, String) {
     let release = Arc::new(Release::from_wasm(&sandbox, &component(guest)).unwrap());
     let info = Arc::new(describe(&sandbox, &release).await.unwrap());
     let mut records = recorder.subscribe();
-    let result = SandboxedProvider::new(sandbox, release, info).master(&Call::default(), "x").await;
+    let result = SandboxedProvider::new(sandbox, release, info).master(call, "x").await;
     let record = records.recv().await.unwrap();
     let outcome = match result {
         Ok(_) => Outcome::Ok,
@@ -58,6 +68,27 @@ async fn an_answer_that_breaks_the_contract_is_a_fault_of_the_release() {
     assert!(counted(&metrics, line), "{metrics}");
     let line = r#"skysail_provider_release_faults_total{provider="cloud",function="clusters.master"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
+}
+
+/// The guest is not even begun: no fuel is spent.
+#[tokio::test]
+async fn a_process_that_does_not_lead_calls_nobody() {
+    let fence = Fence::until(|| Duration::ZERO, Duration::from_secs(1));
+    fence.close();
+    let (record, metrics) = recorded_for(&GUEST, &Call { fence, ..Call::default() }).await;
+    let Outcome::Failed { code: Code::NotLeading, .. } = record.outcome else { panic!("{record:?}") };
+    assert_eq!(record.fuel, 0);
+    assert!(!metrics.contains("skysail_provider_release_faults_total{"), "no release is to blame: {metrics}");
+}
+
+/// The fence closes after the call has begun: whoever gets the answer must not act on it.
+#[tokio::test]
+async fn an_answer_that_comes_after_the_lease_is_lost_is_no_answer() {
+    let looks = AtomicU64::new(0);
+    let fence = Fence::until(move || Duration::from_secs(looks.fetch_add(1, Ordering::SeqCst)), Duration::from_secs(1));
+    let (record, _) = recorded_for(&GUEST, &Call { fence, ..Call::default() }).await;
+    assert!(record.fuel > 0, "the guest was called");
+    assert_eq!(record.outcome.category(), "NotLeading");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use skysail_provider::{Limit, LimitHit};
+use skysail_provider::{Fence, Limit, LimitHit};
 use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -48,6 +48,7 @@ pub struct HttpUsage {
 struct Shared {
     limits: HttpLimits,
     deadline: Option<Instant>,
+    fence: Fence,
     permits: Arc<Semaphore>,
     spent: Mutex<Spent>,
 }
@@ -70,9 +71,15 @@ impl HttpBudget {
     /// A fresh budget for a call that ends at `deadline`.
     #[must_use]
     pub fn new(limits: HttpLimits, deadline: Option<Instant>) -> Self {
+        Self::fenced(limits, deadline, Fence::default())
+    }
+
+    /// The same, for a call that may send only while this fence is open.
+    #[must_use]
+    pub fn fenced(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
         let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
-        Self { shared: Arc::new(Shared { limits, deadline, permits, spent: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { limits, deadline, fence, permits, spent: Mutex::default() }) }
     }
 
     /// The bounds of this call.
@@ -85,6 +92,11 @@ impl HttpBudget {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shared.deadline
+    }
+
+    /// What has to be open for a request to leave.
+    pub(super) fn fence(&self) -> &Fence {
+        &self.shared.fence
     }
 
     /// What was spent so far; exchanges still in flight are counted up to now.

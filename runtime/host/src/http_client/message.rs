@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use skysail_provider::LimitHit;
+use skysail_provider::{FenceClosed, LimitHit};
 
 use crate::text::one_line;
 
@@ -67,7 +67,8 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never arises here).
+/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never arises here), and one that a guest takes for
+/// `forbidden`: its answer to it is thrown away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No rule of the operator allows it. Nothing was sent.
@@ -76,6 +77,8 @@ pub enum FailureKind {
     Limited,
     /// Not a request. Nothing was sent.
     Malformed,
+    /// This process does not lead any more. What was not sent yet is not sent.
+    Fenced,
     /// The name could not be resolved, or the connection not made. Nothing was sent.
     Unreachable,
     /// The peer's certificate or the handshake. Nothing was carried out.
@@ -96,6 +99,7 @@ impl FailureKind {
             Self::Forbidden => "forbidden",
             Self::Limited => "limited",
             Self::Malformed => "malformed",
+            Self::Fenced => "fenced",
             Self::Unreachable => "unreachable",
             Self::Tls => "tls",
             Self::Interrupted => "interrupted",
@@ -132,6 +136,10 @@ impl Failure {
 
     pub(crate) fn forbidden(message: impl AsRef<str>) -> Self {
         Self::new(FailureKind::Forbidden, message)
+    }
+
+    pub(super) fn fenced(closed: FenceClosed) -> Self {
+        Self::new(FailureKind::Fenced, closed.to_string())
     }
 
     pub(crate) fn malformed(message: impl AsRef<str>) -> Self {

@@ -1,5 +1,6 @@
 //! Tests of `crate::http_client` against real servers on loopback: what leaves, what comes back, what stops it.
 
+mod fence;
 mod http2;
 mod limits;
 mod server;

@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use skysail_provider::Fence;
 use tokio::time::Instant;
 
 use crate::{
@@ -24,7 +25,7 @@ pub(crate) struct HttpCall {
 }
 
 impl HttpCall {
-    pub(crate) fn new(sandbox: &Sandbox, allowed: bool, deadline: Instant) -> Self {
+    pub(crate) fn new(sandbox: &Sandbox, allowed: bool, deadline: Instant, fence: &Fence) -> Self {
         let client = if allowed {
             sandbox
                 .http()
@@ -34,7 +35,8 @@ impl HttpCall {
             Err("the contract lets this function send no request")
         };
         let limits = sandbox.limits();
-        Self { client, budget: HttpBudget::new(limits.http(), Some(deadline)), room: limits.memory_bytes }
+        let budget = HttpBudget::fenced(limits.http(), Some(deadline), fence.clone());
+        Self { client, budget, room: limits.memory_bytes }
     }
 
     /// The client, where this call may send.
@@ -122,7 +124,7 @@ fn response_to_guest(response: HttpResponse) -> Response {
 fn failure_to_guest(failure: http_client::Failure) -> Failure {
     let http_client::Failure { kind, message, limit: _ } = failure;
     match kind {
-        FailureKind::Forbidden => Failure::Forbidden(message),
+        FailureKind::Forbidden | FailureKind::Fenced => Failure::Forbidden(message),
         FailureKind::Limited => Failure::Limited(message),
         FailureKind::Malformed => Failure::Malformed(message),
         FailureKind::Unreachable => Failure::Unreachable(message),

@@ -181,7 +181,7 @@ fn response_of(response: HttpResponse) -> Result<Response<WasiBody>, Failure> {
 fn error_of(failure: &Failure) -> Error {
     let Failure { kind, message, limit } = failure;
     match kind {
-        FailureKind::Forbidden => Error::HttpRequestDenied,
+        FailureKind::Forbidden | FailureKind::Fenced => Error::HttpRequestDenied,
         FailureKind::Limited => match limit {
             Some(LimitHit { limit: Limit::HttpRequestBytes, max, .. }) => Error::HttpRequestBodySize(Some(*max)),
             Some(_) | None => Error::ConnectionLimitReached,

@@ -390,7 +390,7 @@ async fn a_thousand_swaps_under_load_fail_no_call_and_each_call_ends_on_the_rele
                 let (slot, uid) = (Arc::clone(&slot), began.to_string());
                 let object = ObjectReference { kind: "Service", namespace: String::new(), name: String::new(), uid: uid.clone() };
                 calls.spawn(async move {
-                    let call = Call { object: Some(object), events: None };
+                    let call = Call { object: Some(object), ..Call::default() };
                     (uid, slot.master(&call, "x").await)
                 });
             }

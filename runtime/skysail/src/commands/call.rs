@@ -71,7 +71,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         Function::Provider(function) => {
             let slot = slot(services, options, offer).await?;
             check_exported(&args, &slot)?;
-            let context = Call { object: None, events: Some(Arc::new(PrintedEvents)) };
+            let context = Call { events: Some(Arc::new(PrintedEvents)), ..Call::default() };
             function.call(&slot, &context).await
         }
     };

@@ -71,7 +71,7 @@ pub(super) async fn events_beyond_the_limit_are_dropped() {
         name: "web".to_owned(),
         uid: "1".to_owned(),
     };
-    let call = Call { object: Some(object), events: Some(Arc::clone(&sink) as Arc<dyn EventSink>) };
+    let call = Call { object: Some(object), events: Some(Arc::clone(&sink) as Arc<dyn EventSink>), ..Call::default() };
     attacked.probe.master(&call, "attack").await.unwrap();
     assert_eq!(sink.taken.load(Ordering::SeqCst), 5);
     let mut attacked = attacked;

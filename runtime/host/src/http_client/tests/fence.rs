@@ -1,0 +1,36 @@
+//! A closed fence: whoever does not lead any more sends nothing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use skysail_provider::Fence;
+
+use super::{Server, get, local, ok};
+use crate::http_client::{FailureKind, HttpBudget, HttpLimits};
+
+/// A budget behind a fence that closes at second 10, and its clock's hand.
+fn fenced() -> (HttpBudget, Arc<AtomicU64>) {
+    let hand = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&hand);
+    let fence = Fence::until(move || Duration::from_secs(clock.load(Ordering::SeqCst)), Duration::from_secs(10));
+    (HttpBudget::fenced(HttpLimits::default(), None, fence), hand)
+}
+
+#[tokio::test]
+async fn a_request_of_a_call_that_outlived_the_lease_is_not_sent() {
+    let server = Server::start(|_| ok("")).await;
+    let client = local(&server);
+    let (budget, hand) = fenced();
+    client.send(&budget, get(server.url("/first"))).await.unwrap();
+    hand.store(10, Ordering::SeqCst);
+    let failure = client.send(&budget, get(server.url("/second"))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Fenced);
+    let answers = client.send_all(&budget, vec![get(server.url("/third")), get(server.url("/fourth"))], 1 << 20).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Fenced)));
+    assert_eq!(server.requests().len(), 1, "{:?}", server.requests());
+}
