@@ -19,7 +19,12 @@ use skysail_controllers::{
     ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
+<<<<<<< HEAD
 use skysail_provider::{AddressKind, Instance, NodeAddress, Provider, fake::FakeProvider};
+=======
+use skysail_election::fenced;
+use skysail_provider::{AddressKind, Fence, Instance, NodeAddress, fake::FakeProvider};
+>>>>>>> abce54c (Elect a leader by a Lease, and fence the client of whoever leads)
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -122,6 +127,7 @@ pub struct World {
     pub registry: Registry,
     settings: ControllerSettings,
     ledger: Ledger,
+    fence: Option<Fence>,
     log: Log,
     faults: Arc<Mutex<Option<Arc<dyn Faults>>>>,
     seen: BTreeSet<String>,
@@ -163,6 +169,7 @@ impl World {
             // A pass every 10 s would stand in every transcript: what is about routes switches them on.
             settings: ControllerSettings { configure_cloud_routes: false, ..ControllerSettings::default() },
             ledger: Ledger::default(),
+            fence: None,
             log,
             faults: Arc::default(),
             seen: BTreeSet::new(),
@@ -179,6 +186,12 @@ impl World {
     /// Changes the manager's settings.
     pub fn set(mut self, set: impl FnOnce(&mut ControllerSettings)) -> Self {
         set(&mut self.settings);
+        self
+    }
+
+    /// Lets the manager write only while this fence is open.
+    pub fn fenced(mut self, fence: Fence) -> Self {
+        self.fence = Some(fence);
         self
     }
 
@@ -200,7 +213,9 @@ impl World {
         let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
         let providers = Providers::new(entries).unwrap();
         let metrics = ControllerMetrics::register(&mut self.registry);
-        let manager = Manager::new(self.client.clone(), providers, self.settings.clone(), metrics, self.ledger.clone());
+        let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
+        let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
+            .fenced(self.fence.clone().unwrap_or_default());
         self.running.spawn(manager.run(self.stop.clone()));
     }
 

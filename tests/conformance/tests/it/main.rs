@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod breaker;
 mod drift;
+mod fence;
 mod holder;
 #[cfg(test)]
 mod instances_v1;

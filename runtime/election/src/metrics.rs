@@ -1,0 +1,48 @@
+//! The metrics of elections, under upstream's names.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// Which lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LeaseLabels {
+    pub(crate) name: String,
+}
+
+/// What elections count. Cloning is cheap and shares the counters.
+#[derive(Clone, Debug, Default)]
+pub struct ElectionMetrics {
+    pub(crate) master_status: Family<LeaseLabels, Gauge>,
+    pub(crate) slowpath: Family<LeaseLabels, Counter>,
+}
+
+impl ElectionMetrics {
+    /// Creates the metrics and registers them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "leader_election_master_status",
+            "Whether this process holds the lease: 1, or 0 while it stands by",
+            metrics.master_status.clone(),
+        );
+        registry.register(
+            "leader_election_slowpath",
+            "Count of renewals that had to read the lease first, because it was not as it was left",
+            metrics.slowpath.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        let labels = LeaseLabels { name: lease.to_owned() };
+        self.master_status.get_or_create(&labels).set(i64::from(leads));
+    }
+
+    pub(crate) fn slowpath(&self, lease: &str) {
+        self.slowpath.get_or_create(&LeaseLabels { name: lease.to_owned() }).inc();
+    }
+}
