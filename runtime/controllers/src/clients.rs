@@ -22,6 +22,27 @@ pub struct Clients {
 }
 
 impl Clients {
+    /// The same clients, each changed alike.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(&Client) -> Client) -> Self {
+        let Self {
+            shared_informers,
+            service_controller,
+            node_controller,
+            route_controller,
+            service_events,
+            node_events,
+        } = self;
+        Self {
+            shared_informers: change(shared_informers),
+            service_controller: change(service_controller),
+            node_controller: change(node_controller),
+            route_controller: change(route_controller),
+            service_events: change(service_events),
+            node_events: change(node_events),
+        }
+    }
+
     /// Who writes Events about objects of this kind.
     pub(crate) fn events(&self, kind: &str) -> &Client {
         if kind == "Node" { &self.node_events } else { &self.service_events }

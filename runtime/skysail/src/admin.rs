@@ -16,13 +16,17 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Says whether the manager does its work: ok, or a sentence for each thing that is missing.
-pub(crate) type Readiness = Arc<dyn Fn() -> Result<(), Vec<String>> + Send + Sync>;
+/// Says whether something is as it should be: ok, or a sentence for each thing that is missing.
+pub(crate) type Check = Arc<dyn Fn() -> Result<(), Vec<String>> + Send + Sync>;
 
+/// What is served.
 #[derive(Clone)]
-struct Shared {
-    registry: Arc<Registry>,
-    readiness: Readiness,
+pub(crate) struct Served {
+    pub(crate) registry: Arc<Registry>,
+    /// Whether the manager does its work.
+    pub(crate) readiness: Check,
+    /// Whether it can go on at all: a process that cannot is ended by the kubelet.
+    pub(crate) liveness: Check,
 }
 
 /// Takes the address, so that a port in use is an error at start.
@@ -39,29 +43,24 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// The listener broke.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    registry: Arc<Registry>,
-    readiness: Readiness,
-    shutdown: CancellationToken,
-) -> anyhow::Result<()> {
-    axum::serve(listener, router(registry, readiness))
+pub(crate) async fn serve(listener: TcpListener, served: Served, shutdown: CancellationToken) -> anyhow::Result<()> {
+    axum::serve(listener, router(served))
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
         .context("the metrics server broke")
 }
 
-fn router(registry: Arc<Registry>, readiness: Readiness) -> Router {
+fn router(served: Served) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/livez", get(|| async { "ok" }))
-        .route("/readyz", get(ready))
-        .with_state(Shared { registry, readiness })
+        .route("/livez", get(|State(served): State<Served>| async move { answer(&served.liveness) }))
+        .route("/readyz", get(|State(served): State<Served>| async move { answer(&served.readiness) }))
+        .with_state(served)
 }
 
-async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
+async fn metrics(State(served): State<Served>) -> impl IntoResponse {
     let mut text = String::new();
-    match encode(&mut text, &shared.registry) {
+    match encode(&mut text, &served.registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
@@ -74,8 +73,8 @@ async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
     }
 }
 
-async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
-    match (shared.readiness)() {
+fn answer(check: &Check) -> (StatusCode, String) {
+    match check() {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
         Err(missing) => (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n"),
     }
@@ -89,15 +88,20 @@ mod tests {
     use prometheus_client::{metrics::counter::Counter, registry::Registry};
     use tower::ServiceExt as _;
 
-    use super::{Readiness, router};
+    use super::{Check, Served, router};
 
-    async fn ask(path: &str, readiness: Readiness) -> (u16, String) {
+    async fn ask(path: &str, readiness: Check) -> (u16, String) {
+        ask_with(path, readiness, Arc::new(|| Ok(()))).await
+    }
+
+    async fn ask_with(path: &str, readiness: Check, liveness: Check) -> (u16, String) {
         let mut registry = Registry::default();
         let counter: Counter = Counter::default();
         counter.inc();
         registry.register("calls", "Count of calls", counter);
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = router(Arc::new(registry), readiness).oneshot(request).await.unwrap();
+        let served = Served { registry: Arc::new(registry), readiness, liveness };
+        let response = router(served).oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -112,8 +116,15 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_tells_what_is_missing_and_liveness_does_not_depend_on_it() {
-        let missing: Readiness = Arc::new(|| Err(vec!["provider \"sim\": no release serves".to_owned()]));
+        let missing: Check = Arc::new(|| Err(vec!["provider \"sim\": no release serves".to_owned()]));
         assert_eq!(ask("/readyz", missing.clone()).await, (503, "provider \"sim\": no release serves\n".to_owned()));
         assert_eq!(ask("/livez", missing).await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn liveness_tells_what_cannot_go_on() {
+        let dead: Check = Arc::new(|| Err(vec!["leaderElection: failed election to renew".to_owned()]));
+        let answer = ask_with("/livez", Arc::new(|| Ok(())), dead).await;
+        assert_eq!(answer, (503, "leaderElection: failed election to renew\n".to_owned()));
     }
 }

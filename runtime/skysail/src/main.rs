@@ -9,6 +9,8 @@ mod cluster;
 mod commands;
 mod component_file;
 mod exit;
+mod leader_migration;
+mod leadership;
 mod output;
 mod provider_file;
 mod providers;

@@ -19,12 +19,8 @@ use skysail_controllers::{
     ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
-<<<<<<< HEAD
-use skysail_provider::{AddressKind, Instance, NodeAddress, Provider, fake::FakeProvider};
-=======
 use skysail_election::fenced;
-use skysail_provider::{AddressKind, Fence, Instance, NodeAddress, fake::FakeProvider};
->>>>>>> abce54c (Elect a leader by a Lease, and fence the client of whoever leads)
+use skysail_provider::{AddressKind, Fence, Instance, NodeAddress, Provider, fake::FakeProvider};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 

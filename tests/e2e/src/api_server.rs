@@ -73,6 +73,23 @@ impl ApiServer {
         client(&self.kubeconfig()).await
     }
 
+    /// What this user asked for that is no read, so far: verb and path of each request.
+    ///
+    /// # Errors
+    /// The audit log cannot be read.
+    pub fn writes_of(&self, user: &str) -> Result<Vec<String>> {
+        let mut writes = Vec::new();
+        for line in self.server.audit_log()?.lines() {
+            // The last line may be under way.
+            let Ok(entry) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            let (verb, uri) = (entry["verb"].as_str().unwrap_or_default(), entry["requestURI"].as_str());
+            if entry["user"]["username"] == user && !matches!(verb, "get" | "list" | "watch") {
+                writes.push(format!("{verb} {}", uri.unwrap_or_default()));
+            }
+        }
+        Ok(writes)
+    }
+
     /// Runs kubectl with the administrator's rights.
     ///
     /// # Errors

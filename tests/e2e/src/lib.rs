@@ -4,6 +4,7 @@
 //! starts ends with it. Only `tests/it` uses this crate; `make check` needs none of it.
 
 pub mod api_server;
+pub mod front;
 pub mod incus;
 pub mod manager;
 pub mod objects;

@@ -42,6 +42,20 @@ impl Manager {
         provider_file: &str,
         files: &[(&str, &str)],
     ) -> Result<Self> {
+        Self::start_with(&["--leader-elect=false"], kubeconfig, component, provider_file, files).await
+    }
+
+    /// The same, with these flags about leader election: it is ready when it stands by, too.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(
+        election: &[&str],
+        kubeconfig: &Path,
+        component: &Path,
+        provider_file: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Self> {
         let program = skysail()?;
         let folder = TempDir::new()?;
         fs::copy(component, folder.path().join("provider.wasm"))
@@ -55,11 +69,11 @@ impl Manager {
             .args([
                 "run",
                 "--cluster-name=e2e",
-                "--leader-elect=false",
                 "--node-monitor-period=1s",
                 "--log=info,skysail_host=debug",
                 "--logging-format=json",
             ])
+            .args(election)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--provider-file={}", folder.path().join("providers.yaml").display()))
             .arg(format!("--metrics-bind-address={address}"))
@@ -157,9 +171,24 @@ impl Manager {
     /// # Errors
     /// It does not end in time.
     pub async fn end(mut self) -> Result<ExitStatus> {
-        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            kill_process(pid, Signal::TERM)?;
-        }
+        self.signal(Signal::TERM)?;
+        self.ended().await
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).context("it has no process id")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// It does not end in time.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
         let process = &mut self.process;
         let mut look = move || process.try_wait().map_err(anyhow::Error::from)?.context("it still runs");
         eventually("the manager ends", END_SECONDS, || std::future::ready(look())).await

@@ -23,6 +23,9 @@ const READY_POLL: Duration = Duration::from_millis(100);
 /// The token of the administrator; the server listens on loopback only.
 const TOKEN: &str = "skysail-tests";
 
+/// Every request once it is answered, without its body.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n";
+
 /// Runs a program until it ends or until our end of its standard input closes: also when the test process is killed.
 const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null & p=$!; (cat <&3 >/dev/null; kill -9 $p) 2>/dev/null & wait $p"#;
 
@@ -93,6 +96,15 @@ impl ApiServer {
         )
     }
 
+    /// Who asked for what and was answered how: a JSON object a line.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn audit_log(&self) -> anyhow::Result<String> {
+        let path = self.folder.path().join("audit.log");
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
     /// The process ids, for tests that measure.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(Child::id).collect()
@@ -115,6 +127,8 @@ impl ApiServer {
             format!("--service-account-signing-key-file={folder}/sa.key"),
             format!("--token-auth-file={folder}/tokens.csv"),
             "--authorization-mode=RBAC".into(),
+            format!("--audit-policy-file={folder}/audit.yaml"),
+            format!("--audit-log-path={folder}/audit.log"),
             // No controller manager runs: nobody would make default accounts or take the not-ready taint away.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
         ]
@@ -200,6 +214,7 @@ fn free_ports() -> anyhow::Result<[u16; 3]> {
 
 fn write_inputs(folder: &Path) -> anyhow::Result<()> {
     std::fs::write(folder.join("tokens.csv"), format!("{TOKEN},admin,1,\"system:masters\"\n")).context("tokens")?;
+    std::fs::write(folder.join("audit.yaml"), AUDIT_POLICY).context("the audit policy")?;
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
         .arg(folder.join("sa.key"))

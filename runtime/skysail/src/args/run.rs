@@ -44,6 +44,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]
+    pub(crate) leader_migration: leader_election::LeaderMigrationArgs,
+    #[command(flatten)]
     pub(crate) secure_serving: secure_serving::SecureServingArgs,
     #[command(flatten)]
     pub(crate) log: logging::LogArgs,

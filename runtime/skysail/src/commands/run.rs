@@ -4,9 +4,10 @@ mod follow;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use prometheus_client::registry::Registry;
-use skysail_controllers::{Clients, ControllerMetrics, Ledger, Manager, ProviderEntry, Providers};
+use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
+use skysail_election::{ElectionMetrics, fenced};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider;
 use tokio::{
@@ -23,6 +24,7 @@ use crate::{
     args::RunArgs,
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
+    leadership::{self, Elections, Leadership, Share},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet},
     telemetry,
@@ -34,12 +36,6 @@ use crate::{
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
-    if args.leader_election.leader_elect {
-        return Err(anyhow!(
-            "--leader-elect=true: leader election is not in this version; run one replica, and say --leader-elect=false"
-        ))
-        .or_exit(Reason::Usage);
-    }
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(serve(args))
 }
 
@@ -58,6 +54,11 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let mut fleet = Fleet::new(providers::services(&mut registry)?);
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
+    let settings = args.settings();
+    let leases = ElectionMetrics::register(&mut registry);
+    let elections_client = cluster.client("leader-election").or_exit(Reason::Usage)?;
+    let Leadership { shares, elections, health } =
+        leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
     let follow = Follow::new(&args.providers.provider_file, files);
     fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
@@ -66,18 +67,47 @@ async fn serve(args: RunArgs) -> anyhow::Result<()> {
     let (serving, readiness) = watch::channel(Vec::new());
     let listener = admin::bind(args.secure_serving.metrics_bind_address).await.or_exit(Reason::Usage)?;
     tracing::info!(address = %args.secure_serving.metrics_bind_address, "serving /metrics, /livez and /readyz");
-    tasks.spawn(admin::serve(listener, Arc::new(registry), ready(readiness), stop.clone()));
-    tasks.spawn(stop_on_signal(stop.clone()));
-    let manage = Manage { args, clients, metrics, stop: stop.clone() };
-    let outcome = tokio::select! {
-        outcome = manage.run(fleet, follow, serving) => outcome,
-        Some(ended) = tasks.join_next() => ended.context("a task panicked")?,
+    let served = admin::Served {
+        registry: Arc::new(registry),
+        readiness: ready(readiness),
+        liveness: leadership::alive(health),
     };
+    tasks.spawn(admin::serve(listener, served, stop.clone()));
+    tasks.spawn(stop_on_signal(stop.clone()));
+    let manage = Manage { clients, settings, shares, metrics, stop: stop.clone() };
+    tokio::select! {
+        outcome = lead(elections, manage.run(fleet, follow, serving)) => outcome?,
+        error = failed(&mut tasks) => return Err(error),
+    }
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
         ended.context("a task panicked")??;
     }
-    outcome
+    Ok(())
+}
+
+/// Runs the controllers and the elections beside them. The leases are given back when the controllers have ended as they should; with an error they are
+/// left to run out, because nobody knows what is still under way.
+async fn lead(elections: Elections, controllers: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let drained = CancellationToken::new();
+    let drain = async {
+        controllers.await?;
+        drained.cancel();
+        Ok(())
+    };
+    // A lease that is lost ends both at once.
+    tokio::try_join!(elections.run(drained.clone()), drain).map(drop)
+}
+
+/// Waits for a task that fails; one that ends because it was told to is none.
+async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
+    while let Some(ended) = tasks.join_next().await {
+        match ended.context("a task panicked") {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) | Err(error) => return error,
+        }
+    }
+    std::future::pending().await
 }
 
 async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
@@ -93,7 +123,7 @@ async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
 }
 
 /// Ready when every provider has a release that serves.
-fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Readiness {
+fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Check {
     Arc::new(move || {
         let slots = slots.borrow();
         let idle = slots.iter().filter(|slot| slot.info().is_none());
@@ -117,8 +147,9 @@ fn missing(slot: &Slot) -> String {
 
 /// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
 struct Manage {
-    args: RunArgs,
     clients: Clients,
+    settings: ControllerSettings,
+    shares: Vec<Share>,
     metrics: ControllerMetrics,
     stop: CancellationToken,
 }
@@ -135,22 +166,37 @@ impl Manage {
         if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
             return Ok(());
         }
-        let ledger = Ledger::default();
         loop {
             serving.send_replace(slots(&fleet));
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
-            let (clients, metrics) = (self.clients.clone(), self.metrics.clone());
-            let manager = Manager::new(clients, entries(&fleet)?, self.args.settings(), metrics, ledger.clone());
-            let mut manager = std::pin::pin!(manager.run(ended.clone()));
+            let managers = self.shares.iter().map(|share| Ok(self.lead(share, entries(&fleet)?, ended.clone())));
+            let managers = managers.collect::<anyhow::Result<Vec<_>>>()?;
+            let mut managers = std::pin::pin!(futures::future::try_join_all(managers));
             tokio::select! {
-                outcome = &mut manager => return outcome.context("the controllers ended"),
+                outcome = &mut managers => return outcome.map(drop),
                 () = follow.until_ownership_changes(&mut fleet, &ownership) => {
                     tracing::info!("the provider file changed who owns what: starting the controllers again");
                     ended.cancel();
-                    manager.await.context("the controllers ended")?;
+                    managers.await?;
                 }
             }
         }
+    }
+
+    /// Runs a share of the controllers once this process may.
+    async fn lead(&self, share: &Share, providers: Providers, ended: CancellationToken) -> anyhow::Result<()> {
+        let mut leads = share.fence.clone();
+        let fence = match ended.run_until_cancelled(leads.wait_for(Option::is_some)).await {
+            Some(Ok(fence)) => (*fence).clone(),
+            // Stopped before, or the elections have ended: whoever runs them says why.
+            Some(Err(_)) | None => None,
+        };
+        let Some(fence) = fence else { return Ok(()) };
+        let settings = ControllerSettings { controllers: share.controllers, ..self.settings.clone() };
+        let clients = self.clients.map(|client| fenced(client, fence.clone()));
+        let manager =
+            Manager::new(clients, providers, settings, self.metrics.clone(), share.ledger.clone()).fenced(fence);
+        manager.run(ended).await.context("the controllers ended")
     }
 }
 

@@ -106,8 +106,9 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
     let kubeconfig = server.write_kubeconfig("skysail", token.trim())?;
     let client = server.client().await?;
     let cloud = Simulated::start(&["a", "b"]).await?;
+    let (provider, token) = (component("simcloud")?, [cloud.token()]);
     let manager =
-        Manager::start(&kubeconfig, &component("simcloud")?, &cloud.provider_file(), &[cloud.token()]).await?;
+        Manager::start_with(&["--leader-elect"], &kubeconfig, &provider, &cloud.provider_file(), &token).await?;
     // Every write that the controllers have: node, its status, its deletion; finalizer and status of a Service; Events.
     for name in ["a", "b"] {
         register_node(&client, name).await?;
@@ -135,7 +136,7 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
     };
     eventually("the Service goes", 60, service_gone).await.map_err(|e| e.context(manager.last_words()))?;
     let events = server.kubectl(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason}"])?;
-    for reason in ["Synced", "EnsuredLoadBalancer", "DeletingNode", "DeletedLoadBalancer"] {
+    for reason in ["LeaderElection", "Synced", "EnsuredLoadBalancer", "DeletingNode", "DeletedLoadBalancer"] {
         ensure!(events.contains(reason), "no Event {reason} among {events}");
     }
     // What the API server itself refused to this account: its own count, not the manager's word.
@@ -150,15 +151,19 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
 }
 
 /// Every right that the manifests give, each used by the test before this one; a further one has to be argued here.
-const RIGHTS: [&str; 10] = [
+const RIGHTS: [&str; 14] = [
     "create events",
+    "create leases in kube-system",
     "delete nodes",
+    "get leases cloud-controller-manager in kube-system",
     "list nodes",
     "list services",
     "patch events",
     "patch nodes",
     "patch nodes/status",
     "patch services/status",
+    "update leases cloud-controller-manager in kube-system",
+    "watch leases cloud-controller-manager in kube-system",
     "watch nodes",
     "watch services",
 ];
@@ -179,21 +184,28 @@ async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
     let ours = |item: &Value| item["subjects"].to_string().contains("\"skysail-system\"");
     let bound: Vec<Value> =
         [get("clusterrolebindings")?, get("rolebindings")?].concat().into_iter().filter(ours).collect();
-    let [binding] = bound.as_slice() else { bail!("one binding is enough, there are {bound:#?}") };
-    ensure!(binding["roleRef"]["name"] == "skysail" && binding["roleRef"]["kind"] == "ClusterRole", "{binding:#}");
-    let roles = get("clusterroles")?;
-    let role = roles.iter().find(|role| role["metadata"]["name"] == "skysail").context("no ClusterRole skysail")?;
+    let mut roles = [get("clusterroles")?, get("roles")?].concat();
+    roles.retain(|role| role["metadata"]["name"] == "skysail");
+    ensure!(bound.len() == 2 && roles.len() == 2, "two are enough, there are {bound:#?} and {roles:#?}");
+    ensure!(bound.iter().all(|binding| binding["roleRef"]["name"] == "skysail"), "{bound:#?}");
     let mut rights = BTreeSet::new();
-    for rule in role["rules"].as_array().into_iter().flatten() {
-        ensure!(rule["apiGroups"] == serde_json::json!([""]), "another API group: {rule:#}");
-        for (verb, resource) in
-            texts(&rule["verbs"]).flat_map(|verb| texts(&rule["resources"]).map(move |it| (verb, it)))
-        {
-            rights.insert(format!("{verb} {resource}"));
+    for role in &roles {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            rights.extend(rights_of(&role["metadata"], rule)?);
         }
     }
     ensure!(rights.iter().eq(RIGHTS), "the manifests give {rights:#?}");
     Ok(())
+}
+
+/// What one rule gives: verb, resource, the name it is restricted to, and the namespace of its role.
+fn rights_of(role: &Value, rule: &Value) -> Result<Vec<String>> {
+    let place = role["namespace"].as_str().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+    let group = if place.is_empty() { "" } else { "coordination.k8s.io" };
+    ensure!(rule["apiGroups"] == serde_json::json!([group]), "another API group: {rule:#}");
+    let names: String = texts(&rule["resourceNames"]).map(|name| format!(" {name}")).collect();
+    let pairs = texts(&rule["verbs"]).flat_map(|verb| texts(&rule["resources"]).map(move |it| (verb, it)));
+    Ok(pairs.map(|(verb, resource)| format!("{verb} {resource}{names}{place}")).collect())
 }
 
 fn texts(list: &Value) -> impl Iterator<Item = &str> {

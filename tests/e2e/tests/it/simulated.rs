@@ -45,6 +45,11 @@ impl Simulated {
         simcloud::provider_file(&self.server.url)
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        Ok(self.server.url.trim_start_matches("http://").parse()?)
+    }
+
     /// The bearer token, as the file `token` beside the provider file.
     pub(crate) fn token(&self) -> (&'static str, &str) {
         ("token", &self.server.token)

@@ -1,0 +1,169 @@
+//! Two managers on a real API server, one of which leads: what becomes of the other's leadership when it is stopped, killed or frozen.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use rustix::process::Signal;
+use skysail_dev::cloud::Knobs;
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    front::Front,
+    manager::Manager,
+    objects::{address_of, create_service, initialized, register_node},
+    wait::eventually,
+    workspace::component,
+};
+use skysail_test_support::simcloud;
+use tokio::time::Instant;
+
+use crate::simulated::Simulated;
+
+const NODE_PORT: u16 = 30_080;
+const NODES: [&str; 2] = ["a", "b"];
+const LEASE_DURATION: Duration = Duration::from_secs(6);
+/// Shorter than the defaults, in proportion.
+const FLAGS: [&str; 3] =
+    ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"];
+/// Between two looks at who leads: far below what is measured.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One of the managers: with a user and a door to the cloud of its own, so that each request has a name on it.
+struct Replica {
+    manager: Manager,
+    front: Front,
+    user: String,
+}
+
+struct World {
+    cloud: Simulated,
+    server: ApiServer,
+    client: Client,
+}
+
+impl World {
+    async fn start() -> Result<Self> {
+        let (cloud, server) = (Simulated::start(&NODES).await?, ApiServer::start()?);
+        let client = server.client().await?;
+        for name in NODES {
+            register_node(&client, name).await?;
+        }
+        Ok(Self { cloud, server, client })
+    }
+
+    async fn replica(&self, name: &str) -> Result<Replica> {
+        let account = format!("--serviceaccount=kube-system:{name}");
+        self.server.kubectl(&["-n", "kube-system", "create", "serviceaccount", name])?;
+        self.server.kubectl(&["create", "clusterrolebinding", name, "--clusterrole=cluster-admin", &account])?;
+        let token = self.server.kubectl(&["-n", "kube-system", "create", "token", name])?;
+        let kubeconfig: PathBuf = self.server.write_kubeconfig(name, token.trim())?;
+        let front = Front::start(self.cloud.address()?).await?;
+        let file = simcloud::provider_file(&front.url);
+        let component = component("simcloud")?;
+        let manager = Manager::start_with(&FLAGS, &kubeconfig, &component, &file, &[self.cloud.token()]).await?;
+        Ok(Replica { manager, front, user: format!("system:serviceaccount:kube-system:{name}") })
+    }
+
+    async fn lease(&self) -> Result<Lease> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
+        Ok(leases.get("cloud-controller-manager").await?)
+    }
+
+    async fn leader(&self) -> Result<String> {
+        let holder = self.lease().await?.spec.and_then(|spec| spec.holder_identity);
+        holder.filter(|holder| !holder.is_empty()).context("nobody leads")
+    }
+
+    /// How long until somebody else than `last` leads.
+    async fn until_handed_over(&self, last: &str, since: Instant) -> Result<Duration> {
+        while self.leader().await.is_ok_and(|leader| leader == last) || self.leader().await.is_err() {
+            ensure!(since.elapsed() < LEASE_DURATION * 3, "nobody takes over");
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(since.elapsed())
+    }
+}
+
+/// The two replicas, the first of which leads.
+async fn two(world: &World) -> Result<(Replica, Replica, String)> {
+    let first = world.replica("first").await?;
+    let leader = eventually("somebody leads", 30, || world.leader()).await?;
+    let second = world.replica("second").await?;
+    ensure!(world.leader().await? == leader, "the first one leads on");
+    for name in NODES {
+        eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
+    }
+    ensure!(
+        world.server.writes_of(&second.user)?.is_empty(),
+        "whoever stands by writes nothing: {:?}",
+        world.server.writes_of(&second.user)?
+    );
+    Ok((first, second, leader))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()> {
+    let world = World::start().await?;
+    let (mut first, second, leader) = two(&world).await?;
+    let stopped = Instant::now();
+    first.manager.signal(Signal::TERM)?;
+    let gap = world.until_handed_over(&leader, stopped).await?;
+    eprintln!("hand-over after SIGTERM: {} ms", gap.as_millis());
+    ensure!(gap <= Duration::from_secs(1), "{gap:?}; {}", first.manager.last_words());
+    ensure!(first.manager.ended().await?.success(), "{}", first.manager.last_words());
+    let writes = world.server.writes_of(&first.user)?;
+    let last = writes.last().map(String::as_str).unwrap_or_default();
+    ensure!(last.starts_with("update ") && last.contains("/leases/"), "the release is the last write: {writes:?}");
+    create_service(&world.client, "web", 80, NODE_PORT).await?;
+    eventually("the second one serves", 60, || address_of(&world.client, "web"))
+        .await
+        .map_err(|error| error.context(second.manager.last_words()))?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b19_a_leader_that_is_killed_is_followed_after_the_lease_duration() -> Result<()> {
+    let world = World::start().await?;
+    let (first, _second, leader) = two(&world).await?;
+    let killed = Instant::now();
+    first.manager.signal(Signal::KILL)?;
+    let gap = world.until_handed_over(&leader, killed).await?;
+    eprintln!("hand-over after SIGKILL: {} ms of a lease of {} ms", gap.as_millis(), LEASE_DURATION.as_millis());
+    // The last renewal was before the kill; the next look of the second one may be a jittered retry period after the end of the lease.
+    ensure!(gap <= LEASE_DURATION + Duration::from_millis(2_500), "{gap:?}");
+    Ok(())
+}
+
+/// Frozen in the middle of an ensure, it wakes when another one has done the work: it must not send one request more, to nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<()> {
+    let world = World::start().await?;
+    let (mut first, second, leader) = two(&world).await?;
+    world.cloud.cloud.set_knobs(Knobs { latency_ms: 500, ..Knobs::default() })?;
+    let before = first.front.sent();
+    create_service(&world.client, "web", 80, NODE_PORT).await?;
+    let begun = || async {
+        ensure!(first.front.sent() > before, "no request yet");
+        Ok(())
+    };
+    eventually("the first one is in the middle of an ensure", 60, begun).await?;
+    first.manager.signal(Signal::STOP)?;
+    world.until_handed_over(&leader, Instant::now()).await?;
+    world.cloud.cloud.set_knobs(Knobs::default())?;
+    eventually("the second one serves", 60, || address_of(&world.client, "web"))
+        .await
+        .map_err(|error| error.context(second.manager.last_words()))?;
+
+    let (bytes, writes) = (first.front.sent(), world.server.writes_of(&first.user)?);
+    first.manager.signal(Signal::CONT)?;
+    let status = first.manager.ended().await?;
+    ensure!(status.code() == Some(1), "{status}; {}", first.manager.last_words());
+    let log = first.manager.log();
+    ensure!(log.contains("leader election lost"), "{}", first.manager.last_words());
+    ensure!(first.front.sent() == bytes, "{} bytes more to the cloud", first.front.sent() - bytes);
+    let after = world.server.writes_of(&first.user)?;
+    ensure!(after == writes, "more writes: {:?}", after.get(writes.len()..));
+    ensure!(world.cloud.cloud.snapshot().virtual_servers.len() == 1, "one load balancer, not two");
+    Ok(())
+}
