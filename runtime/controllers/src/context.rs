@@ -1,5 +1,7 @@
 //! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a Service.
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Call, Fence, ObjectReference};
 use tokio::sync::{Notify, watch};
@@ -108,6 +110,17 @@ impl Context {
             return Owner::Nobody;
         }
         ownership::service_owner(&self.nodes.claims(), validate::class(object))
+    }
+
+    /// Why no load balancer and no node may have this address: it is the cluster's own for a Service. The ranges that cluster IPs come from are not to be
+    /// seen in the API of every version; those that are given out are.
+    pub(crate) fn refuse_cluster_ip(&self, address: IpAddr) -> Option<String> {
+        let address = address.to_canonical();
+        let has = |object: &core::Service| validate::cluster_ips(object).any(|ip| ip == address);
+        let key = self.services.find(has)?;
+        Some(format!(
+            "{address} is refused: it is the cluster IP of the Service {key}. Correct what the cloud or the provider's cloud-config gives out"
+        ))
     }
 
     /// What this provider holds for the Service.

@@ -1,6 +1,8 @@
 //! Looks up the machines of many nodes in pages (provider).
 
-use skysail_provider::{Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
+use std::net::IpAddr;
+
+use skysail_provider::{AddressKind, Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
 
 use crate::context::Context;
 
@@ -74,6 +76,29 @@ async fn ask(context: &Context, provider: usize, nodes: &NodeSet, detail: Detail
         Err(error) if error.code == Code::NotFound => {
             Err(Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message)))
         }
-        answer => answer,
+        Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, provider, result, detail)).collect()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Only where more than its existence is asked: else its addresses are nobody's concern.
+fn judged_for(context: &Context, provider: usize, result: Result<Instance>, detail: Detail) -> Result<Instance> {
+    match detail {
+        Detail::Metadata => result.and_then(|instance| judged(context, provider, instance)),
+        Detail::State => result,
+    }
+}
+
+/// A machine whose addresses the provider may give to a node.
+fn judged(context: &Context, provider: usize, instance: Instance) -> Result<Instance> {
+    let rules = &context.provider(provider).addresses;
+    let is_ip = |kind: &AddressKind| matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);
+    let ips = instance.addresses.iter().filter(|address| is_ip(&address.kind));
+    let refusal = ips
+        .filter_map(|address| address.address.parse::<IpAddr>().ok())
+        .find_map(|ip| rules.refuse_node(ip).or_else(|| context.refuse_cluster_ip(ip)));
+    match refusal {
+        Some(refusal) => Err(Error::new(Code::Internal, format!("the machine's address {refusal}"))),
+        None => Ok(instance),
     }
 }

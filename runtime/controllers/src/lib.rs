@@ -28,6 +28,7 @@ mod nodes;
 mod ownership;
 mod patch;
 mod persistent_volumes;
+mod provider_addresses;
 mod providers;
 mod queue;
 mod report;
@@ -45,8 +46,13 @@ pub use convert::node as provider_node;
 pub use manager::{Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use persistent_volumes::{PersistentVolumeLabeler, Review, provider_volume};
+pub use provider_addresses::{CidrError, ProviderAddresses};
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
 pub use route::{ClusterCidrError, parse_cluster_cidr};
-pub use service::{ledger::Ledger, validate::provider_service};
+pub use service::{
+    ledger::Ledger,
+    orphans::{find_orphans, may_want_load_balancers, orphan_notice},
+    validate::provider_service,
+};
 pub use settings::{ControllerSettings, EnabledControllers};

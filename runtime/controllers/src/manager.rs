@@ -150,6 +150,9 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
             if !context.settings.drift_repair_period.is_zero() {
                 spawn(tasks, name("drift repair"), after(starts.service, stop.clone(), serve_drift(shared())));
             }
+            if !context.settings.orphan_scan_period.is_zero() {
+                spawn(tasks, name("orphans"), serve_orphans(shared()));
+            }
         }
         if enabled.cloud_node {
             spawn(tasks, name("nodes"), after(starts.cloud_node, stop.clone(), serve_nodes(shared())));
@@ -240,6 +243,7 @@ async fn keep_node_set((context, provider, stop): Shared) {
 
 async fn follow_releases((context, provider, stop): Shared) {
     let mut generation = context.provider(provider).generation.clone();
+    triggers::report_schemes(&context, provider);
     while let Some(changed) = stop.run_until_cancelled(generation.changed()).await {
         if changed.is_err() {
             // The slot is gone: no release will follow.
@@ -247,6 +251,7 @@ async fn follow_releases((context, provider, stop): Shared) {
             return;
         }
         generation.borrow_and_update();
+        triggers::report_schemes(&context, provider);
         triggers::release_changed(&context, provider);
     }
 }
@@ -280,6 +285,12 @@ async fn serve_services((context, provider, stop): Shared) {
 
 async fn serve_drift((context, provider, stop): Shared) {
     service::drift::run(&context, provider, &stop).await;
+}
+
+async fn serve_orphans((context, provider, stop): Shared) {
+    if synced(&context, &stop).await {
+        service::orphans::run(&context, provider, &stop).await;
+    }
 }
 
 /// A panic is a bug of ours: the object stays marked as running, so the process must not go on as if nothing happened.

@@ -57,6 +57,7 @@ pub struct ControllerMetrics {
     pub(crate) node_deletion_stops: Family<ProviderLabels, Counter>,
     pub(crate) nodes_held: Family<ProviderLabels, Gauge>,
     pub(crate) drift_repairs: Family<ProviderLabels, Counter>,
+    pub(crate) orphaned_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
 }
@@ -85,6 +86,7 @@ impl ControllerMetrics {
             node_deletion_stops: Family::default(),
             nodes_held: Family::default(),
             drift_repairs: Family::default(),
+            orphaned_load_balancers: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
         };
@@ -142,6 +144,11 @@ impl ControllerMetrics {
             "skysail_drift_repairs",
             "Count of load balancers whose turn came to be ensured though nothing changed, by provider",
             self.drift_repairs.clone(),
+        );
+        registry.register(
+            "skysail_orphaned_load_balancers",
+            "Count of load balancers in the cloud that no Service wants, by provider",
+            self.orphaned_load_balancers.clone(),
         );
     }
 

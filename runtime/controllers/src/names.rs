@@ -88,6 +88,12 @@ pub mod reasons {
     pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
     /// Ours: the provider that made the load balancer is gone, and another one takes the Service over.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
+    /// Ours: a component describes provider-ID schemes that the provider file gives to others.
+    pub const FOREIGN_PROVIDER_ID_SCHEME: &str = "ForeignProviderIDScheme";
+    /// Ours: the cloud has a load balancer of this cluster that no Service wants.
+    pub const ORPHANED_LOAD_BALANCER: &str = "OrphanedLoadBalancer";
+    /// Ours: it was deleted, because the operator asked for that.
+    pub const DELETED_ORPHAN: &str = "DeletedOrphanedLoadBalancer";
     /// Ours: a node's provider ID has no scheme, so nobody can own it.
     pub const INVALID_PROVIDER_ID: &str = "InvalidProviderID";
     /// A route to a node could not be made.

@@ -8,7 +8,7 @@ use std::{
 use skysail_provider::Provider;
 use tokio::sync::watch;
 
-use crate::ownership::Claim;
+use crate::{ownership::Claim, provider_addresses::ProviderAddresses};
 
 /// One provider and what it claims.
 #[derive(Clone, Debug)]
@@ -23,6 +23,11 @@ pub struct ProviderEntry {
     pub node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass` that are this provider's.
     pub load_balancer_classes: Vec<String>,
+    /// Schemes of `spec.providerID` that are this provider's and nobody else's, whatever components say; empty: those that its component describes and no
+    /// other provider pins.
+    pub provider_id_schemes: Vec<String>,
+    /// The addresses that it may give to load balancers and nodes.
+    pub addresses: ProviderAddresses,
     /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
     pub generation: watch::Receiver<u64>,
 }
@@ -49,6 +54,9 @@ pub enum ProvidersError {
     #[error("{0} providers; at most {max} fit into one process", max = Providers::MAX)]
     TooMany(usize),
 }
+
+/// Most schemes in one Event: a component may describe hundreds.
+const SCHEMES_SHOWN_MAX: usize = 5;
 
 impl Providers {
     /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many clouds.
@@ -89,12 +97,43 @@ impl Providers {
         self.entries.iter().position(|entry| entry.name == name)
     }
 
-    /// What each claims now. A provider that serves nothing keeps the schemes of `before`: a node does not change hands because a release
-    /// is being replaced.
+    /// The provider that a scheme is pinned to.
+    fn pinned_by(&self, scheme: &str) -> Option<&ProviderEntry> {
+        self.entries.iter().find(|entry| entry.provider_id_schemes.iter().any(|pinned| pinned == scheme))
+    }
+
+    /// The schemes that a provider's component describes and that count for nothing, with the reason and the way out.
+    pub(crate) fn ignored_schemes(&self, entry: &ProviderEntry) -> Option<String> {
+        let info = entry.provider.info()?;
+        let name = &entry.name;
+        let whose = |scheme: &String| match self.pinned_by(scheme) {
+            Some(owner) if owner.name == *name => None,
+            Some(owner) => Some(format!("{scheme:?} is pinned to the provider {}", owner.name)),
+            None if entry.provider_id_schemes.is_empty() => None,
+            None => Some(format!("{scheme:?} is not in its spec.providerIdSchemes")),
+        };
+        let ignored: Vec<String> = info.provider_id_schemes.iter().filter_map(whose).take(SCHEMES_SHOWN_MAX).collect();
+        (!ignored.is_empty()).then(|| {
+            format!(
+                "The component of the provider {name} ({} {}) describes provider-ID schemes that count for nothing: {}. If it is the right component, mend \
+                 spec.providerIdSchemes in the provider file",
+                info.name,
+                info.version,
+                ignored.join("; ")
+            )
+        })
+    }
+
+    /// What each claims now. Schemes that the operator pinned are their provider's, whatever a component says and whether one serves. Of the others, a
+    /// provider that serves nothing keeps those of `before`: a node does not change hands because a release is being replaced.
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
         let claim = |(index, entry): (usize, &ProviderEntry)| Claim {
             schemes: match entry.provider.info() {
-                Some(info) => info.provider_id_schemes.clone(),
+                _ if !entry.provider_id_schemes.is_empty() => entry.provider_id_schemes.clone(),
+                Some(info) => {
+                    let schemes = info.provider_id_schemes.iter();
+                    schemes.filter(|scheme| self.pinned_by(scheme).is_none()).cloned().collect()
+                }
                 None => before.get(index).map(|claim| claim.schemes.clone()).unwrap_or_default(),
             },
             node_selector: entry.node_selector.clone(),
@@ -118,7 +157,7 @@ mod tests {
     use skysail_provider::fake::FakeProvider;
     use tokio::sync::watch;
 
-    use super::{ProviderEntry, Providers, ProvidersError};
+    use super::{ProviderAddresses, ProviderEntry, Providers, ProvidersError};
 
     fn entry(name: &str, default: bool) -> ProviderEntry {
         ProviderEntry {
@@ -127,6 +166,8 @@ mod tests {
             default,
             node_selector: [].into(),
             load_balancer_classes: vec![],
+            provider_id_schemes: vec![],
+            addresses: ProviderAddresses::default(),
             generation: watch::channel(0).1,
         }
     }
@@ -149,5 +190,35 @@ mod tests {
         let before = providers.claims(&[]);
         fake.stop();
         assert_eq!(providers.claims(&before), before);
+    }
+
+    fn pinned(fake: &FakeProvider, name: &str, schemes: &[&str]) -> ProviderEntry {
+        let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        ProviderEntry { provider: Arc::new(fake.clone()), provider_id_schemes, ..entry(name, false) }
+    }
+
+    fn schemes(providers: &Providers, before: &[super::Claim]) -> Vec<Vec<String>> {
+        providers.claims(before).into_iter().map(|claim| claim.schemes).collect()
+    }
+
+    /// The rightful owner's component is missing at the start, and another one says that the nodes are its own.
+    #[test]
+    fn a_pinned_scheme_is_its_providers_even_while_nothing_serves_and_another_describes_it() {
+        let (rightful, thief) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
+        rightful.stop();
+        let providers = Providers::new(vec![pinned(&rightful, "a", &["cloud"]), pinned(&thief, "b", &[])]).unwrap();
+        assert_eq!(schemes(&providers, &[]), [vec!["cloud".to_owned()], vec![]]);
+        let finding = providers.ignored_schemes(&providers.entries()[1]).unwrap();
+        assert!(finding.contains("\"cloud\" is pinned to the provider a"), "{finding}");
+        assert_eq!(providers.ignored_schemes(&providers.entries()[0]), None);
+    }
+
+    #[test]
+    fn what_a_component_describes_beyond_its_pins_counts_for_nothing_and_is_said() {
+        let fake = FakeProvider::new("more");
+        let providers = Providers::new(vec![pinned(&fake, "a", &["mine"])]).unwrap();
+        assert_eq!(schemes(&providers, &[]), [vec!["mine".to_owned()]]);
+        let finding = providers.ignored_schemes(&providers.entries()[0]).unwrap();
+        assert!(finding.contains("\"more\" is not in its spec.providerIdSchemes"), "{finding}");
     }
 }

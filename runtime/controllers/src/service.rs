@@ -12,6 +12,7 @@
 mod apply;
 pub(crate) mod drift;
 pub(crate) mod ledger;
+pub(crate) mod orphans;
 mod plan;
 pub(crate) mod predicates;
 mod status;

@@ -63,6 +63,10 @@ pub struct ControllerSettings {
     pub drift_repair_period: Duration,
     /// Most of these that begin in a minute, for each provider. Default 60; 0 is taken as 1.
     pub drift_repairs_per_minute: u32,
+    /// Pause between two looks for load balancers that no Service wants. Default 10 min; 0: none. An orphan is told after three looks.
+    pub orphan_scan_period: Duration,
+    /// Whether orphans are deleted too. Default: no.
+    pub delete_orphans: bool,
     /// How long a shutdown waits for calls in flight before it cancels them. Default 10 s.
     pub shutdown_grace: Duration,
 }
@@ -113,6 +117,8 @@ impl Default for ControllerSettings {
             swap_spread_max: Duration::from_mins(1),
             drift_repair_period: Duration::ZERO,
             drift_repairs_per_minute: 60,
+            orphan_scan_period: Duration::from_mins(10),
+            delete_orphans: false,
             shutdown_grace: Duration::from_secs(10),
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     node,
     nodes::NodeView,
     ownership::Owner,
-    report::Voice,
+    report::{Voice, cluster},
     route,
     service::{
         predicates::is_relevant,
@@ -125,6 +125,15 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
     }
     context.lane(provider).addresses.notify_one();
     route::release_changed(context, provider);
+}
+
+/// Says which schemes of a provider's component count for nothing.
+pub(crate) fn report_schemes(context: &Context, provider: usize) {
+    let entry = context.provider(provider);
+    let Some(text) = context.providers.ignored_schemes(entry) else { return };
+    tracing::warn!(provider.name = entry.name, reason = text, "provider-ID schemes ignored");
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: entry.name.clone() };
+    context.reporter.event(&voice, &cluster(), (EventKind::Warning, reasons::FOREIGN_PROVIDER_ID_SCHEME), text);
 }
 
 /// Evenly over a time that grows with their number.

@@ -27,13 +27,16 @@ pub(crate) fn trim_node(node: &mut Node) {
     };
 }
 
-/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer nor has our finalizer, which most are, only who it is.
+/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer nor has our finalizer, which most are, only who it is, and its cluster IPs.
 pub(crate) fn trim_service(service: &mut Service) {
     let concerns_us = is_load_balancer(service) || has_finalizer(service);
     let Service { metadata, spec, status } = std::mem::take(service);
     if !concerns_us {
         let ObjectMeta { name, namespace, resource_version, uid, .. } = metadata;
         service.metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
+        // No provider may hand these out.
+        let cluster_ips = spec.and_then(|spec| spec.cluster_ips);
+        service.spec = cluster_ips.map(|ips| ServiceSpec { cluster_ips: Some(ips), ..ServiceSpec::default() });
         return;
     }
     *service = Service {
@@ -115,7 +118,7 @@ fn kept_service_spec(spec: ServiceSpec) -> ServiceSpec {
     let ServiceSpec {
         allocate_load_balancer_node_ports,
         cluster_ip: _,
-        cluster_ips: _,
+        cluster_ips,
         external_ips,
         external_name: _,
         external_traffic_policy,
@@ -136,6 +139,7 @@ fn kept_service_spec(spec: ServiceSpec) -> ServiceSpec {
     } = spec;
     ServiceSpec {
         allocate_load_balancer_node_ports,
+        cluster_ips,
         external_ips,
         external_traffic_policy,
         health_check_node_port,

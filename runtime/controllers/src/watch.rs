@@ -59,6 +59,17 @@ impl<K: Resource> Cache<K> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
+    /// The first object, in no order, of which this holds.
+    pub(crate) fn find(&self, holds: impl Fn(&K) -> bool) -> Option<ObjectKey> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.iter().find(|(_, object)| holds(object)).map(|(key, _)| key.clone())
+    }
+
+    /// All objects, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// Becomes true when the first list is complete.
     pub(crate) fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()

@@ -47,6 +47,8 @@ struct State {
     load_balancers: BTreeMap<String, FakeLoadBalancer>,
     addresses_given: u8,
     instances: BTreeMap<String, Result<Instance>>,
+    /// In the cloud, and made for no Service that these traits were called with.
+    left_behind: Vec<OwnedLoadBalancer>,
     routes: Vec<Route>,
     /// By the volume's handle.
     volumes: BTreeMap<String, BTreeMap<String, String>>,
@@ -136,6 +138,14 @@ impl FakeProvider {
         self.lock().info = None;
     }
 
+    /// Describes these provider-ID schemes from now on.
+    pub fn describe_schemes(&self, schemes: &[&str]) {
+        if let Some(info) = &mut self.lock().info {
+            let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+            *info = Arc::new(Info { provider_id_schemes, ..Info::clone(info) });
+        }
+    }
+
     /// Every call awaits what this hook returns for its line, before it does anything.
     pub fn on_call(&self, hook: impl Fn(&str) -> HookFuture + Send + Sync + 'static) {
         self.lock().hook = Some(Arc::new(hook));
@@ -214,6 +224,16 @@ impl FakeProvider {
     #[must_use]
     pub fn cloud(&self) -> BTreeMap<String, FakeLoadBalancer> {
         self.lock().load_balancers.clone()
+    }
+
+    /// The cloud has one more load balancer of this cluster.
+    pub fn leave_behind(&self, load_balancer: OwnedLoadBalancer) {
+        self.lock().left_behind.push(load_balancer);
+    }
+
+    /// What was left behind is gone.
+    pub fn forget_left_behind(&self) {
+        self.lock().left_behind.clear();
     }
 
     /// Somebody deletes everything behind the cluster's back.
@@ -358,12 +378,15 @@ impl LoadBalancerInventory for FakeProvider {
     async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         self.enter(call, "list-owned", "list-owned".to_owned()).await?;
         let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
-        Ok(self.lock().load_balancers.keys().map(owned).collect())
+        let state = self.lock();
+        Ok(state.load_balancers.keys().map(owned).chain(state.left_behind.iter().cloned()).collect())
     }
 
     async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
         self.enter(call, "delete-owned", format!("delete-owned {name}")).await?;
-        self.lock().load_balancers.remove(name);
+        let mut state = self.lock();
+        state.load_balancers.remove(name);
+        state.left_behind.retain(|one| one.name != name);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in `args/run`.
 
+mod orphans;
 mod run;
 mod values;
 
@@ -9,6 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
 
+pub(crate) use orphans::OrphansArgs;
 pub(crate) use run::{GenericArgs, LoggingFormat, RunArgs};
 use values::parse_duration;
 
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Call one function of a component, in the sandbox, and print its answer and what it cost.
     Call(CallArgs),
+    /// List the load balancers in the cloud that no Service wants, and delete those that you name.
+    Orphans(OrphansArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -36,17 +36,22 @@ impl Cluster {
     /// There is none, or its configuration is wrong.
     pub(crate) async fn find(args: &GenericArgs) -> anyhow::Result<Self> {
         let mut config = match (&args.kubeconfig, &args.master) {
-            (Some(path), _) => from_file(path).await?,
             (None, Some(master)) => Config::new(master.clone()),
-            (None, None) => Config::infer()
-                .await
-                .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account")?,
+            (path, _) => usual(path.as_deref()).await?,
         };
         if let Some(master) = &args.master {
             config.cluster_url = absolute(master)?;
         }
         let rate = Rate::new(args.kube_api_qps, args.kube_api_burst);
         Ok(Self { config, rate, service_accounts: args.use_service_account_credentials })
+    }
+
+    /// The same for a command that asks it a few questions: no address, no rate.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(crate) async fn of(kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(Self { config: usual(kubeconfig).await?, rate: None, service_accounts: false })
     }
 
     /// A client with the process's own identity, for one purpose.
@@ -90,6 +95,16 @@ impl Cluster {
         let builder = ClientBuilder::try_from(config).context("cannot make a client of the cluster")?;
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         Ok(builder.with_layer(&throttle).with_layer(&option_layer(account)).build())
+    }
+}
+
+/// The kubeconfig that is named, else the usual places.
+async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    match kubeconfig {
+        Some(path) => from_file(path).await,
+        None => Config::infer()
+            .await
+            .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account"),
     }
 }
 

@@ -4,6 +4,7 @@ mod call;
 mod completions;
 mod dev;
 mod inspect;
+mod orphans;
 mod run;
 
 use crate::args::Command;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Dev(args) => dev::run(args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Orphans(args) => orphans::run(args),
         Command::Completions(args) => completions::run(&args),
     }
 }

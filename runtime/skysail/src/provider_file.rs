@@ -19,6 +19,7 @@ use std::{
 use explain::Finding;
 use outline::Outline;
 use schema::{Check, Document};
+use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     Limits,
     credentials::Credentials,
@@ -43,6 +44,10 @@ pub(crate) struct ProviderSpec {
     pub(crate) load_balancer_classes: BTreeSet<String>,
     /// Labels of nodes without provider ID that are this provider's.
     pub(crate) node_selector: Option<BTreeMap<String, String>>,
+    /// Schemes of provider IDs that are this provider's; empty: as its component says.
+    pub(crate) provider_id_schemes: BTreeSet<String>,
+    /// What it may give to load balancers and nodes.
+    pub(crate) addresses: ProviderAddresses,
     /// The component's file.
     pub(crate) component: PathBuf,
     /// Cloud-config; empty where the file gives none.
@@ -62,8 +67,16 @@ pub(crate) struct ProviderSpec {
     pub(crate) fingerprint: u64,
 }
 
-/// What a provider claims; the rest of its spec is the slot's matter.
-pub(crate) type Claims = (String, bool, BTreeSet<String>, Option<BTreeMap<String, String>>);
+/// What the controllers have to know about a provider; the rest of its spec is the slot's matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claims {
+    name: String,
+    default: bool,
+    load_balancer_classes: BTreeSet<String>,
+    node_selector: Option<BTreeMap<String, String>>,
+    provider_id_schemes: BTreeSet<String>,
+    addresses: ProviderAddresses,
+}
 
 impl ProviderSpec {
     /// A provider of that name with default limits, no cloud-config and no way out.
@@ -76,6 +89,8 @@ impl ProviderSpec {
             default: false,
             load_balancer_classes: BTreeSet::new(),
             node_selector: None,
+            provider_id_schemes: BTreeSet::new(),
+            addresses: ProviderAddresses::default(),
             component: PathBuf::new(),
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
@@ -89,8 +104,14 @@ impl ProviderSpec {
 
     /// What the controllers have to know.
     pub(crate) fn claims(&self) -> Claims {
-        let Self { name, default, load_balancer_classes, node_selector, .. } = self;
-        (name.clone(), *default, load_balancer_classes.clone(), node_selector.clone())
+        Claims {
+            name: self.name.clone(),
+            default: self.default,
+            load_balancer_classes: self.load_balancer_classes.clone(),
+            node_selector: self.node_selector.clone(),
+            provider_id_schemes: self.provider_id_schemes.clone(),
+            addresses: self.addresses.clone(),
+        }
     }
 }
 
@@ -190,6 +211,7 @@ pub(crate) fn read_config(path: &Path) -> Result<String, String> {
 fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut default: Option<(&str, usize)> = None;
+    let mut schemes: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     let line = |number: usize, place: &str| outline.line(number, place);
     let shown =
         |number: usize, place: &str| line(number, place).map_or_else(String::new, |line| format!(" of line {line}"));
@@ -209,6 +231,20 @@ fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
             );
             let place = format!("provider {name:?}: spec.default");
             return Err(Finding { line: line(number, "spec.default"), place, reason });
+        }
+        for (index, scheme) in document.spec.provider_id_schemes.iter().enumerate() {
+            let Some((other, first)) = schemes.insert(scheme, (name, number)) else { continue };
+            let path = format!("spec.providerIdSchemes[{index}]");
+            let place = format!("provider {name:?}: {path}");
+            let reason = if first == number {
+                format!("{scheme:?} stands here twice; keep one of them")
+            } else {
+                let first = shown(first, "spec.providerIdSchemes");
+                format!(
+                    "provider {other:?} has {scheme:?} already{first}; a node has one owner, so give it to one of them"
+                )
+            };
+            return Err(Finding { line: line(number, &path), place, reason });
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderEntry, Providers,
+    ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderAddresses, ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -47,6 +47,8 @@ impl Cloud {
             default: false,
             node_selector: [].into(),
             load_balancer_classes: vec![],
+            provider_id_schemes: vec![],
+            addresses: ProviderAddresses::default(),
             generation,
         };
         Self { fake, releases, entry }
@@ -74,6 +76,19 @@ impl Cloud {
     #[must_use]
     pub fn provided_by(mut self, provider: Arc<dyn Provider>) -> Self {
         self.entry.provider = provider;
+        self
+    }
+
+    /// The same, with these schemes pinned to it.
+    pub fn pinned(mut self, schemes: &[&str]) -> Self {
+        self.entry.provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        self
+    }
+
+    /// The same, with these ranges for load balancers.
+    pub fn load_balancer_cidrs(mut self, cidrs: &[&str]) -> Self {
+        let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
+        self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
         self
     }
 
@@ -162,8 +177,12 @@ impl World {
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
-            // A pass every 10 s would stand in every transcript: what is about routes switches them on.
-            settings: ControllerSettings { configure_cloud_routes: false, ..ControllerSettings::default() },
+            // Periodic provider calls would stand in every transcript: what is about them switches them on.
+            settings: ControllerSettings {
+                configure_cloud_routes: false,
+                orphan_scan_period: Duration::ZERO,
+                ..ControllerSettings::default()
+            },
             ledger: Ledger::default(),
             fence: None,
             log,

@@ -10,6 +10,8 @@ pub fn provider_file(url: &str) -> String {
          spec:\n\
          \x20 default: true\n\
          \x20 source: {{file: provider.wasm}}\n\
+         \x20 loadBalancerCidrs: [127.0.0.0/8]\n\
+         \x20 nodeCidrs: [127.0.0.0/8]\n\
          \x20 config: |\n\
          \x20   [Global]\n\
          \x20   endpoint = {url}\n\

@@ -8,7 +8,10 @@ use skysail_provider::{Code, Error, fake::FakeProvider};
 use tokio::sync::watch;
 
 use super::{PersistentVolumeLabeler, Review, provider_volume};
-use crate::providers::{ProviderEntry, Providers};
+use crate::{
+    provider_addresses::ProviderAddresses,
+    providers::{ProviderEntry, Providers},
+};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
@@ -20,6 +23,8 @@ fn labeler(fakes: &[&FakeProvider]) -> PersistentVolumeLabeler {
         default: index == 0,
         node_selector: [].into(),
         load_balancer_classes: vec![],
+        addresses: ProviderAddresses::default(),
+        provider_id_schemes: vec![],
         generation: watch::channel(0).1,
     };
     let providers = Providers::new(fakes.iter().enumerate().map(entry).collect()).unwrap();

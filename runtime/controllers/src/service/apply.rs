@@ -3,7 +3,7 @@
 //! Every patch carries the resource version that the plan was made from: where somebody else wrote meanwhile, nothing is written and the next
 //! reconcile plans from the fresh object. So another controller's finalizer is never lost.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, Patch};
@@ -70,7 +70,7 @@ impl Subject<'_> {
             status,
             written: false,
         };
-        let answer = match answer.and_then(status::judge) {
+        let answer = match answer.and_then(status::judge).and_then(|status| self.addresses_judged(status)) {
             Err(error) if error.code == Code::ImplementedElsewhere => {
                 self.context.ledger.settle(self.key, settled(None));
                 return Ok(());
@@ -85,6 +85,21 @@ impl Subject<'_> {
         self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
         self.context.ledger.written(self.key);
         Ok(())
+    }
+
+    /// The status where this provider may hand out each of its addresses.
+    fn addresses_judged(&self, status: LoadBalancerStatus) -> skysail_provider::Result<LoadBalancerStatus> {
+        let rules = &self.context.provider(self.provider).addresses;
+        let ips = status.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse::<IpAddr>().ok());
+        let refusal =
+            ips.filter_map(|ip| rules.refuse_load_balancer(ip).or_else(|| self.context.refuse_cluster_ip(ip))).next();
+        match refusal {
+            Some(refusal) => {
+                let text = format!("the load balancer's address {refusal}");
+                Err(skysail_provider::Error::new(Code::Internal, text))
+            }
+            None => Ok(status),
+        }
     }
 
     /// Brings the backends to the shared node set. True where the load balancer is gone and `ensure` has to follow.

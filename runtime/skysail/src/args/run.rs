@@ -11,6 +11,7 @@ mod kube_cloud_shared;
 mod leader_election;
 mod logging;
 mod node_controller;
+mod orphans;
 mod providers;
 mod refused;
 mod route_controller;
@@ -42,6 +43,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     route_controller: route_controller::RouteControllerArgs,
     #[command(flatten)]
+    pub(crate) orphans: orphans::OrphanArgs,
+    #[command(flatten)]
     pub(crate) leader_election: leader_election::LeaderElectionArgs,
     #[command(flatten)]
     pub(crate) leader_migration: leader_election::LeaderMigrationArgs,
@@ -63,6 +66,7 @@ impl RunArgs {
         self.node_controller.apply_to(&mut settings);
         self.route_controller.apply_to(&mut settings);
         self.drift.apply_to(&mut settings);
+        self.orphans.apply_to(&mut settings);
         settings
     }
 }

@@ -223,6 +223,9 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
         "spec": {
             "default": true,
             "source": {"file": component},
+            // The simulated cloud gives out loopback addresses; whoever tries another provider here may give out any.
+            "loadBalancerCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
+            "nodeCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "config": format!("[Global]\nendpoint = {url}\n"),
             "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
             "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},

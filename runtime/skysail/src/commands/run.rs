@@ -211,6 +211,8 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         default: served.spec.default,
         node_selector: served.spec.node_selector.clone().unwrap_or_default(),
         load_balancer_classes: served.spec.load_balancer_classes.iter().cloned().collect(),
+        provider_id_schemes: served.spec.provider_id_schemes.iter().cloned().collect(),
+        addresses: served.spec.addresses.clone(),
         generation: served.generation.clone(),
     };
     Providers::new(fleet.served.values().map(entry).collect()).context("the providers do not fit together")

@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     Limits, LimitsError,
     credentials::{BasicSpec, ClientCertificateSpec, CredentialSpec, Credentials, HeaderSpec, ValueFrom},
@@ -23,6 +24,8 @@ pub(super) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest class, in bytes: a domain and a name, as for every label of Kubernetes.
 const CLASS_BYTES_MAX: usize = 253;
+/// Longest scheme, in bytes; those of the large clouds have a dozen.
+const SCHEME_BYTES_MAX: usize = 63;
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
@@ -49,6 +52,12 @@ pub(super) struct Spec {
     #[serde(default)]
     load_balancer_classes: Vec<String>,
     node_selector: Option<NodeSelector>,
+    #[serde(default)]
+    pub(super) provider_id_schemes: Vec<String>,
+    #[serde(default)]
+    load_balancer_cidrs: Vec<String>,
+    #[serde(default)]
+    node_cidrs: Vec<String>,
     source: Source,
     config: Option<String>,
     config_file: Option<PathBuf>,
@@ -127,6 +136,9 @@ impl<'a> Check<'a> {
             let reason = "it selects every node; name a label, or mark the provider as default instead".to_owned();
             return Err(self.wrong("spec.nodeSelector.matchLabels", reason));
         }
+        let provider_id_schemes = self.schemes(spec.provider_id_schemes)?;
+        let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
+            .map_err(|error| self.wrong(&format!("spec.{}", error.place), error.to_string()))?;
         let component = self.resolve(&spec.source.file);
         let flags = (spec.allow_interface_loss, spec.allow_identity_change);
         let mut fingerprint = DefaultHasher::new();
@@ -136,6 +148,8 @@ impl<'a> Check<'a> {
             default: spec.default,
             load_balancer_classes,
             node_selector: spec.node_selector.map(|selector| selector.match_labels),
+            provider_id_schemes,
+            addresses,
             component,
             config,
             egress: Arc::new(egress),
@@ -153,6 +167,20 @@ impl<'a> Check<'a> {
             return Err(self.wrong(&format!("spec.loadBalancerClasses[{index}]"), reason));
         }
         Ok(classes.into_iter().collect())
+    }
+
+    fn schemes(&self, schemes: Vec<String>) -> Checked<BTreeSet<String>> {
+        let is_scheme = |scheme: &String| {
+            let length = (1..=SCHEME_BYTES_MAX).contains(&scheme.len());
+            length && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'+'))
+        };
+        if let Some(index) = schemes.iter().position(|scheme| !is_scheme(scheme)) {
+            let reason =
+                "this is no scheme; write what stands before :// in spec.providerID of a node, as in aws or incus"
+                    .to_owned();
+            return Err(self.wrong(&format!("spec.providerIdSchemes[{index}]"), reason));
+        }
+        Ok(schemes.into_iter().collect())
     }
 
     fn config(&mut self, text: Option<String>, file: Option<&Path>) -> Checked<String> {

@@ -72,7 +72,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange"#
         ]],
     );
 }
@@ -516,4 +516,59 @@ fn lines_are_those_of_the_document_that_is_wrong() {
 fn a_file_that_is_not_there_is_refused() {
     let error = load(Path::new("no/such/file.yaml")).expect_err("there is no such file");
     expect!["no/such/file.yaml: does not exist; create it, or correct the path"].assert_eq(&error.to_string());
+}
+
+#[test]
+fn what_a_provider_owns_and_hands_out_is_read() {
+    let spec = "providerIdSchemes: [sim, sim.v2]\nloadBalancerCidrs: [\"127.0.0.0/8\"]\nnodeCidrs: [\"10.0.0.0/8\"]\n";
+    let folder = folder(&document(spec));
+    let file = load(&folder.path().join("providers.yaml")).unwrap();
+    let [provider] = &file.providers[..] else { panic!("one provider") };
+    assert_eq!(provider.provider_id_schemes, ["sim".to_owned(), "sim.v2".to_owned()].into());
+    let addresses =
+        skysail_controllers::ProviderAddresses::new(&["127.0.0.0/8".to_owned()], &["10.0.0.0/8".to_owned()]);
+    assert_eq!(provider.addresses, addresses.unwrap());
+    let claims = provider.claims();
+    fs::write(folder.path().join("providers.yaml"), document(&spec.replace("10.0.0.0/8", "11.0.0.0/8"))).unwrap();
+    let changed = load(&folder.path().join("providers.yaml")).unwrap();
+    assert_ne!(changed.providers[0].claims(), claims, "the controllers begin anew with it");
+}
+
+#[test]
+fn a_scheme_of_two_providers_is_refused_whole() {
+    let other = document("providerIdSchemes: [other, sim]\n").replace("name: sim", "name: other");
+    refused(
+        &format!("{}---\n{other}", document("providerIdSchemes: [sim]\n")),
+        expect![[
+            r#"DIR/providers.yaml:15: provider "other": spec.providerIdSchemes[1]: provider "sim" has "sim" already of line 7; a node has one owner, so give it to one of them"#
+        ]],
+    );
+    refused(
+        &document("providerIdSchemes: [sim, sim]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[1]: "sim" stands here twice; keep one of them"#
+        ]],
+    );
+    refused(
+        &document("providerIdSchemes: [\"sim://\"]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[0]: this is no scheme; write what stands before :// in spec.providerID of a node, as in aws or incus"#
+        ]],
+    );
+}
+
+#[test]
+fn an_address_range_that_cannot_be_meant_is_refused() {
+    refused(
+        &document("loadBalancerCidrs: [10.0.0.0/8, 169.254.0.0/16]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerCidrs[1]: 169.254.0.0/16 is link-local, and a load balancer never has such an address; leave it out"#
+        ]],
+    );
+    refused(
+        &document("nodeCidrs: [10.0.0.1/8]\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.nodeCidrs[0]: 10.0.0.1/8 has bits set behind the prefix length; write the network's first address"#
+        ]],
+    );
 }

@@ -3,6 +3,7 @@
 //! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
 
 #[cfg(test)]
+mod addresses;
 mod breaker;
 mod drift;
 mod fence;
@@ -11,6 +12,8 @@ mod holder;
 mod instances_v1;
 mod lifecycle;
 mod nodes;
+mod orphans;
+mod pinned;
 mod providers;
 #[cfg(test)]
 mod routes_of_several_providers;
