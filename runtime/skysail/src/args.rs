@@ -11,7 +11,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::exit;
 
 pub(crate) use orphans::OrphansArgs;
-pub(crate) use run::{GenericArgs, LoggingFormat, RunArgs};
+pub(crate) use run::{Feature, GenericArgs, LoggingFormat, RunArgs};
 use values::parse_duration;
 
 const EXAMPLES: &str = "\

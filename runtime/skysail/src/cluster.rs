@@ -16,6 +16,7 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use skysail_controllers::Clients;
+use skysail_serving::metrics::RestClientMetrics;
 use tower::util::option_layer;
 
 use crate::args::GenericArgs;
@@ -27,6 +28,7 @@ pub(crate) struct Cluster {
     config: Config,
     rate: Option<Rate>,
     service_accounts: bool,
+    metrics: Option<RestClientMetrics>,
 }
 
 impl Cluster {
@@ -34,7 +36,7 @@ impl Cluster {
     ///
     /// # Errors
     /// There is none, or its configuration is wrong.
-    pub(crate) async fn find(args: &GenericArgs) -> anyhow::Result<Self> {
+    pub(crate) async fn find(args: &GenericArgs, metrics: RestClientMetrics) -> anyhow::Result<Self> {
         let mut config = match (&args.kubeconfig, &args.master) {
             (None, Some(master)) => Config::new(master.clone()),
             (path, _) => usual(path.as_deref()).await?,
@@ -43,7 +45,8 @@ impl Cluster {
             config.cluster_url = absolute(master)?;
         }
         let rate = Rate::new(args.kube_api_qps, args.kube_api_burst);
-        Ok(Self { config, rate, service_accounts: args.use_service_account_credentials })
+        let service_accounts = args.use_service_account_credentials;
+        Ok(Self { config, rate, service_accounts, metrics: Some(metrics) })
     }
 
     /// The same for a command that asks it a few questions: no address, no rate.
@@ -51,7 +54,7 @@ impl Cluster {
     /// # Errors
     /// As [`Self::find`].
     pub(crate) async fn of(kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
-        Ok(Self { config: usual(kubeconfig).await?, rate: None, service_accounts: false })
+        Ok(Self { config: usual(kubeconfig).await?, rate: None, service_accounts: false, metrics: None })
     }
 
     /// A client with the process's own identity, for one purpose.
@@ -92,9 +95,11 @@ impl Cluster {
         let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
         let agent = HeaderValue::try_from(format!("skysail/{version} ({os}/{arch}) {name}"));
         config.headers.push((USER_AGENT, agent.context("a client's name is no header")?));
+        let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         let builder = ClientBuilder::try_from(config).context("cannot make a client of the cluster")?;
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
-        Ok(builder.with_layer(&throttle).with_layer(&option_layer(account)).build())
+        let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
+        Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
     }
 }
 

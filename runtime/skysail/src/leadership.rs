@@ -7,9 +7,7 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use skysail_controllers::{EnabledControllers, Ledger};
-use skysail_election::{
-    ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Health, LEADER_ELECTION_CHECK, Leader, Lost, SystemClock,
-};
+use skysail_election::{ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Health, Leader, Lost, SystemClock};
 use skysail_provider::Fence;
 use tokio::{
     sync::watch,
@@ -17,7 +15,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{admin, args::RunArgs, leader_migration::LeaderMigrationConfiguration};
+use crate::{args::RunArgs, leader_migration::LeaderMigrationConfiguration};
 
 /// The controllers of one lease.
 pub(crate) struct Share {
@@ -91,15 +89,6 @@ pub(crate) fn of(
     }
     let health = electors.iter().map(|(elector, _)| elector.health()).collect();
     Ok(Leadership { shares, elections: Elections(electors), health })
-}
-
-/// The health check of all leases, for who may have to end this process.
-pub(crate) fn alive(leases: Vec<Health>) -> admin::Check {
-    Arc::new(move || {
-        let sick = leases.iter().filter_map(|lease| lease.check().err());
-        let sick: Vec<_> = sick.map(|why| format!("{LEADER_ELECTION_CHECK}: {why}")).collect();
-        if sick.is_empty() { Ok(()) } else { Err(sick) }
-    })
 }
 
 fn migration(args: &RunArgs) -> anyhow::Result<Option<LeaderMigrationConfiguration>> {

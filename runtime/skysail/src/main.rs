@@ -3,7 +3,6 @@
 //! This file turns an outcome into an exit code and nothing else. Read `args` for the command line and `commands` for what each
 //! command does.
 
-mod admin;
 mod args;
 mod cluster;
 mod commands;
@@ -15,6 +14,7 @@ mod output;
 mod provider_file;
 mod providers;
 mod telemetry;
+mod webhooks;
 
 use std::process::ExitCode;
 

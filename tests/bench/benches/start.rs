@@ -83,13 +83,14 @@ impl World {
     }
 
     fn spawn(&self, program: &Path) -> Manager {
-        let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let child = Command::new(program)
             .args(["run", "--log=warn"])
             .arg(format!("--kubeconfig={}", path("kubeconfig")))
             .arg(format!("--provider-file={}", path("providers.yaml")))
-            .arg(format!("--metrics-bind-address={metrics}"))
+            .arg("--bind-address=127.0.0.1")
+            .arg(format!("--secure-port={port}"))
             .stdin(Stdio::null())
             .spawn()
             .unwrap();

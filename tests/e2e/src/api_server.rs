@@ -48,6 +48,12 @@ impl ApiServer {
         self.folder.path().join("admin.kubeconfig")
     }
 
+    /// The administrator's bearer token.
+    #[must_use]
+    pub fn token(&self) -> &'static str {
+        self.server.token()
+    }
+
     /// Writes a kubeconfig for a bearer token and returns where it is.
     ///
     /// # Errors

@@ -86,6 +86,11 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
+    /// The bearer token of an administrator.
+    pub fn token(&self) -> &'static str {
+        TOKEN
+    }
+
     /// A kubeconfig of an administrator. The server's certificate is its own and not verified.
     pub fn kubeconfig_yaml(&self) -> String {
         format!(

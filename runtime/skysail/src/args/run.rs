@@ -3,6 +3,7 @@
 //! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A group that sets something for the controllers says so in
 //! its `apply_to`.
 
+mod authentication;
 mod controllers;
 mod drift;
 mod feature_gates;
@@ -17,10 +18,12 @@ mod refused;
 mod route_controller;
 mod secure_serving;
 mod service_controller;
+mod webhook_serving;
 
 use clap::Args;
 use skysail_controllers::ControllerSettings;
 
+pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
 
@@ -50,6 +53,12 @@ pub(crate) struct RunArgs {
     pub(crate) leader_migration: leader_election::LeaderMigrationArgs,
     #[command(flatten)]
     pub(crate) secure_serving: secure_serving::SecureServingArgs,
+    #[command(flatten)]
+    pub(crate) authentication: authentication::AuthenticationArgs,
+    #[command(flatten)]
+    pub(crate) authorization: authentication::AuthorizationArgs,
+    #[command(flatten)]
+    pub(crate) webhooks: webhook_serving::WebhookServingArgs,
     #[command(flatten)]
     pub(crate) log: logging::LogArgs,
     #[command(flatten)]

@@ -1,6 +1,9 @@
 //! `skysail run`: the manager against a cluster, until SIGTERM or Ctrl-C.
 
+mod client;
 mod follow;
+mod permissions;
+mod serving;
 
 use std::sync::Arc;
 
@@ -8,8 +11,8 @@ use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
 use skysail_election::{ElectionMetrics, fenced};
-use skysail_host::slot::Slot;
 use skysail_provider::Provider;
+use skysail_serving::metrics::RestClientMetrics;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -18,16 +21,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use follow::Follow;
+use serving::Health;
 
 use crate::{
-    admin,
     args::RunArgs,
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, Share},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet},
-    telemetry,
+    telemetry::{self, Verbosity},
 };
 
 /// Runs the manager to its end.
@@ -35,48 +38,51 @@ use crate::{
 /// # Errors
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
-    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(serve(args))
+    let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
+    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(serve(args, verbosity))
 }
 
-async fn serve(args: RunArgs) -> anyhow::Result<()> {
+async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     let ProviderFile { providers, files } =
         provider_file::load(&args.providers.provider_file).or_exit(Reason::Usage)?;
-    let cluster = Cluster::find(&args.generic).await.or_exit(Reason::Usage)?;
+    let mut registry = Registry::default();
+    let client_metrics = RestClientMetrics::register(&mut registry);
+    let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().or_exit(Reason::Usage)?;
     let version = clients.shared_informers.apiserver_version().await;
     let version = version
         .context("the cluster does not answer: check the kubeconfig's server and credentials")
         .or_exit(Reason::Unreachable)?;
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
+    let settings = args.settings();
+    permissions::warn_of_missing(&clients, settings.controllers).await;
 
-    let mut registry = Registry::default();
     let mut fleet = Fleet::new(providers::services(&mut registry)?);
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
-    let settings = args.settings();
     let leases = ElectionMetrics::register(&mut registry);
     let elections_client = cluster.client("leader-election").or_exit(Reason::Usage)?;
     let Leadership { shares, elections, health } =
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
+    let health = Health::register(&mut registry, health);
     let follow = Follow::new(&args.providers.provider_file, files);
     fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    let (serving, readiness) = watch::channel(Vec::new());
-    let listener = admin::bind(args.secure_serving.metrics_bind_address).await.or_exit(Reason::Usage)?;
-    tracing::info!(address = %args.secure_serving.metrics_bind_address, "serving /metrics, /livez and /readyz");
-    let served = admin::Served {
-        registry: Arc::new(registry),
-        readiness: ready(readiness),
-        liveness: leadership::alive(health),
-    };
-    tasks.spawn(admin::serve(listener, served, stop.clone()));
+    let (claims, claimed) = watch::channel(Providers::default());
+    let served = serving::Served { health: &health, client_metrics: &client_metrics, verbosity, providers: claimed };
+    for server in serving::bind(&args, registry, served).await.or_exit(Reason::Usage)? {
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            server.serve(stop).await;
+            Ok(())
+        });
+    }
     tasks.spawn(stop_on_signal(stop.clone()));
-    let manage = Manage { clients, settings, shares, metrics, stop: stop.clone() };
+    let manage = Manage { clients, settings, shares, metrics, health, claims, stop: stop.clone() };
     tokio::select! {
-        outcome = lead(elections, manage.run(fleet, follow, serving)) => outcome?,
+        outcome = lead(elections, manage.run(fleet, follow)) => outcome?,
         error = failed(&mut tasks) => return Err(error),
     }
     stop.cancel();
@@ -122,52 +128,28 @@ async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ready when every provider has a release that serves.
-fn ready(slots: watch::Receiver<Vec<Arc<Slot>>>) -> admin::Check {
-    Arc::new(move || {
-        let slots = slots.borrow();
-        let idle = slots.iter().filter(|slot| slot.info().is_none());
-        let missing: Vec<_> = idle.map(|slot| missing(slot)).collect();
-        if slots.is_empty() {
-            Err(vec!["the manager is starting".to_owned()])
-        } else if missing.is_empty() {
-            Ok(())
-        } else {
-            Err(missing)
-        }
-    })
-}
-
-/// One line about a provider without a release.
-fn missing(slot: &Slot) -> String {
-    let status = slot.status();
-    let why = status.borrow().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
-    format!("provider {:?}: no release serves{why}", slot.name())
-}
-
 /// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
 struct Manage {
     clients: Clients,
     settings: ControllerSettings,
     shares: Vec<Share>,
     metrics: ControllerMetrics,
+    health: Health,
+    /// Tells the webhooks which providers there are.
+    claims: watch::Sender<Providers>,
     stop: CancellationToken,
 }
 
 impl Manage {
-    async fn run(
-        self,
-        mut fleet: Fleet,
-        mut follow: Follow,
-        serving: watch::Sender<Vec<Arc<Slot>>>,
-    ) -> anyhow::Result<()> {
-        let slots = |fleet: &Fleet| fleet.served.values().map(|served| Arc::clone(&served.slot)).collect();
-        serving.send_replace(slots(&fleet));
+    async fn run(self, mut fleet: Fleet, mut follow: Follow) -> anyhow::Result<()> {
+        let slots = |fleet: &Fleet| self.health.serve(fleet.served.values().map(|served| Arc::clone(&served.slot)));
+        slots(&fleet);
         if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
             return Ok(());
         }
         loop {
-            serving.send_replace(slots(&fleet));
+            slots(&fleet);
+            self.claims.send_replace(entries(&fleet)?);
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
             let managers = self.shares.iter().map(|share| Ok(self.lead(share, entries(&fleet)?, ended.clone())));
             let managers = managers.collect::<anyhow::Result<Vec<_>>>()?;
@@ -192,6 +174,7 @@ impl Manage {
             Some(Err(_)) | None => None,
         };
         let Some(fence) = fence else { return Ok(()) };
+        self.health.controllers_run(share.controllers);
         let settings = ControllerSettings { controllers: share.controllers, ..self.settings.clone() };
         let clients = self.clients.map(|client| fenced(client, fence.clone()));
         let manager =

@@ -60,11 +60,12 @@ impl Run {
         fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&serving.url())).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(SKYSAIL);
-        command.arg("run").arg("--leader-elect=false").arg(format!("--metrics-bind-address={address}"));
+        command.arg("run").arg("--leader-elect=false").arg("--bind-address=127.0.0.1");
+        command.arg(format!("--secure-port={}", address.port()));
         command.arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
-        let admin = format!("http://{address}");
+        let admin = format!("https://{address}");
         Self { folder, client: api.client(), admin, log, _process: process, _api: serving }
     }
 
@@ -134,7 +135,9 @@ impl Run {
     async fn ask(&self, path: &str) -> (u16, String) {
         // The tests of this process share it: whoever comes first installs it.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let answer = reqwest::get(format!("{}/{path}", self.admin)).await.unwrap();
+        // The certificate is one that the manager made for itself.
+        let client = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
+        let answer = client.get(format!("{}/{path}", self.admin)).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 }
@@ -179,12 +182,21 @@ async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
 async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
     run.says("nothing to offer").await;
-    let (status, text) = run.ask("readyz").await;
-    assert_eq!(status, 503);
-    assert!(
-        text.starts_with("provider \"c\": no release serves: file ") && text.contains("c.wasm is missing"),
-        "{text}"
-    );
+    let withheld = "[-]provider/c failed: reason withheld\nreadyz check failed\n";
+    assert_eq!(run.ask("readyz").await, (500, withheld.to_owned()));
+    let line = run.says("/readyz fails").await;
+    assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
+}
+
+/// Outside of a pod and without a kubeconfig for it, only what is public is served.
+#[tokio::test]
+async fn i3_health_is_public_and_metrics_are_not() {
+    let mut run = Run::start(&provider("a", "a.example/lb", "192.0.2.0/24")).await;
+    run.says("serving HTTPS").await;
+    assert_eq!(run.ask("healthz").await, (200, "ok".to_owned()));
+    let (status, text) = run.ask("metrics").await;
+    assert_eq!(status, 403);
+    assert!(text.contains("User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\""), "{text}");
 }
 
 /// Nothing is started: the file is judged before a cluster is looked for.

@@ -139,6 +139,10 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
     for reason in ["LeaderElection", "Synced", "EnsuredLoadBalancer", "DeletingNode", "DeletedLoadBalancer"] {
         ensure!(events.contains(reason), "no Event {reason} among {events}");
     }
+    // The figures are for those who may: the account of the manager may not, an administrator may.
+    ensure!(manager.ask("configz", token.trim()).await? == 403, "an account without the right reads /configz");
+    ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.last_words());
+    ensure!(manager.ask("configz", "nobody's").await? == 401, "a token of nobody is taken for anonymous");
     // What the API server itself refused to this account: its own count, not the manager's word.
     let refused = server.kubectl(&["get", "--raw", "/metrics"])?;
     let refused: Vec<_> = refused
@@ -151,9 +155,11 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
 }
 
 /// Every right that the manifests give, each used by the test before this one; a further one has to be argued here.
-const RIGHTS: [&str; 14] = [
+const RIGHTS: [&str; 16] = [
     "create events",
     "create leases in kube-system",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "create tokenreviews.authentication.k8s.io",
     "delete nodes",
     "get leases cloud-controller-manager in kube-system",
     "list nodes",
@@ -184,6 +190,11 @@ async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
     let ours = |item: &Value| item["subjects"].to_string().contains("\"skysail-system\"");
     let bound: Vec<Value> =
         [get("clusterrolebindings")?, get("rolebindings")?].concat().into_iter().filter(ours).collect();
+    // The reader of authorities is the API server's own role.
+    let (readers, bound): (Vec<Value>, Vec<Value>) = bound
+        .into_iter()
+        .partition(|binding| binding["roleRef"]["name"] == "extension-apiserver-authentication-reader");
+    ensure!(readers.len() == 1 && readers[0]["metadata"]["namespace"] == "kube-system", "{readers:#?}");
     let mut roles = [get("clusterroles")?, get("roles")?].concat();
     roles.retain(|role| role["metadata"]["name"] == "skysail");
     ensure!(bound.len() == 2 && roles.len() == 2, "two are enough, there are {bound:#?} and {roles:#?}");
@@ -201,11 +212,15 @@ async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
 /// What one rule gives: verb, resource, the name it is restricted to, and the namespace of its role.
 fn rights_of(role: &Value, rule: &Value) -> Result<Vec<String>> {
     let place = role["namespace"].as_str().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-    let group = if place.is_empty() { "" } else { "coordination.k8s.io" };
-    ensure!(rule["apiGroups"] == serde_json::json!([group]), "another API group: {rule:#}");
+    let groups: Vec<_> = texts(&rule["apiGroups"]).collect();
+    let group = match (groups.as_slice(), place.is_empty()) {
+        ([""], true) | (["coordination.k8s.io"], false) => String::new(),
+        ([group], true) => format!(".{group}"),
+        _ => bail!("another API group, or more than one: {rule:#}"),
+    };
     let names: String = texts(&rule["resourceNames"]).map(|name| format!(" {name}")).collect();
     let pairs = texts(&rule["verbs"]).flat_map(|verb| texts(&rule["resources"]).map(move |it| (verb, it)));
-    Ok(pairs.map(|(verb, resource)| format!("{verb} {resource}{names}{place}")).collect())
+    Ok(pairs.map(|(verb, resource)| format!("{verb} {resource}{group}{names}{place}")).collect())
 }
 
 fn texts(list: &Value) -> impl Iterator<Item = &str> {

@@ -1,14 +1,172 @@
-//! Upstream's set "secure serving".
+//! Upstream's sets "secure serving" and "debugging": the HTTPS port of the process's own endpoints.
 
-use std::net::SocketAddr;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+};
 
-use clap::Args;
+use clap::{ArgAction, Args, ValueHint};
+use skysail_serving::options::{KeyPairFiles, PAIR_NAME, SECURE_PORT, SecureServingOptions, SniKeyPair, TlsOptions};
+
+use crate::args::values::boolean;
 
 /// What is served, and where.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving flags")]
 pub(crate) struct SecureServingArgs {
-    /// Where /metrics, /livez and /readyz are served, as plain HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10268")]
-    pub(crate) metrics_bind_address: SocketAddr,
+    /// Address on which --secure-port is served.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    pub(crate) bind_address: IpAddr,
+    /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz and /debug; 0 serves nothing.
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
+    pub(crate) secure_port: u16,
+    /// Folder with cloud-controller-manager.crt and .key, made there where they are missing. Without it: a certificate in memory.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) cert_dir: Option<PathBuf>,
+    /// Certificate in PEM, and those between it and a root. Read again when it changes.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// Private key of --tls-cert-file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// A certificate for some names: CERT,KEY or CERT,KEY:NAME,*.NAME. May be given again and again.
+    #[arg(long, value_name = "PAIR", value_parser = sni_key_pair)]
+    pub(crate) tls_sni_cert_key: Vec<SniKeyPair>,
+    /// Cipher suites of TLS 1.2 by IANA's names, with commas. Without it: all that rustls has. Those of TLS 1.3 are always on.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tls_cipher_suites: Vec<String>,
+    /// VersionTLS12 or VersionTLS13. Without it: 1.2.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) tls_min_version: Option<String>,
+    /// Key exchanges by their numbers, with commas: 23, 24, 29. Without it: all that rustls has.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    pub(crate) tls_curve_preferences: Vec<u16>,
+    /// Streams of one HTTP/2 connection; 0 is 100.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) http2_max_streams_per_connection: u32,
+    /// Serve HTTP/1.1 only.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", value_parser = boolean())]
+    pub(crate) disable_http2_serving: bool,
+    /// Let others bind the same port.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", value_parser = boolean())]
+    pub(crate) permit_port_sharing: bool,
+    /// Serve /debug/flags/v, where the log level is changed while the process runs. There is no /debug/pprof: that is Go's.
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", value_parser = boolean())]
+    pub(crate) profiling: bool,
+}
+
+impl SecureServingArgs {
+    /// The port as `skysail-serving` takes it.
+    pub(crate) fn options(&self) -> SecureServingOptions {
+        SecureServingOptions {
+            bind_address: self.bind_address,
+            secure_port: self.secure_port,
+            permit_port_sharing: self.permit_port_sharing,
+            http2_max_streams_per_connection: self.http2_max_streams_per_connection,
+            disable_http2_serving: self.disable_http2_serving,
+            tls: TlsOptions {
+                cert_dir: self.cert_dir.clone(),
+                pair_name: PAIR_NAME,
+                key_pair: key_pair(self.tls_cert_file.as_ref(), self.tls_private_key_file.as_ref()),
+                sni: self.tls_sni_cert_key.clone(),
+                cipher_suites: filled(&self.tls_cipher_suites),
+                min_version: self.tls_min_version.clone().filter(|version| !version.is_empty()),
+                curve_preferences: self.tls_curve_preferences.clone(),
+            },
+        }
+    }
+}
+
+/// The two files of a pair; clap sees to it that none comes alone.
+pub(super) fn key_pair(certificate: Option<&PathBuf>, key: Option<&PathBuf>) -> Option<KeyPairFiles> {
+    certificate.zip(key).map(|(certificate, key)| KeyPairFiles { certificate: certificate.clone(), key: key.clone() })
+}
+
+/// Without empty words: `--flag=` empties a list, as in Go.
+pub(super) fn filled(list: &[String]) -> Vec<String> {
+    list.iter().filter(|word| !word.is_empty()).cloned().collect()
+}
+
+/// Reads `CERT,KEY` and `CERT,KEY:NAME,NAME`, as upstream.
+pub(super) fn sni_key_pair(text: &str) -> Result<SniKeyPair, String> {
+    let (files, names) = text.rsplit_once(':').unwrap_or((text, ""));
+    let (certificate, key) = files
+        .split_once(',')
+        .filter(|(certificate, key)| !certificate.is_empty() && !key.is_empty())
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is no pair; write CERT,KEY or CERT,KEY:NAME,NAME with the files of a certificate and its key"
+            )
+        })?;
+    let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    Ok(SniKeyPair { files: KeyPairFiles { certificate: certificate.into(), key: key.into() }, names })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use skysail_serving::options::SecureServingOptions;
+
+    use super::{SecureServingArgs, sni_key_pair};
+
+    #[derive(Parser)]
+    #[command(args_override_self = true)]
+    struct Command {
+        #[command(flatten)]
+        serving: SecureServingArgs,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<SecureServingArgs, clap::Error> {
+        Command::try_parse_from([&["skysail"], arguments].concat()).map(|command| command.serving)
+    }
+
+    #[test]
+    fn o1_nothing_said_is_upstreams_defaults() {
+        let serving = parse(&[]).unwrap();
+        assert_eq!(serving.options(), SecureServingOptions::endpoints());
+        assert!(serving.profiling);
+    }
+
+    #[test]
+    fn o2_a_command_line_comes_through() {
+        let options = parse(&[
+            "--bind-address=192.0.2.1",
+            "--secure-port=10001",
+            "--cert-dir=/a/b/c",
+            "--tls-cipher-suites=A,B",
+            "--tls-curve-preferences=29,23",
+            "--disable-http2-serving",
+            "--http2-max-streams-per-connection=47",
+            "--permit-port-sharing=true",
+            "--tls-sni-cert-key=a,b",
+            "--tls-sni-cert-key=c,d:x.example",
+        ]);
+        let options = options.unwrap().options();
+        assert_eq!((options.bind_address.to_string().as_str(), options.secure_port), ("192.0.2.1", 10001));
+        assert_eq!(options.tls.cert_dir.unwrap().to_str(), Some("/a/b/c"));
+        assert_eq!(
+            (options.tls.cipher_suites, options.tls.curve_preferences),
+            (vec!["A".into(), "B".into()], vec![29, 23])
+        );
+        assert!(options.disable_http2_serving && options.permit_port_sharing);
+        assert_eq!((options.http2_max_streams_per_connection, options.tls.sni.len()), (47, 2));
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_refused() {
+        assert!(parse(&["--tls-cert-file=a"]).is_err() && parse(&["--tls-private-key-file=a"]).is_err());
+        assert!(parse(&["--tls-cert-file=a", "--tls-private-key-file=b"]).unwrap().options().tls.key_pair.is_some());
+    }
+
+    #[test]
+    fn a_pair_may_come_with_names() {
+        let pair = sni_key_pair("a.crt,a.key:*.a.example,b.example").unwrap();
+        assert_eq!(pair.files.key.to_str(), Some("a.key"));
+        assert_eq!(pair.names, ["*.a.example", "b.example"]);
+        assert!(sni_key_pair("a.crt,a.key").unwrap().names.is_empty());
+        assert!(sni_key_pair("a.crt").is_err() && sni_key_pair(",a.key").is_err());
+    }
 }

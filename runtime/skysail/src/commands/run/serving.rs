@@ -1,0 +1,187 @@
+//! The process's own ports: what is served on them, and who may ask.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::bail;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use skysail_controllers::{EnabledControllers, Providers};
+use skysail_election::{Health as LeaseHealth, LEADER_ELECTION_CHECK};
+use skysail_host::slot::Slot;
+use skysail_provider::Provider as _;
+use skysail_serving::{
+    Endpoints, Guard, HealthCheck, HealthChecks, Reviewers, SecureServer, SetVerbosity,
+    metrics::{Process, RestClientMetrics, RunningControllers, register_build_info},
+    webhook::{WebhookMetrics, Webhooks},
+};
+
+use tokio::sync::watch;
+
+use super::client::of_the_reviewer;
+use crate::{
+    args::{Feature, RunArgs},
+    telemetry::Verbosity,
+    webhooks,
+};
+
+/// What the process tells of itself.
+pub(super) struct Health {
+    healthz: HealthChecks,
+    livez: HealthChecks,
+    readyz: HealthChecks,
+    running: RunningControllers,
+}
+
+/// What is served, and what it needs.
+pub(super) struct Served<'a> {
+    pub(super) health: &'a Health,
+    pub(super) client_metrics: &'a RestClientMetrics,
+    pub(super) verbosity: Verbosity,
+    pub(super) providers: watch::Receiver<Providers>,
+}
+
+impl Health {
+    /// Registers the metrics of the process. A lease that is ours and is not renewed is for `/healthz`, as upstream's, and for who ends this process.
+    pub(super) fn register(registry: &mut Registry, leases: Vec<LeaseHealth>) -> Self {
+        register_build_info(registry, env!("CARGO_PKG_VERSION"));
+        registry.register_collector(Box::new(Process));
+        let starting = HealthCheck::new("providers", || Err("the manager is starting".to_owned()));
+        let leases = (!leases.is_empty())
+            .then(|| HealthCheck::new(LEADER_ELECTION_CHECK, move || leases.iter().try_for_each(LeaseHealth::check)));
+        Self {
+            healthz: HealthChecks::new(leases.clone()),
+            livez: HealthChecks::new(leases),
+            readyz: HealthChecks::new([starting]),
+            running: RunningControllers::register(registry),
+        }
+    }
+
+    /// These controllers start: each is a check of its own, as upstream's, and a metric. Others may run already, under another lease.
+    pub(super) fn controllers_run(&self, enabled: EnabledControllers) {
+        for (canonical, name, _) in names(enabled).into_iter().filter(|(_, _, enabled)| *enabled) {
+            self.healthz.add([HealthCheck::ping(canonical)]);
+            self.running.set(name, true);
+        }
+    }
+
+    /// Ready when every provider has a release that serves.
+    pub(super) fn serve(&self, slots: impl Iterator<Item = Arc<Slot>>) {
+        let check = |slot: Arc<Slot>| {
+            HealthCheck::new(format!("provider/{}", slot.name()), move || match slot.info() {
+                Some(_) => Ok(()),
+                None => Err(missing(&slot)),
+            })
+        };
+        let checks: Vec<_> = slots.map(check).collect();
+        if !checks.is_empty() {
+            self.readyz.replace(checks);
+        }
+    }
+}
+
+/// Why a provider has no release.
+fn missing(slot: &Slot) -> String {
+    let status = slot.status();
+    let why = status.borrow().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+    format!("no release serves{why}")
+}
+
+/// Upstream's canonical name, its name in the metric, and whether it runs.
+fn names(enabled: EnabledControllers) -> [(&'static str, &'static str, bool); 4] {
+    [
+        ("service-lb-controller", "service", enabled.service),
+        ("cloud-node-controller", "cloud-node", enabled.cloud_node),
+        ("cloud-node-lifecycle-controller", "cloud-node-lifecycle", enabled.cloud_node_lifecycle),
+        ("node-route-controller", "route", enabled.route),
+    ]
+}
+
+/// Binds the ports, before anything else starts: one in use is an error at start.
+///
+/// # Errors
+/// A wrong flag or file, a port in use, or a cluster that does not tell its authorities.
+pub(super) async fn bind(
+    args: &RunArgs,
+    mut registry: Registry,
+    served: Served<'_>,
+) -> anyhow::Result<Vec<SecureServer>> {
+    let Served { health, client_metrics, verbosity, providers } = served;
+    let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
+    if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
+        bail!("--webhook-secure-port {}: is --secure-port already; give each a port of its own", options.secure_port);
+    }
+    let mut servers = Vec::new();
+    let selected = args.webhooks.selected();
+    if args.generic.feature_gates.enabled(Feature::CloudControllerManagerWebhook) {
+        let known = webhooks::all(providers, args.settings().cluster_name);
+        let webhooks = Webhooks::select(&known, &selected, WebhookMetrics::register(&mut registry))?;
+        servers.extend(SecureServer::webhooks(&webhook_options, &webhooks)?);
+    } else if !selected.is_empty() {
+        bail!("--webhooks does nothing without --feature-gates=CloudControllerManagerWebhook=true");
+    }
+    // Without the port nobody asks who may use it.
+    if options.secure_port != 0 {
+        let guard = guard(args, client_metrics).await?;
+        let configuration = configuration(args);
+        let set: SetVerbosity = Arc::new(move |text| verbosity.set(text));
+        let endpoints = Endpoints {
+            healthz: health.healthz.clone(),
+            livez: health.livez.clone(),
+            readyz: health.readyz.clone(),
+            registry: Arc::new(registry),
+            configuration: Arc::new(move || configuration.clone()),
+            verbosity: args.secure_serving.profiling.then_some(set),
+        };
+        servers.extend(SecureServer::endpoints(&options, endpoints, guard)?);
+    }
+    for server in &servers {
+        tracing::info!(address = %server.local_addr(), "serving HTTPS");
+    }
+    Ok(servers)
+}
+
+async fn guard(args: &RunArgs, metrics: &RestClientMetrics) -> anyhow::Result<Arc<Guard>> {
+    let (flag, file) = ("--authentication-kubeconfig", &args.authentication.authentication_kubeconfig);
+    let authentication = of_the_reviewer(flag, file.as_deref(), metrics).await?;
+    if authentication.is_none() {
+        tracing::warn!(
+            "outside of a pod and without {flag} no token is reviewed: who shows no known certificate is anonymous"
+        );
+    }
+    let (flag, file) = ("--authorization-kubeconfig", &args.authorization.authorization_kubeconfig);
+    let authorization = of_the_reviewer(flag, file.as_deref(), metrics).await?;
+    if authorization.is_none() {
+        tracing::warn!("outside of a pod and without {flag} only --authorization-always-allow-paths are served");
+    }
+    let reviewers = Reviewers { authentication, authorization };
+    Ok(Guard::new(&args.authentication.options(), args.authorization.options(), reviewers).await?)
+}
+
+/// What is in force, under the names of upstream's configuration where it has them.
+fn configuration(args: &RunArgs) -> Value {
+    let settings = args.settings();
+    let running = names(settings.controllers).into_iter().filter(|(_, _, enabled)| *enabled);
+    json!({
+        "Generic": {
+            "Address": args.secure_serving.bind_address,
+            "Port": args.secure_serving.secure_port,
+            "Controllers": running.map(|(canonical, _, _)| canonical).collect::<Vec<_>>(),
+            "LeaderElection": { "LeaderElect": args.leader_election.leader_elect },
+            "Debugging": { "EnableProfiling": args.secure_serving.profiling, "EnableContentionProfiling": false },
+        },
+        "KubeCloudShared": {
+            "ClusterName": settings.cluster_name,
+            "NodeMonitorPeriod": go_duration(settings.node_monitor_period),
+        },
+        "ServiceController": { "ConcurrentServiceSyncs": settings.concurrent_service_syncs },
+        "NodeController": { "ConcurrentNodeSyncs": settings.concurrent_node_syncs },
+        "NodeStatusUpdateFrequency": go_duration(settings.node_status_update_frequency),
+        "Webhook": { "Webhooks": args.webhooks.selected() },
+        "Skysail": { "ProviderFile": args.providers.provider_file },
+    })
+}
+
+/// A duration that Go reads.
+fn go_duration(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
+}

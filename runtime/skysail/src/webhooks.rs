@@ -1,0 +1,55 @@
+//! The webhooks of this process (KEP-2699): what the controllers know about an object that is being created, as an answer to the API server.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use skysail_controllers::{PersistentVolumeLabeler, Providers, Review};
+use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, Operation, Webhook, WebhookError};
+use tokio::sync::watch;
+
+/// All of them; `--webhooks` selects.
+pub(crate) fn all(providers: watch::Receiver<Providers>, cluster: String) -> Vec<Arc<dyn Webhook>> {
+    vec![Arc::new(PersistentVolumeLabel { providers, cluster })]
+}
+
+/// Labels volumes with where they are, as the admission plugin `PersistentVolumeLabel` of Kubernetes up to 1.30.
+struct PersistentVolumeLabel {
+    /// As the provider file says now; none before it was first read.
+    providers: watch::Receiver<Providers>,
+    cluster: String,
+}
+
+#[async_trait::async_trait]
+impl Webhook for PersistentVolumeLabel {
+    fn name(&self) -> &'static str {
+        "persistentvolumelabel"
+    }
+
+    fn path(&self) -> &'static str {
+        "/persistentvolumelabel"
+    }
+
+    async fn handle(&self, request: AdmissionRequest) -> Result<AdmissionResponse, WebhookError> {
+        let is_volume = request.kind.get("kind").is_some_and(|kind| kind == "PersistentVolume");
+        if request.operation != Operation::Create || !is_volume {
+            return Ok(AdmissionResponse::allow());
+        }
+        let object: core::PersistentVolume = serde_json::from_value(request.object)
+            .map_err(|error| WebhookError(format!("the object is no PersistentVolume: {error}")))?;
+        let providers = self.providers.borrow().clone();
+        if providers.entries().is_empty() {
+            return Err(WebhookError("the manager is starting: it has no providers yet".to_owned()));
+        }
+        match PersistentVolumeLabeler::new(providers, self.cluster.clone()).review(&object).await {
+            Ok(Review::Unchanged) => Ok(AdmissionResponse::allow()),
+            Ok(Review::Changed { patch, warnings }) => {
+                Ok(AdmissionResponse { warnings, ..AdmissionResponse::patch(patch.into()) })
+            }
+            Ok(Review::Refused(message)) => Ok(AdmissionResponse::deny(message)),
+            Err(error) => Err(WebhookError(format!("cannot tell where the volume is: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use skysail_controllers::{ProviderAddresses, ProviderEntry, Providers};
+use skysail_provider::{Code, Error, fake::FakeProvider};
+use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, WebhookError};
+use tokio::sync::watch;
+
+use super::all;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn fake() -> FakeProvider {
+    let fake = FakeProvider::new("fake");
+    fake.add_volume("vol-1", [(ZONE, "z1")]);
+    fake
+}
+
+fn providers(fake: &FakeProvider) -> Providers {
+    let entry = ProviderEntry {
+        name: "fake".to_owned(),
+        provider: Arc::new(fake.clone()),
+        default: true,
+        node_selector: [].into(),
+        load_balancer_classes: vec![],
+        provider_id_schemes: vec![],
+        addresses: ProviderAddresses::default(),
+        generation: watch::channel(0).1,
+    };
+    Providers::new(vec![entry]).unwrap()
+}
+
+fn request(operation: &str, kind: &str, handle: &str) -> AdmissionRequest {
+    let object = json!({ "metadata": { "name": "a" }, "spec": { "cinder": { "volumeID": handle } } });
+    let request = json!({
+        "uid": "1", "operation": operation, "kind": { "group": "", "version": "v1", "kind": kind },
+        "resource": { "group": "", "version": "v1", "resource": "persistentvolumes" }, "name": "a", "object": object,
+    });
+    serde_json::from_value(request).unwrap()
+}
+
+async fn handle(providers: Providers, request: AdmissionRequest) -> Result<AdmissionResponse, WebhookError> {
+    let webhooks = all(watch::channel(providers).1, "kubernetes".to_owned());
+    webhooks[0].handle(request).await
+}
+
+#[tokio::test]
+async fn a_volume_that_is_created_is_patched() {
+    let answer = handle(providers(&fake()), request("CREATE", "PersistentVolume", "vol-1")).await.unwrap();
+    assert!(answer.allowed && answer.message.is_none());
+    let paths = |patch: Value| patch.as_array().unwrap().iter().map(|op| op["path"].clone()).collect::<Vec<_>>();
+    assert_eq!(paths(answer.patch.unwrap()), ["/metadata/labels", "/spec/nodeAffinity"]);
+}
+
+#[tokio::test]
+async fn nothing_else_is_looked_at() {
+    let fake = fake();
+    for (operation, kind) in [("UPDATE", "PersistentVolume"), ("DELETE", "PersistentVolume"), ("CREATE", "Pod")] {
+        let answer = handle(providers(&fake), request(operation, kind, "vol-1")).await.unwrap();
+        assert_eq!(answer, AdmissionResponse::allow(), "{operation} {kind}");
+    }
+    assert_eq!(fake.take_calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_volume_that_the_cloud_does_not_have_is_refused_with_its_words() {
+    let answer = handle(providers(&fake()), request("CREATE", "PersistentVolume", "vol-2")).await.unwrap();
+    assert_eq!(answer, AdmissionResponse::deny("no volume \"vol-2\""));
+}
+
+/// Then the configuration's `failurePolicy` decides.
+#[tokio::test]
+async fn what_is_not_known_is_an_error_and_no_decision() {
+    let fake = fake();
+    fake.fail_always("labels", Some(Error::new(Code::Unavailable, "503")));
+    let error = handle(providers(&fake), request("CREATE", "PersistentVolume", "vol-1")).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot tell where the volume is: 503");
+    let error = handle(Providers::default(), request("CREATE", "PersistentVolume", "vol-1")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the manager is starting: it has no providers yet");
+}
