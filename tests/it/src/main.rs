@@ -5,6 +5,8 @@ mod components;
 #[cfg(test)]
 mod jail;
 #[cfg(test)]
+mod older;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod provider;

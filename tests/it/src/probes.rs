@@ -27,7 +27,7 @@ use tokio::{sync::broadcast, task::JoinSet};
 
 use crate::{
     components::{built, repository},
-    provider,
+    older, provider,
 };
 
 /// Every probe, and the test that is about it. A folder of `guests/probes` or a file of `guests/wat` without one fails below.
@@ -52,6 +52,7 @@ const TESTS: &[(&str, fn())] = &[
     ("http-response-bytes", http::http_response_bytes_beyond_the_limit_are_not_taken),
     ("http-time", http::http_time_ends_an_exchange_that_takes_too_long),
     ("instances", guards::instances_beyond_the_limit_do_not_start),
+    ("instances-v1", older::instances_v1_answers_a_page_as_upstream_answers_one_by_one),
     ("log-bytes", soft::log_bytes_beyond_the_limit_are_dropped),
     ("log-lines", soft::log_lines_beyond_the_limit_are_dropped),
     ("memory", guards::memory_ends_a_guest_that_hoards),
@@ -61,6 +62,7 @@ const TESTS: &[(&str, fn())] = &[
     ("stack", guards::stack_ends_a_guest_that_recurses),
     ("table", guards::table_elements_end_a_guest_that_grows_its_tables),
     ("trap", guards::trap_says_where_the_guest_panicked),
+    ("volume-labels", older::volume_labels_that_are_too_many_or_none_are_refused),
     ("wasi-http", http::wasi_http_goes_through_the_same_rules_and_budgets),
     ("wasi-stdio", soft::wasi_stdio_becomes_log_lines_under_the_budget),
 ];

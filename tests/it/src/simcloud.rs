@@ -6,6 +6,7 @@ mod balancing;
 mod failures;
 mod machines;
 mod routing;
+mod volumes;
 
 use std::{
     collections::BTreeMap,
