@@ -74,12 +74,12 @@ pub(super) const FLAGS: &[Refused] = &[
         &["1"],
         "one call asks the cloud for all nodes that are not Ready, so there is nothing to do side by side; leave this flag out",
     ),
-    switch(
-        "profiling",
-        OFF,
-        "there are no Go profiles to serve: /metrics has the figures, and `perf` works on this program",
-    ),
     switch("contention-profiling", OFF, "there are no Go profiles to serve; leave this flag out"),
+    switch(
+        "permit-address-sharing",
+        OFF,
+        "the port is always taken with SO_REUSEADDR, as every program in Go does; there is nothing further to share",
+    ),
     flag("vmodule", &[""], "levels by module are set with --log: --log=info,skysail_host=debug"),
     flag("log-flush-frequency", &["5s", "0", "0s"], "each line is written at once; leave this flag out"),
     switch("log-text-split-stream", OFF, NO_SPLIT),

@@ -211,7 +211,7 @@ fn what_upstream_knows_and_we_do_not_do_is_an_error_that_says_why() {
             assert!(parse(&[&format!("--{}={taken}", flag.name)]).is_ok(), "--{}={taken}", flag.name);
         }
     }
-    for on in ["--allocate-node-cidrs", "--profiling=true", "--cloud-provider=aws", "--cloud-config=/etc/cloud.conf"] {
+    for on in ["--allocate-node-cidrs", "--contention-profiling", "--cloud-provider=aws", "--cloud-config=/etc/cloud.conf"] {
         assert!(parse(&[on]).is_err(), "{on}");
     }
     let help = run_command().render_long_help().to_string();

@@ -59,7 +59,8 @@ Functions and their arguments (--json):
   DETAIL         \"metadata\", the default, or \"state\"
 
 What is about a cluster (load-balancers, load-balancer-inventory, routes,
-clusters.master, persistent-volume-labels) also takes \"cluster\": its name, by default \"kubernetes\".
+clusters.master, persistent-volume-labels) also takes \"cluster\": its name,
+by default \"kubernetes\".
 Without \"text\", identity.check-config checks the call's own cloud-config.
 
 identity.* needs no cloud-config; the rest is refused with one that the
