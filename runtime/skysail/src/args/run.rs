@@ -12,6 +12,7 @@ mod kube_cloud_shared;
 mod leader_election;
 mod logging;
 mod node_controller;
+mod node_lifecycle_controller;
 mod orphans;
 mod providers;
 mod refused;
@@ -42,9 +43,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) node_controller: node_controller::NodeControllerArgs,
     #[command(flatten)]
-    pub(crate) drift: drift::DriftArgs,
+    pub(crate) node_lifecycle_controller: node_lifecycle_controller::NodeLifecycleControllerArgs,
     #[command(flatten)]
     route_controller: route_controller::RouteControllerArgs,
+    #[command(flatten)]
+    pub(crate) drift: drift::DriftArgs,
     #[command(flatten)]
     pub(crate) orphans: orphans::OrphanArgs,
     #[command(flatten)]
@@ -73,6 +76,7 @@ impl RunArgs {
         self.kube_cloud_shared.apply_to(&mut settings);
         self.service_controller.apply_to(&mut settings);
         self.node_controller.apply_to(&mut settings);
+        self.node_lifecycle_controller.apply_to(&mut settings);
         self.route_controller.apply_to(&mut settings);
         self.drift.apply_to(&mut settings);
         self.orphans.apply_to(&mut settings);

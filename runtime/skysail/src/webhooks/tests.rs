@@ -1,3 +1,5 @@
+//! Admission webhooks from the request of the API server to the answer of a provider.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

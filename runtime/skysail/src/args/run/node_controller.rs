@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use skysail_controllers::ControllerSettings;
 
-use crate::args::values::parse_duration;
+use crate::args::values::{boolean, parse_duration};
 
 /// The node controller.
 #[derive(Debug, Args)]
@@ -20,6 +20,11 @@ pub(crate) struct NodeControllerArgs {
     /// The same for the periodic addresses, up to 1024; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) concurrent_node_status_updates: u16,
+    /// That period also sets the labels for type, zone and region and the provider's others where they differ, whoever wrote them: for clouds where
+    /// machines are resized or moved. Upstream sets them once, when a node is initialised.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = boolean())]
+    pub(crate) refresh_node_labels: bool,
 }
 
 impl NodeControllerArgs {
@@ -27,5 +32,6 @@ impl NodeControllerArgs {
         settings.node_status_update_frequency = self.node_status_update_frequency;
         settings.concurrent_node_syncs = self.concurrent_node_syncs.into();
         settings.concurrent_node_status_updates = self.concurrent_node_status_updates.into();
+        settings.refresh_node_labels = self.refresh_node_labels;
     }
 }

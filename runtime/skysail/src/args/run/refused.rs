@@ -24,6 +24,7 @@ const fn switch(name: &'static str, taken: &'static [&'static str], why: &'stati
 }
 
 const OFF: &[&str] = &["false", "0", "f", "F", "FALSE", "False"];
+const ON_OR_OFF: &[&str] = &["true", "1", "t", "T", "TRUE", "True", "false", "0", "f", "F", "FALSE", "False"];
 const NO_SPLIT: &str = "log lines go to standard error, each at once; let whatever collects them sort them by level";
 
 /// All of them. `deploy/docs/flags.md` has the same table for people.
@@ -69,16 +70,11 @@ pub(super) const FLAGS: &[Refused] = &[
         &["", "application/json"],
         "this program speaks JSON to the API server, whose answers are the same; leave this flag out",
     ),
-    flag(
-        "concurrent-node-lifecycle-syncs",
-        &["1"],
-        "one call asks the cloud for all nodes that are not Ready, so there is nothing to do side by side; leave this flag out",
-    ),
     switch("contention-profiling", OFF, "there are no Go profiles to serve; leave this flag out"),
     switch(
         "permit-address-sharing",
-        OFF,
-        "the port is always taken with SO_REUSEADDR, as every program in Go does; there is nothing further to share",
+        ON_OR_OFF,
+        "the port is always taken with SO_REUSEADDR, as every program in Go does; leave this flag out",
     ),
     flag("vmodule", &[""], "levels by module are set with --log: --log=info,skysail_host=debug"),
     flag("log-flush-frequency", &["5s", "0", "0s"], "each line is written at once; leave this flag out"),

@@ -35,7 +35,7 @@ pub(crate) struct SecureServingArgs {
     /// Cipher suites of TLS 1.2 by IANA's names, with commas. Without it: all that rustls has. Those of TLS 1.3 are always on.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tls_cipher_suites: Vec<String>,
-    /// VersionTLS12 or VersionTLS13. Without it: 1.2.
+    /// `VersionTLS12` or `VersionTLS13`. Without it: 1.2.
     #[arg(long, value_name = "VERSION")]
     pub(crate) tls_min_version: Option<String>,
     /// Key exchanges by their numbers, with commas: 23, 24, 29. Without it: all that rustls has.

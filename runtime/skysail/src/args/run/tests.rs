@@ -55,8 +55,24 @@ fn o1_the_defaults_are_upstreams() {
         ("concurrent-service-syncs", "1"),
         ("concurrent-node-syncs", "1"),
         ("concurrent-node-status-updates", "0"),
+        ("concurrent-node-lifecycle-syncs", "1"),
         ("logging-format", "text"),
         ("v", ""),
+        ("leader-elect", "true"),
+        ("leader-elect-lease-duration", "15s"),
+        ("leader-elect-renew-deadline", "10s"),
+        ("leader-elect-retry-period", "2s"),
+        ("leader-elect-resource-lock", "leases"),
+        ("leader-elect-resource-name", "cloud-controller-manager"),
+        ("leader-elect-resource-namespace", "kube-system"),
+        ("enable-leader-migration", "false"),
+        ("leader-migration-config", ""),
+        ("bind-address", "0.0.0.0"),
+        ("secure-port", "10258"),
+        ("webhooks", ""),
+        ("webhook-bind-address", "0.0.0.0"),
+        ("webhook-secure-port", "10260"),
+        ("profiling", "true"),
     ];
     let command = run_command();
     for (name, default) in upstream {
@@ -82,6 +98,7 @@ fn o2_a_full_command_line_becomes_what_it_says() {
         "--concurrent-service-syncs=4",
         "--concurrent-node-syncs=5",
         "--concurrent-node-status-updates=6",
+        "--concurrent-node-lifecycle-syncs=7",
         "--controller-start-interval=2m",
         "--controllers=*,-cloud-node-lifecycle-controller",
         "--kube-api-burst=100",
@@ -114,6 +131,7 @@ fn o2_a_full_command_line_becomes_what_it_says() {
         concurrent_service_syncs: 4,
         concurrent_node_syncs: 5,
         concurrent_node_status_updates: 6,
+        concurrent_node_lifecycle_syncs: 7,
         node_monitor_period: Duration::from_secs(10),
         node_status_update_frequency: Duration::from_mins(10),
         ..ControllerSettings::default()
@@ -170,6 +188,49 @@ fn node_controller_flags(#[case] flags: &[&str], #[case] valid: bool) {
     assert_eq!(parse(flags).is_ok(), valid, "{flags:?}");
 }
 
+/// As upstream: no lifecycle syncs are invalid. What is ours is judged as well.
+#[rstest]
+#[case::no_lifecycle_syncs("--concurrent-node-lifecycle-syncs=0", "1..=1024")]
+#[case::no_confirmation("--node-deletion-confirmations=0", "1..=1000")]
+#[case::no_percent("--node-deletion-max-percent=0", "1..=100")]
+#[case::more_than_all("--node-deletion-max-percent=101", "1..=100")]
+#[case::no_window("--node-deletion-window=0s", "longer than nothing")]
+#[case::no_drift_repairs("--drift-repairs-per-minute=0", "1..=6000")]
+#[case::unknown_policy("--orphan-policy=keep", "report, delete")]
+fn what_no_controller_can_do_is_refused_and_told(#[case] flag: &str, #[case] told: &str) {
+    let error = parse(&[flag]).unwrap_err();
+    let name = flag.split_once('=').unwrap().0;
+    assert!(error.contains(name) && error.contains(told), "{error}");
+}
+
+/// What upstream does not have, next to what it does.
+#[test]
+fn our_own_flags_become_what_they_say() {
+    let flags = [
+        "--node-deletion-confirmations=1",
+        "--node-deletion-max-percent=100",
+        "--node-deletion-window=1h30m",
+        "--refresh-node-labels",
+        "--drift-repair-period=12h",
+        "--drift-repairs-per-minute=6",
+        "--orphan-scan-period=0",
+        "--orphan-policy=delete",
+    ];
+    let expected = ControllerSettings {
+        node_deletion_confirmations: 1,
+        node_deletion_percent_max: 100,
+        node_deletion_window: Duration::from_mins(90),
+        refresh_node_labels: true,
+        drift_repair_period: Duration::from_hours(12),
+        drift_repairs_per_minute: 6,
+        orphan_scan_period: Duration::ZERO,
+        delete_orphans: true,
+        ..ControllerSettings::default()
+    };
+    assert_eq!(settings(&flags), expected);
+    assert!(!settings(&["--refresh-node-labels=false"]).refresh_node_labels);
+}
+
 #[test]
 fn o7_the_names_of_the_controllers_are_upstreams_four_and_an_unknown_one_lists_them() {
     let told = parse(&["--controllers=*,-nodes"]).unwrap_err();
@@ -211,7 +272,12 @@ fn what_upstream_knows_and_we_do_not_do_is_an_error_that_says_why() {
             assert!(parse(&[&format!("--{}={taken}", flag.name)]).is_ok(), "--{}={taken}", flag.name);
         }
     }
-    for on in ["--allocate-node-cidrs", "--contention-profiling", "--cloud-provider=aws", "--cloud-config=/etc/cloud.conf"] {
+    for on in [
+        "--allocate-node-cidrs",
+        "--contention-profiling=true",
+        "--cloud-provider=aws",
+        "--cloud-config=/etc/cloud.conf",
+    ] {
         assert!(parse(&[on]).is_err(), "{on}");
     }
     let help = run_command().render_long_help().to_string();
