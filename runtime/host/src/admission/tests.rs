@@ -91,7 +91,7 @@ fn every_interface_of_the_contract_is_admitted() {
     let all =
         component(&contract("", ""), "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }");
     let inspection = check(&all, expect![""]);
-    assert_eq!(inspection.exports.len(), 8);
+    assert_eq!(inspection.exports.len(), 9);
 }
 
 #[test]
