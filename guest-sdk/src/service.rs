@@ -123,9 +123,33 @@ mod tests {
         assert_eq!(dual.allowed_sources().map(|ranges| ranges.len()), Ok(2));
     }
 
+    /// Upstream sees IPv4's range of everybody only.
     #[test]
-    fn only_local_traffic_needs_the_health_check() {
+    fn h7_everybody_is_a_range_without_fixed_bits() {
+        let everybody = |texts: &[&str]| {
+            let source_ranges = texts.iter().map(|text| (*text).to_owned()).collect();
+            let service = Service { source_ranges, ..service() };
+            service.allowed_sources().unwrap().iter().any(crate::Cidr::is_everything)
+        };
+        for some in [&["10.0.0.1/32"][..], &["10.0.0.1/32", "10.0.0.2/32"], &["10.0.0.1/32", "10.0.0.1/32"]] {
+            assert!(!everybody(some), "{some:?}");
+        }
+        for all in [&["0.0.0.0/0"][..], &["192.168.0.0/0"], &["10.0.0.1/32", "0.0.0.0/0"], &["::/0"], &[]] {
+            assert!(everybody(all), "{all:?}");
+        }
+    }
+
+    /// Services of other types never reach a provider.
+    #[test]
+    fn h8_only_local_traffic_needs_the_health_check() {
         assert_eq!(service().health_check_node_port(), None);
+        let without = Service { external_traffic_policy: TrafficPolicy::Local, health_check_node_port: 0, ..service() };
+        assert_eq!(without.health_check_node_port(), None);
+    }
+
+    /// kube-proxy answers it on `/healthz`.
+    #[test]
+    fn h9_the_health_check_of_local_traffic_has_the_services_port() {
         let local = Service { external_traffic_policy: TrafficPolicy::Local, ..service() };
         assert_eq!(local.health_check_node_port(), Some(30_000));
     }

@@ -26,9 +26,8 @@ fn check_ranges(field: &[&str], annotation: Option<&str>, expected: Expect) {
     expected.assert_eq(&format!("{:?} {:?}", converted.service.source_ranges, converted.problems));
 }
 
-/// H6 of the catalogue.
 #[test]
-fn source_ranges_come_from_the_field_or_else_from_the_annotation() {
+fn h6_source_ranges_come_from_the_field_or_else_from_the_annotation() {
     check_ranges(&[], None, expect!["[] []"]);
     check_ranges(&[], Some(" "), expect!["[] []"]);
     check_ranges(
@@ -41,10 +40,13 @@ fn source_ranges_come_from_the_field_or_else_from_the_annotation() {
 
 /// H6 of the catalogue: what is invalid.
 #[test]
-fn a_source_range_that_is_no_cidr_is_a_problem_that_names_it() {
+fn h6_a_source_range_that_is_no_cidr_is_a_problem_that_names_it() {
     check_ranges(&[], Some("10.0.0.1/33"), expect![[r#"[] ["source range \"10.0.0.1/33\" is not a CIDR"]"#]]);
     check_ranges(&[], Some("10.0.0.1/32,*"), expect![[r#"["10.0.0.1/32"] ["source range \"*\" is not a CIDR"]"#]]);
     check_ranges(&[], Some("10.0.0.1/32,"), expect![[r#"["10.0.0.1/32"] ["source range \"\" is not a CIDR"]"#]]);
+    check_ranges(&[], Some("foo.bar"), expect![[r#"[] ["source range \"foo.bar\" is not a CIDR"]"#]]);
+    check_ranges(&["10.0.0.1/32", "*"], None, expect![[r#"["10.0.0.1/32"] ["source range \"*\" is not a CIDR"]"#]]);
+    check_ranges(&["10.0.0.1/33"], None, expect![[r#"[] ["source range \"10.0.0.1/33\" is not a CIDR"]"#]]);
     check_ranges(&["10.0.0.1"], None, expect![[r#"[] ["source range \"10.0.0.1\" is not a CIDR"]"#]]);
     check_ranges(&["10.0.0.1/+8"], None, expect![[r#"[] ["source range \"10.0.0.1/+8\" is not a CIDR"]"#]]);
 }
@@ -187,6 +189,6 @@ fn with_ingress(ingress: serde_json::Value) -> Service {
 #[case::h13_another_order(
     json!([{ "ip": "192.0.2.1" }, { "ip": "192.0.2.2" }]), json!([{ "ip": "192.0.2.2" }, { "ip": "192.0.2.1" }]), false
 )]
-fn two_statuses(#[case] one: serde_json::Value, #[case] other: serde_json::Value, #[case] equal: bool) {
+fn statuses_are_compared_whole(#[case] one: serde_json::Value, #[case] other: serde_json::Value, #[case] equal: bool) {
     assert_eq!(status(&with_ingress(one)) == status(&with_ingress(other)), equal);
 }

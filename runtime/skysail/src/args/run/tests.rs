@@ -166,7 +166,7 @@ fn o5_aliases_are_the_controllers_they_stand_for() {
 #[case::b20_the_first_of_two_counts("-service,service,*", [false, true, true, true])]
 #[case::b20_the_first_of_two_counts_either_way("service,-service", [true, false, false, false])]
 #[case::b20_none_is_possible("-service", [false, false, false, false])]
-fn controllers(#[case] list: &str, #[case] runs: [bool; 4]) {
+fn the_list_of_controllers_says_which_run(#[case] list: &str, #[case] runs: [bool; 4]) {
     let [service, cloud_node, cloud_node_lifecycle, route] = runs;
     let enabled = settings(&[&format!("--controllers={list}")]).controllers;
     assert_eq!(enabled, EnabledControllers { service, cloud_node, cloud_node_lifecycle, route });
