@@ -5,7 +5,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -19,14 +19,24 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// # Errors
 /// The API server refuses.
 pub async fn register_node(client: &Client, name: &str) -> Result<()> {
+    register_node_at(client, name, &json!({}), &[]).await
+}
+
+/// The same, of a kubelet that was given a `--node-ip`: with these annotations, and these internal addresses after its host name.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn register_node_at(client: &Client, name: &str, annotations: &Value, ips: &[&str]) -> Result<()> {
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": annotations},
         "spec": {"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]},
     });
     nodes(client).create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+    let mut addresses = vec![json!({"type": "Hostname", "address": name})];
+    addresses.extend(ips.iter().map(|ip| json!({"type": "InternalIP", "address": ip})));
     let status = json!({"status": {
-        "addresses": [{"type": "Hostname", "address": name}],
+        "addresses": addresses,
         "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
     }});
     nodes(client).patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
@@ -114,6 +124,13 @@ pub fn has_taint(node: &Node, key: &str) -> bool {
 pub fn internal_ip(node: &Node) -> Option<&str> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
     addresses.iter().find(|address| address.type_ == "InternalIP").map(|address| address.address.as_str())
+}
+
+/// All addresses of the node in order, each as `TYPE ADDRESS`.
+#[must_use]
+pub fn addresses(node: &Node) -> Vec<String> {
+    let list = node.status.iter().filter_map(|status| status.addresses.as_ref()).flatten();
+    list.map(|address| format!("{} {}", address.type_, address.address)).collect()
 }
 
 /// One label of the node; empty where it is absent.

@@ -3,5 +3,6 @@
 mod as_users_see_it;
 mod election;
 mod manifests;
+mod node_addresses;
 mod real_incus;
 mod simulated;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use skysail_test_e2e::{
     api_server::ApiServer,
@@ -103,12 +103,11 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
     let (server, folder) = (ApiServer::start()?, manifests()?);
     apply(&server, folder.path())?;
     let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
-    let kubeconfig = server.write_kubeconfig("skysail", token.trim())?;
+    let kubeconfig = server.write_kubeconfig("skysail", &token)?;
     let client = server.client().await?;
     let cloud = Simulated::start(&["a", "b"]).await?;
-    let (provider, token) = (component("simcloud")?, [cloud.token()]);
-    let manager =
-        Manager::start_with(&["--leader-elect"], &kubeconfig, &provider, &cloud.provider_file(), &token).await?;
+    let (provider, file) = (component("simcloud")?, cloud.provider_file());
+    let manager = Manager::start_with(&["--leader-elect"], &kubeconfig, &provider, &file, &[cloud.token()]).await?;
     // Every write that the controllers have: node, its status, its deletion; finalizer and status of a Service; Events.
     for name in ["a", "b"] {
         register_node(&client, name).await?;
@@ -140,7 +139,7 @@ async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> 
         ensure!(events.contains(reason), "no Event {reason} among {events}");
     }
     // The figures are for those who may: the account of the manager may not, an administrator may.
-    ensure!(manager.ask("configz", token.trim()).await? == 403, "an account without the right reads /configz");
+    ensure!(manager.ask("configz", &token).await? == 403, "an account without the right reads /configz");
     ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.last_words());
     ensure!(manager.ask("configz", "nobody's").await? == 401, "a token of nobody is taken for anonymous");
     // What the API server itself refused to this account: its own count, not the manager's word.

@@ -1,17 +1,17 @@
 //! The manager as a process on a real API server, with the provider of the simulated cloud: everything but the cloud is real, and the
 //! cloud's virtual servers carry real TCP.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
-use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
+use skysail_dev::cloud::{NewInstance, SimCloud, SimOptions, SimServer};
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
     objects::{
-        SHUTDOWN, address_of, create_service, delete_service, has_taint, initialized, nodes, register_node, services,
-        set_ready,
+        SHUTDOWN, address_of, addresses, create_service, delete_service, has_taint, initialized, nodes, register_node,
+        services, set_ready,
     },
     traffic::{swap, wait_for_answers},
     wait::eventually,
@@ -29,11 +29,13 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// Starts one with these machines.
+    /// Starts one with these machines, each with a private and a public address.
     pub(crate) async fn start(names: &[&str]) -> Result<Self> {
         let cloud = SimCloud::new(SimOptions::isolated());
         for name in names {
-            let instance = cloud.add_instance(name, "zone-a")?;
+            let (name, tags) = ((*name).to_owned(), BTreeMap::new());
+            let instance =
+                cloud.create_instance(NewInstance { name, zone: None, instance_type: None, public: true, tags })?;
             cloud.serve_backend(&instance.id, NODE_PORT).await?;
         }
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
@@ -96,12 +98,7 @@ struct World {
 impl World {
     async fn story(&mut self) -> Result<()> {
         let client = self.client.clone();
-        for name in NODES {
-            register_node(&client, name).await?;
-        }
-        for name in NODES {
-            eventually("the node is initialised", 60, || initialized(&client, name)).await?;
-        }
+        self.i1_tainted_nodes_lose_the_taint_and_get_the_clouds_addresses().await.context("I1")?;
         create_service(&client, "web", 8080, NODE_PORT).await?;
         let address = eventually("the Service gets an address", 60, || address_of(&client, "web")).await?;
         wait_for_answers(&address, 8080, &NODES).await?;
@@ -123,6 +120,24 @@ impl World {
         eventually("the Service goes", 60, service_gone).await?;
         ensure!(self.cloud.cloud.snapshot().has_no_load_balancers(), "something is left in the cloud");
         self.manager.still_runs()
+    }
+
+    async fn i1_tainted_nodes_lose_the_taint_and_get_the_clouds_addresses(&self) -> Result<()> {
+        for name in NODES {
+            register_node(&self.client, name).await?;
+        }
+        for machine in self.cloud.cloud.snapshot().instances {
+            let name = &machine.name;
+            let node = eventually("the node is initialised", 60, || initialized(&self.client, name)).await?;
+            let public = machine.public_address.context("the machine has no public address")?;
+            let expected = [
+                format!("Hostname {name}"),
+                format!("InternalIP {}", machine.private_address),
+                format!("ExternalIP {public}"),
+            ];
+            ensure!(addresses(&node) == expected, "{name} has {:?}, not {expected:?}", addresses(&node));
+        }
+        Ok(())
     }
 
     async fn e1_the_node_of_a_deleted_machine_goes(&self, name: &str) -> Result<()> {
