@@ -1,6 +1,6 @@
 //! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a Service.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Call, Fence, ObjectReference};
@@ -11,28 +11,44 @@ use crate::{
     nodes::Nodes,
     ownership::{self, Owner},
     providers::{ProviderEntry, Providers},
-    queue::WorkQueue,
+    queue::{QueueLabels, QueueMetrics, WorkQueue},
     report::Reporter,
     service::{
         ledger::{Entry, Ledger},
         turns::Turns,
         validate,
     },
-    settings::ControllerSettings,
+    settings::{ControllerSettings, EnabledControllers},
     watch::{Cache, ObjectKey},
 };
 
 /// What is one provider's own: no provider waits in another's queue.
 pub(crate) struct Lane {
-    pub(crate) services: WorkQueue<ObjectKey>,
+    pub(crate) services: Arc<WorkQueue<ObjectKey>>,
     /// Names of nodes that want initialisation or labels.
-    pub(crate) nodes: WorkQueue<String>,
+    pub(crate) nodes: Arc<WorkQueue<String>>,
     /// One key, for a pass over all routes.
-    pub(crate) routes: WorkQueue<&'static str>,
+    pub(crate) routes: Arc<WorkQueue<&'static str>>,
     /// Asks for a pass over the addresses before its period ends.
     pub(crate) addresses: Notify,
     /// Becomes true with the first node set: Services wait for it.
     pub(crate) published: watch::Sender<bool>,
+}
+
+impl Lane {
+    /// A queue that nobody serves has no metrics; as upstream, the one for routes has them behind its gate only.
+    fn new(provider: &str, settings: &ControllerSettings, metrics: &QueueMetrics) -> Self {
+        let EnabledControllers { service, cloud_node, .. } = settings.controllers;
+        let routes = settings.routes_enabled() && settings.watch_based_routes;
+        let labels = |name, served: bool| served.then(|| QueueLabels { name, provider: provider.to_owned() });
+        Self {
+            services: metrics.queue(labels("service", service)),
+            nodes: metrics.queue(labels("Nodes", cloud_node)),
+            routes: metrics.queue(labels("Routes", routes)),
+            addresses: Notify::new(),
+            published: watch::Sender::new(false),
+        }
+    }
 }
 
 /// Shared by all steps.
@@ -61,13 +77,8 @@ impl Context {
         ledger: Ledger,
     ) -> Self {
         ledger.unsettle_all();
-        let lane = || Lane {
-            services: WorkQueue::new(),
-            nodes: WorkQueue::new(),
-            routes: WorkQueue::new(),
-            addresses: Notify::new(),
-            published: watch::Sender::new(false),
-        };
+        let lane = |entry: &ProviderEntry| Lane::new(&entry.name, &settings, &reporter.metrics.queues);
+        let lanes = providers.entries().iter().map(lane).collect();
         Self {
             clients,
             settings,
@@ -78,7 +89,7 @@ impl Context {
             ledger,
             turns: Turns::default(),
             fence: Fence::default(),
-            lanes: providers.entries().iter().map(|_| lane()).collect(),
+            lanes,
             providers,
         }
     }

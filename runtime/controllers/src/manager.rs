@@ -26,7 +26,7 @@ use crate::{
     clients::Clients,
     context::Context,
     events::{Events, Notice, Recorder},
-    metrics::{ControllerMetrics, ProviderLabels, QueueLabels},
+    metrics::{ControllerMetrics, ProviderLabels},
     node, node_lifecycle,
     providers::Providers,
     report::{Activity, Reporter},
@@ -265,7 +265,6 @@ async fn serve_services((context, provider, stop): Shared) {
     let mut running = JoinSet::new();
     loop {
         let queue = context.service_queue(provider);
-        observe_queue(&context, provider, "service", queue.len());
         tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = running.join_next() => propagate(ended),
@@ -313,9 +312,7 @@ async fn serve_nodes((context, provider, stop): Shared) {
             return;
         }
         let names: Vec<String> = std::iter::from_fn(|| queue.try_next()).collect();
-        observe_queue(&context, provider, "Nodes", queue.len());
         node::run(&context, provider, names).await;
-        observe_queue(&context, provider, "Nodes", queue.len());
     }
 }
 
@@ -345,10 +342,4 @@ async fn serve_lifecycle((context, provider, stop): Shared) {
             return;
         }
     }
-}
-
-fn observe_queue(context: &Context, provider: usize, name: &'static str, depth: usize) {
-    let labels = QueueLabels { name, provider: context.provider(provider).name.clone() };
-    let depth = i64::try_from(depth).unwrap_or(i64::MAX);
-    context.reporter.metrics.queue_depth.get_or_create(&labels).set(depth);
 }

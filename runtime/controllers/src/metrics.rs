@@ -11,6 +11,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::queue::QueueMetrics;
+
 /// Who did it and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct OutcomeLabels {
@@ -22,13 +24,6 @@ pub(crate) struct OutcomeLabels {
 /// One provider's queue or set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ProviderLabels {
-    pub(crate) provider: String,
-}
-
-/// A queue's name as upstream's, and whose it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct QueueLabels {
-    pub(crate) name: &'static str,
     pub(crate) provider: String,
 }
 
@@ -51,7 +46,7 @@ pub struct ControllerMetrics {
     pub(crate) monitor_nodes_duration: Histogram,
     pub(crate) route_syncs: Family<RouteSyncLabels, Counter>,
     pub(crate) reconciles: Family<OutcomeLabels, Counter>,
-    pub(crate) queue_depth: Family<QueueLabels, Gauge>,
+    pub(crate) queues: QueueMetrics,
     pub(crate) node_set_size: Family<ProviderLabels, Gauge>,
     pub(crate) node_deletion_stopped: Family<ProviderLabels, Gauge>,
     pub(crate) node_deletion_stops: Family<ProviderLabels, Counter>,
@@ -80,7 +75,7 @@ impl ControllerMetrics {
             monitor_nodes_duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
             route_syncs: Family::default(),
             reconciles: Family::default(),
-            queue_depth: Family::default(),
+            queues: QueueMetrics::register(registry),
             node_set_size: Family::default(),
             node_deletion_stopped: Family::default(),
             node_deletion_stops: Family::default(),
@@ -157,11 +152,6 @@ impl ControllerMetrics {
             "skysail_reconciles",
             "Count of reconciles by controller, provider and outcome",
             self.reconciles.clone(),
-        );
-        registry.register(
-            "skysail_queue_depth",
-            "Count of objects that wait or run, by queue and provider",
-            self.queue_depth.clone(),
         );
         registry.register(
             "skysail_node_set_size",

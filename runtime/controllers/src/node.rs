@@ -120,7 +120,7 @@ fn finish(
             if !is_expected(error) {
                 context.reporter.event(voice, &reference, (EventKind::Warning, failed), chain(error));
             }
-            let failures = if retry(error, 0).counts { queue.failed(name) - 1 } else { 0 };
+            let failures = queue.failed(name, retry(error, 0).counts);
             Next::After(retry(error, failures).after)
         }
     };

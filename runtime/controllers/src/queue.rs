@@ -20,6 +20,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use metrics::{Counts, Held};
+pub(crate) use metrics::{QueueLabels, QueueMetrics};
+
+mod metrics;
+
 /// When to run a key again after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -36,21 +41,30 @@ pub(crate) enum Next {
 enum Again {
     No,
     Nudged,
-    Added,
+    /// And since when it waits for it.
+    Added(Instant),
+}
+
+/// A key that runs.
+#[derive(Clone, Copy)]
+struct Run {
+    since: Instant,
+    again: Again,
 }
 
 type Due = (Instant, u64);
 
 struct Inner<K> {
     ready: VecDeque<K>,
-    is_ready: HashSet<K>,
+    ready_since: HashMap<K, Instant>,
     delayed: BTreeMap<Due, K>,
     due: HashMap<K, Due>,
     /// Those of `due` whose wait a nudge ends.
     within: HashSet<K>,
-    running: HashMap<K, Again>,
+    running: HashMap<K, Run>,
     failures: HashMap<K, u32>,
     sequence: u64,
+    counts: Counts,
 }
 
 /// See the module.
@@ -60,16 +74,17 @@ pub(crate) struct WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
-    pub(crate) fn new() -> Self {
+    fn counting(counts: Counts) -> Self {
         let inner = Inner {
             ready: VecDeque::new(),
-            is_ready: HashSet::new(),
+            ready_since: HashMap::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             within: HashSet::new(),
             running: HashMap::new(),
             failures: HashMap::new(),
             sequence: 0,
+            counts,
         };
         Self { inner: Mutex::new(inner), wake: Notify::new() }
     }
@@ -77,12 +92,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// The object of this key changed: it runs as soon as it may, whatever backoff it is in.
     pub(crate) fn add(&self, key: K) {
         let mut inner = self.lock();
-        if let Some(again) = inner.running.get_mut(&key) {
-            *again = Again::Added;
+        let now = Instant::now();
+        if inner.running.contains_key(&key) {
+            inner.run_again(&key, now);
             return;
         }
         inner.undelay(&key);
-        inner.make_ready(key);
+        inner.make_ready(key, now);
         drop(inner);
         self.wake.notify_one();
     }
@@ -91,15 +107,15 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// will see the change then.
     pub(crate) fn nudge(&self, key: K) {
         let mut inner = self.lock();
-        if let Some(again) = inner.running.get_mut(&key) {
-            *again = (*again).max(Again::Nudged);
+        if let Some(run) = inner.running.get_mut(&key) {
+            run.again = run.again.max(Again::Nudged);
             return;
         }
         if inner.due.contains_key(&key) && !inner.within.contains(&key) {
             return;
         }
         inner.undelay(&key);
-        inner.make_ready(key);
+        inner.make_ready(key, Instant::now());
         drop(inner);
         self.wake.notify_one();
     }
@@ -107,8 +123,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// It runs after this time; earlier when it waits for something earlier.
     pub(crate) fn add_after(&self, key: K, after: Duration) {
         let mut inner = self.lock();
-        if let Some(again) = inner.running.get_mut(&key) {
-            *again = (*again).max(Again::Nudged);
+        if let Some(run) = inner.running.get_mut(&key) {
+            run.again = run.again.max(Again::Nudged);
             return;
         }
         inner.delay(key, Instant::now() + after);
@@ -151,19 +167,22 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// A key that is ready now, marked as running.
     pub(crate) fn try_next(&self) -> Option<K> {
         let mut inner = self.lock();
-        inner.promote(Instant::now());
-        inner.take()
+        let now = Instant::now();
+        inner.promote(now);
+        inner.take(now)
     }
 
     /// Ends a run. A key that was added meanwhile is ready at once; one that was nudged waits for `next` where that is a time.
     pub(crate) fn done(&self, key: K, next: Next) {
         let mut inner = self.lock();
-        let again = inner.running.remove(&key).unwrap_or(Again::No);
+        let now = Instant::now();
+        let again = inner.end(&key, now);
         match (again, next) {
-            (Again::Added, _) | (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key),
-            (_, Next::After(after)) => inner.delay(key, Instant::now() + after),
+            (Again::Added(since), _) => inner.wait(key, since),
+            (Again::Nudged, Next::OnChange | Next::Within(_)) => inner.make_ready(key, now),
+            (_, Next::After(after)) => inner.delay(key, now + after),
             (Again::No, Next::Within(after)) => {
-                inner.delay(key.clone(), Instant::now() + after);
+                inner.delay(key.clone(), now + after);
                 inner.within.insert(key);
             }
             (Again::No, Next::OnChange) => {}
@@ -172,12 +191,15 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Counts a failure of this key; the number includes this one.
-    pub(crate) fn failed(&self, key: &K) -> u32 {
+    /// This key is tried again because it failed; a failure that does not count leaves the number alone. Returns the number before.
+    pub(crate) fn failed(&self, key: &K, counts: bool) -> u32 {
         let mut inner = self.lock();
-        let count = inner.failures.entry(key.clone()).or_insert(0);
-        *count = count.saturating_add(1);
-        *count
+        inner.counts.retries.inc();
+        let before = inner.failures.get(key).copied().unwrap_or(0);
+        if counts {
+            inner.failures.insert(key.clone(), before.saturating_add(1));
+        }
+        before
     }
 
     /// Begins to count the failures of this key anew.
@@ -190,10 +212,19 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.lock().delayed.values().cloned().collect()
     }
 
-    /// Keys that wait or run.
-    pub(crate) fn len(&self) -> usize {
-        let inner = self.lock();
-        inner.ready.len() + inner.delayed.len() + inner.running.len()
+    /// What it holds now.
+    fn held(&self) -> Held {
+        let mut inner = self.lock();
+        let now = Instant::now();
+        // Where all workers are busy, nobody else looks whose time has come.
+        inner.promote(now);
+        let again = inner.running.values().filter(|run| matches!(run.again, Again::Added(_))).count();
+        let worked = || inner.running.values().map(|run| now.saturating_duration_since(run.since));
+        Held {
+            depth: inner.ready.len() + again,
+            unfinished: worked().sum(),
+            longest: worked().max().unwrap_or(Duration::ZERO),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
@@ -202,9 +233,27 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> Inner<K> {
-    fn make_ready(&mut self, key: K) {
-        if self.is_ready.insert(key.clone()) {
-            self.ready.push_back(key);
+    /// Ready from this moment on; one that was ready before stays so.
+    fn make_ready(&mut self, key: K, since: Instant) {
+        if !self.ready_since.contains_key(&key) {
+            self.counts.adds.inc();
+            self.wait(key, since);
+        }
+    }
+
+    /// At the end of those that are ready.
+    fn wait(&mut self, key: K, since: Instant) {
+        self.ready_since.insert(key.clone(), since);
+        self.ready.push_back(key);
+    }
+
+    /// Asked for while it runs, which is an add as well; the first one counts.
+    fn run_again(&mut self, key: &K, now: Instant) {
+        if let Some(run) = self.running.get_mut(key)
+            && !matches!(run.again, Again::Added(_))
+        {
+            run.again = Again::Added(now);
+            self.counts.adds.inc();
         }
     }
 
@@ -216,7 +265,7 @@ impl<K: Clone + Eq + Hash> Inner<K> {
     }
 
     fn delay(&mut self, key: K, at: Instant) {
-        if self.is_ready.contains(&key) || self.due.get(&key).is_some_and(|(due, _)| *due <= at) {
+        if self.ready_since.contains_key(&key) || self.due.get(&key).is_some_and(|(due, _)| *due <= at) {
             return;
         }
         self.undelay(&key);
@@ -228,21 +277,31 @@ impl<K: Clone + Eq + Hash> Inner<K> {
 
     fn promote(&mut self, now: Instant) {
         while let Some(entry) = self.delayed.first_entry() {
-            if entry.key().0 > now {
+            let (at, _) = *entry.key();
+            if at > now {
                 return;
             }
             let key = entry.remove();
             self.due.remove(&key);
             self.within.remove(&key);
-            self.make_ready(key);
+            self.make_ready(key, at);
         }
     }
 
-    fn take(&mut self) -> Option<K> {
+    fn take(&mut self, now: Instant) -> Option<K> {
         let key = self.ready.pop_front()?;
-        self.is_ready.remove(&key);
-        self.running.insert(key.clone(), Again::No);
+        if let Some(since) = self.ready_since.remove(&key) {
+            self.counts.queue_duration.observe(now.saturating_duration_since(since).as_secs_f64());
+        }
+        self.running.insert(key.clone(), Run { since: now, again: Again::No });
         Some(key)
+    }
+
+    /// Runs no more; returns what was asked for meanwhile.
+    fn end(&mut self, key: &K, now: Instant) -> Again {
+        let Some(Run { since, again }) = self.running.remove(key) else { return Again::No };
+        self.counts.work_duration.observe(now.saturating_duration_since(since).as_secs_f64());
+        again
     }
 }
 
@@ -252,25 +311,25 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Next, WorkQueue};
+    use super::{Counts, Next, WorkQueue};
 
     const S: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_at_most_once() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::counting(Counts::default());
         queue.add("a");
         queue.add("a");
         queue.nudge("a");
         queue.add_after("a", S);
         assert_eq!((queue.next().await, queue.try_next()), ("a", None));
         queue.done("a", Next::OnChange);
-        assert_eq!(queue.len(), 0);
+        assert_eq!((queue.try_next(), queue.delayed()), (None, Vec::new()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_that_is_added_while_it_runs_runs_once_more() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::counting(Counts::default());
         queue.add("a");
         queue.next().await;
         queue.add("a");
@@ -282,7 +341,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_nudge_does_not_shorten_a_backoff_and_an_add_does() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::counting(Counts::default());
         queue.add("a");
         queue.next().await;
         queue.nudge("a");
@@ -295,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_nudge_ends_the_wait_for_a_change() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::counting(Counts::default());
         queue.add("a");
         queue.next().await;
         queue.done("a", Next::Within(9 * S));
@@ -310,12 +369,12 @@ mod tests {
         assert_eq!((queue.next().await, start.elapsed()), ("a", 9 * S));
         queue.done("a", Next::After(9 * S));
         queue.nudge("a");
-        assert_eq!((queue.try_next(), queue.len()), (None, 1), "what it waited for before is forgotten");
+        assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "what it waited for before is forgotten");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_earliest_time_wins() {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::counting(Counts::default());
         let start = Instant::now();
         queue.add_after("late", 9 * S);
         queue.add_after("early", 3 * S);
@@ -327,9 +386,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_counted_until_they_are_forgotten() {
-        let queue = WorkQueue::new();
-        assert_eq!((queue.failed(&"a"), queue.failed(&"a"), queue.failed(&"b")), (1, 2, 1));
+        let queue = WorkQueue::counting(Counts::default());
+        let failed = |key| queue.failed(&key, true);
+        assert_eq!((failed("a"), failed("a"), failed("b"), queue.failed(&"a", false), failed("a")), (0, 1, 0, 2, 2));
         queue.forget(&"a");
-        assert_eq!(queue.failed(&"a"), 1);
+        assert_eq!(failed("a"), 0);
     }
 }

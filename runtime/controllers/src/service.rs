@@ -64,8 +64,7 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
             next
         }
         Err(error) => {
-            let first = retry(&error, 0);
-            let failures = if first.counts { queue.failed(key) - 1 } else { 0 };
+            let failures = queue.failed(key, retry(&error, 0).counts);
             match retry(&error, failures) {
                 Retry { after, until_change: true, .. } => Next::Within(after),
                 Retry { after, .. } => Next::After(after),

@@ -14,7 +14,7 @@ use crate::{
     backoff::retry,
     context::Context,
     error::Error,
-    metrics::{QueueLabels, RouteSyncLabels},
+    metrics::RouteSyncLabels,
     nodes::NodeView,
     queue::{Next, WorkQueue},
 };
@@ -40,7 +40,6 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
     let mut earliest = Instant::now();
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
-        observe(&context, provider);
         // What the last release could not do, another one may.
         let woken = async {
             tokio::select! {
@@ -71,7 +70,6 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
             Next::After(after_period(queue, &ended, due))
         };
         queue.done(KEY, next);
-        observe(&context, provider);
     }
 }
 
@@ -99,7 +97,7 @@ fn after_change(queue: &WorkQueue<&'static str>, ended: &Ended) -> Next {
 }
 
 fn backoff(queue: &WorkQueue<&'static str>, error: &Error) -> Duration {
-    let failures = if retry(error, 0).counts { queue.failed(&KEY) - 1 } else { 0 };
+    let failures = queue.failed(&KEY, retry(error, 0).counts);
     retry(error, failures).after
 }
 
@@ -112,15 +110,6 @@ fn count(context: &Context, ended: &Ended) {
     };
     let trigger = if context.settings.watch_based_routes { "node_change" } else { "periodic" };
     context.reporter.metrics.route_syncs.get_or_create(&RouteSyncLabels { trigger, outcome }).inc();
-}
-
-/// Upstream has this queue behind the gate only.
-fn observe(context: &Context, provider: usize) {
-    if context.settings.watch_based_routes {
-        let labels = QueueLabels { name: "Routes", provider: context.provider(provider).name.clone() };
-        let depth = i64::try_from(context.lane(provider).routes.len()).unwrap_or(i64::MAX);
-        context.reporter.metrics.queue_depth.get_or_create(&labels).set(depth);
-    }
 }
 
 /// A node appeared, changed or went.

@@ -39,3 +39,5 @@ mod upstream_services_behaviour;
 mod upstream_services_lessons;
 #[cfg(test)]
 mod upstream_services_nodes;
+#[cfg(test)]
+mod work_queues;

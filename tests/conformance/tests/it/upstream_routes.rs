@@ -162,7 +162,10 @@ async fn r3_1_with_the_gate_a_new_address_begins_a_pass() {
             r#"route_controller_route_sync_total{trigger="node_change",outcome="noop"} 1"#,
         ]
     );
-    assert_eq!(world.metrics("skysail_queue_depth"), [r#"skysail_queue_depth{name="Routes",provider="fake"} 1"#]);
+    assert_eq!(
+        world.metrics(r#"workqueue_adds_total{name="Routes""#),
+        [r#"workqueue_adds_total{name="Routes",provider="fake"} 2"#]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,191 @@
+//! The metrics of the work queues: client-go's names, buckets and meanings, with the provider beside the queue's name.
+//!
+//! What happens is counted as it happens. What a queue holds at a moment is read when somebody asks; client-go writes it down twice a second.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::WorkQueue;
+
+/// Client-go's: ten, from 10 ns on, each ten times the one before.
+const BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+
+/// A queue's name as upstream's, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+pub(crate) struct QueueLabels {
+    pub(crate) name: &'static str,
+    pub(crate) provider: String,
+}
+
+/// What one queue counts as it goes.
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Keys that became ready, or were asked for once more while they ran.
+    pub(super) adds: Counter,
+    /// Keys that are tried again after a failure.
+    pub(super) retries: Counter,
+    /// From then until they run.
+    pub(super) queue_duration: Histogram,
+    /// From there until they are done.
+    pub(super) work_duration: Histogram,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            adds: Counter::default(),
+            retries: Counter::default(),
+            queue_duration: histogram(),
+            work_duration: histogram(),
+        }
+    }
+}
+
+/// What a queue holds at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Keys that could run now, or once more.
+    pub(super) depth: usize,
+    /// How long the keys that run have run, together.
+    pub(super) unfinished: Duration,
+    /// How long the one of them that began first has run.
+    pub(super) longest: Duration,
+}
+
+/// The queues whose state is told. The last one of a name counts: a manager that follows another takes its place.
+#[derive(Clone, Default)]
+struct Watched(Arc<Mutex<BTreeMap<QueueLabels, Look>>>);
+
+/// Nothing when the queue is gone.
+type Look = Box<dyn Fn() -> Option<Held> + Send + Sync>;
+
+/// The metrics of all queues. Cloning is cheap and shares them.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueMetrics {
+    adds: Family<QueueLabels, Counter>,
+    retries: Family<QueueLabels, Counter>,
+    queue_duration: Family<QueueLabels, Histogram>,
+    work_duration: Family<QueueLabels, Histogram>,
+    watched: Watched,
+}
+
+impl QueueMetrics {
+    /// Creates the metrics and registers them.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            adds: Family::default(),
+            retries: Family::default(),
+            queue_duration: Family::new_with_constructor(histogram),
+            work_duration: Family::new_with_constructor(histogram),
+            watched: Watched::default(),
+        };
+        registry.register_collector(Box::new(metrics.clone()));
+        metrics
+    }
+
+    /// A new queue that counts under these labels; without them nobody sees what it counts.
+    pub(crate) fn queue<K: Clone + Eq + Hash + Send + 'static>(
+        &self,
+        labels: Option<QueueLabels>,
+    ) -> Arc<WorkQueue<K>> {
+        let Some(labels) = labels else {
+            return Arc::new(WorkQueue::counting(Counts::default()));
+        };
+        let counts = Counts {
+            adds: self.adds.get_or_create_owned(&labels),
+            retries: self.retries.get_or_create_owned(&labels),
+            queue_duration: self.queue_duration.get_or_create_owned(&labels),
+            work_duration: self.work_duration.get_or_create_owned(&labels),
+        };
+        let queue = Arc::new(WorkQueue::counting(counts));
+        let weak = Arc::downgrade(&queue);
+        let look: Look = Box::new(move || weak.upgrade().map(|queue| queue.held()));
+        self.watched.0.lock().unwrap_or_else(PoisonError::into_inner).insert(labels, look);
+        queue
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
+
+impl Collector for QueueMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let watched = self.watched.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // First, because a look counts the adds whose time has come.
+        let held: Vec<(&QueueLabels, Held)> =
+            watched.iter().filter_map(|(labels, look)| Some((labels, look()?))).collect();
+        self.encode_counts(&mut encoder)?;
+        encode_held(&mut encoder, &held)
+    }
+}
+
+impl QueueMetrics {
+    fn encode_counts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.adds.is_empty() {
+            return Ok(());
+        }
+        let adds = ("workqueue_adds", "Count of adds handled by a work queue");
+        encode(encoder, adds, &self.adds)?;
+        let retries = ("workqueue_retries", "Count of retries after a failure");
+        encode(encoder, retries, &self.retries)?;
+        let queue_duration =
+            ("workqueue_queue_duration_seconds", "Time that an item stays in a work queue before it is worked on");
+        encode(encoder, queue_duration, &self.queue_duration)?;
+        let work_duration = ("workqueue_work_duration_seconds", "Time that the work on an item takes");
+        encode(encoder, work_duration, &self.work_duration)
+    }
+}
+
+fn encode_held(encoder: &mut DescriptorEncoder<'_>, held: &[(&QueueLabels, Held)]) -> fmt::Result {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let depth = ("workqueue_depth", "Count of items that wait in a work queue");
+    gauge(encoder, depth, held, |held| held.depth)?;
+    let unfinished = (
+        "workqueue_unfinished_work_seconds",
+        "Time that the items in work have been worked on, together; one that only grows tells of a stuck item",
+    );
+    gauge(encoder, unfinished, held, |held| held.unfinished.as_secs_f64())?;
+    let longest = (
+        "workqueue_longest_running_processor_seconds",
+        "Time that the item which is longest in work has been worked on",
+    );
+    gauge(encoder, longest, held, |held| held.longest.as_secs_f64())
+}
+
+fn encode(encoder: &mut DescriptorEncoder<'_>, (name, help): (&str, &str), metric: &impl EncodeMetric) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge<V: EncodeGaugeValue>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    held: &[(&QueueLabels, Held)],
+    value: fn(&Held) -> V,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    held.iter().try_for_each(|(labels, held)| ConstGauge::new(value(held)).encode(family.encode_family(*labels)?))
+}
+
+#[cfg(test)]
+mod tests;
