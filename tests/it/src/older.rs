@@ -12,7 +12,8 @@ use crate::{components::built, probes::Setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn instances_v1_answers_a_page_as_upstream_answers_one_by_one() {
-    let probe = Setup::of("v1", &built("probe-instances-v1"));
+    let built = built("probe-instances-v1");
+    let probe = Setup::of("v1", &built);
     let probe = probe.serve(&Engine::on_demand().unwrap(), &CallRecorder::default()).await;
     assert_eq!(probe.release().interfaces(), [Interface::Instances]);
     let node = |name: &str, id: Option<&str>| {
@@ -68,7 +69,8 @@ pub(crate) async fn instances_v1_answers_a_page_as_upstream_answers_one_by_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn volume_labels_that_are_too_many_or_none_are_refused() {
-    let probe = Setup::of("volume-labels", &built("probe-volume-labels"));
+    let built = built("probe-volume-labels");
+    let probe = Setup::of("volume-labels", &built);
     let probe = probe.serve(&Engine::on_demand().unwrap(), &CallRecorder::default()).await;
     assert_eq!(probe.release().interfaces(), [Interface::PersistentVolumeLabels]);
     let map = |pairs: &[(&str, &str)]| {
