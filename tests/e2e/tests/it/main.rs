@@ -4,5 +4,7 @@ mod as_users_see_it;
 mod election;
 mod manifests;
 mod node_addresses;
+mod orphans;
 mod real_incus;
 mod simulated;
+mod volume_labels;

@@ -1,0 +1,62 @@
+//! `skysail orphans` against a real API server and the simulated cloud: what a Service left behind is found and goes when it is named.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    manager::Manager,
+    objects::{address_of, create_service, delete_service, services},
+    wait::eventually,
+    workspace::{component, run, skysail},
+};
+
+use crate::simulated::Simulated;
+
+#[tokio::test]
+async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Result<()> {
+    let cloud = Simulated::start(&["a"]).await?;
+    let (server, wasm) = (ApiServer::start()?, component("simcloud")?);
+    let manager = Manager::start(&server.kubeconfig(), &wasm, &cloud.provider_file(), &[cloud.token()]).await?;
+    let client = server.client().await?;
+    for name in ["left", "wanted"] {
+        create_service(&client, name, 8080, 30_080).await?;
+        let address = eventually("the Service gets an address", 60, || address_of(&client, name)).await;
+        address.map_err(|error| error.context(manager.last_words()))?;
+    }
+    // While nobody looks, somebody takes the finalizer away and deletes the Service.
+    ensure!(manager.end().await?.success(), "the manager failed");
+    let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    services(&client).patch("left", &PatchParams::default(), &bare).await?;
+    delete_service(&client, "left").await?;
+
+    let folder = tempfile::tempdir()?;
+    let (token_name, token) = cloud.token();
+    fs::copy(&wasm, folder.path().join("provider.wasm"))?;
+    fs::write(folder.path().join(token_name), token)?;
+    fs::write(folder.path().join("providers.yaml"), cloud.provider_file())?;
+    let ask = |more: &[&str]| orphans(folder.path(), &server.kubeconfig(), more);
+
+    let found = ask(&[])?;
+    let [orphan] = found.as_slice() else { anyhow::bail!("the orphans are {found:?}") };
+    ensure!(orphan["service"] == "default/left" && orphan["provider"] == "sim", "{orphan}");
+    let name = orphan["name"].as_str().context("it has no name")?;
+    ensure!(ask(&["--delete", name, "another"]).is_err(), "a name that is no orphan's is taken");
+    ensure!(ask(&[])?.len() == 1, "and something was deleted");
+    ask(&["--delete", name])?;
+    ensure!(ask(&[])?.is_empty(), "it is still there");
+    let left = cloud.cloud.snapshot().elastic_ips.len();
+    ensure!(left == 1, "{left} addresses are left; the one of `wanted` has to be");
+    Ok(())
+}
+
+fn orphans(folder: &Path, kubeconfig: &Path, more: &[&str]) -> Result<Vec<Value>> {
+    let providers = folder.join("providers.yaml").display().to_string();
+    let kubeconfig = kubeconfig.display().to_string();
+    let mut arguments = vec!["orphans", "--cluster-name=e2e", "--output=json", "--provider-file"];
+    arguments.extend([providers.as_str(), "--kubeconfig", &kubeconfig]);
+    arguments.extend(more);
+    Ok(serde_json::from_str(&run(skysail()?, &arguments)?)?)
+}
