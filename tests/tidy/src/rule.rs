@@ -72,6 +72,8 @@ pub(crate) const RULES: &[Rule] = &[
     rules::tests::WAIT_FOR_CONDITIONS,
     rules::tests::ONE_BINARY,
     rules::tests::PROBES,
+    rules::conformance::CONFORMANCE,
+    rules::conformance::NAMED_TESTS,
     rules::repository::CONTRACT_DOCUMENTED,
     rules::repository::ARCHITECTURE,
     rules::repository::NO_LOCAL_PATHS,

@@ -1,6 +1,7 @@
 //! The rules, by subject.
 
 pub(crate) mod code;
+pub(crate) mod conformance;
 pub(crate) mod crates;
 pub(crate) mod files;
 pub(crate) mod repository;

@@ -21,8 +21,8 @@ async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Resul
     let (server, wasm) = (ApiServer::start()?, component("simcloud")?);
     let manager = Manager::start(&server.kubeconfig(), &wasm, &cloud.provider_file(), &[cloud.token()]).await?;
     let client = server.client().await?;
-    for name in ["left", "wanted"] {
-        create_service(&client, name, 8080, 30_080).await?;
+    for (name, node_port) in [("left", 30_080), ("wanted", 30_081)] {
+        create_service(&client, name, 8080, node_port).await?;
         let address = eventually("the Service gets an address", 60, || address_of(&client, name)).await;
         address.map_err(|error| error.context(manager.last_words()))?;
     }

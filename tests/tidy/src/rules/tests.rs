@@ -117,7 +117,7 @@ fn test_functions(source: &Source) -> Vec<(usize, &str)> {
     let mut is_test = false;
     for (number, line) in source.lines() {
         let attribute = line.trim_start();
-        is_test |= attribute.starts_with("#[test]") || attribute.starts_with("#[tokio::test");
+        is_test |= ["#[test]", "#[tokio::test", "#[rstest]"].iter().any(|mark| attribute.starts_with(mark));
         if let (true, Some(name)) = (is_test, function_name(line)) {
             found.push((number, name));
             is_test = false;
