@@ -15,7 +15,8 @@ use skysail_test_e2e::{
 
 use crate::simulated::Simulated;
 
-#[tokio::test]
+// The cloud is served by this process, and the command is waited for on this thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Result<()> {
     let cloud = Simulated::start(&["a"]).await?;
     let (server, wasm) = (ApiServer::start()?, component("simcloud")?);
