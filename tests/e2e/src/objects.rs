@@ -54,6 +54,16 @@ pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> 
     Ok(())
 }
 
+/// What the kube-controller-manager does when it allocates pod addresses.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn set_pod_cidr(client: &Client, name: &str, cidr: &str) -> Result<()> {
+    let patch = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
+    nodes(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
 /// Creates the Service `default/NAME` of type `LoadBalancer`: one TCP port, one node port.
 ///
 /// # Errors
@@ -117,6 +127,13 @@ pub async fn initialized(client: &Client, name: &str) -> Result<Node> {
 #[must_use]
 pub fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten().any(|taint| taint.key == key)
+}
+
+/// Whether the node has a route, by its condition.
+#[must_use]
+pub fn has_network(node: &Node) -> bool {
+    let mut conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    conditions.any(|condition| condition.type_ == "NetworkUnavailable" && condition.status == "False")
 }
 
 /// The node's internal address.

@@ -1,13 +1,21 @@
 //! `deploy/manifests` on a real API server: they apply without a warning, and the manager lives on the rights that they give.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, future,
+    path::Path,
+};
 
 use anyhow::{Result, bail, ensure};
+use kube::Client;
 use serde_json::Value;
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
-    objects::{address_of, create_service, delete_service, initialized, nodes, register_node, services, set_ready},
+    objects::{
+        address_of, create_service, delete_service, has_network, initialized, nodes, register_node, services,
+        set_pod_cidr, set_ready,
+    },
     wait::eventually,
     workspace::{component, root},
 };
@@ -18,14 +26,30 @@ use crate::simulated::Simulated;
 /// The folder as its README says: the component beside the manifests.
 fn manifests() -> Result<TempDir> {
     let folder = TempDir::new()?;
-    for entry in fs::read_dir(root().join("deploy/manifests"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
-            fs::copy(&path, folder.path().join(path.file_name().unwrap_or_default()))?;
-        }
-    }
+    copy_manifests(&root().join("deploy/manifests"), folder.path())?;
     fs::copy(component("incus")?, folder.path().join("incus.wasm"))?;
     Ok(folder)
+}
+
+/// The same with an account for each controller.
+fn manifests_per_controller() -> Result<TempDir> {
+    let folder = manifests()?;
+    let part = folder.path().join("per-controller");
+    fs::create_dir(&part)?;
+    copy_manifests(&root().join("deploy/manifests/per-controller"), &part)?;
+    let file = folder.path().join("kustomization.yaml");
+    fs::write(&file, fs::read_to_string(&file)? + "components: [per-controller]\n")?;
+    Ok(folder)
+}
+
+fn copy_manifests(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            fs::copy(&path, to.join(path.file_name().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
 }
 
 fn apply(server: &ApiServer, folder: &Path) -> Result<String> {
@@ -100,128 +124,262 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
 
 #[tokio::test]
 async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> {
-    let (server, folder) = (ApiServer::start()?, manifests()?);
-    apply(&server, folder.path())?;
-    let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
-    let kubeconfig = server.write_kubeconfig("skysail", &token)?;
-    let client = server.client().await?;
-    let cloud = Simulated::start(&["a", "b"]).await?;
-    let (provider, file) = (component("simcloud")?, cloud.provider_file());
-    let manager = Manager::start_with(&["--leader-elect"], &kubeconfig, &provider, &file, &[cloud.token()]).await?;
-    // Every write that the controllers have: node, its status, its deletion; finalizer and status of a Service; Events.
-    for name in ["a", "b"] {
-        register_node(&client, name).await?;
-        eventually("the node is initialised", 60, || initialized(&client, name))
-            .await
-            .map_err(|e| e.context(manager.last_words()))?;
+    let world = World::start(&manifests()?).await?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.the_figures_are_for_those_who_may().await?;
+    world.nothing_was_refused()
+}
+
+#[tokio::test]
+async fn each_controller_lives_on_the_rights_of_its_own_service_account() -> Result<()> {
+    let world = World::start(&manifests_per_controller()?).await?;
+    world.every_write_that_the_controllers_have().await.map_err(|error| error.context(world.manager.last_words()))?;
+    world.nothing_was_refused()?;
+    for controller in CONTROLLERS {
+        let writes = world.server.writes_of(&format!("system:serviceaccount:kube-system:{controller}"))?;
+        ensure!(!writes.is_empty(), "{controller} wrote nothing as itself");
     }
-    create_service(&client, "web", 80, 30_080).await?;
-    eventually("the Service gets an address", 60, || address_of(&client, "web"))
-        .await
-        .map_err(|e| e.context(manager.last_words()))?;
-    cloud.delete("b").await?;
-    set_ready(&client, "b", "Unknown").await?;
-    let node_gone = || async {
-        ensure!(nodes(&client).get_opt("b").await?.is_none(), "the node is still there");
-        Ok(())
-    };
-    eventually("the node of a deleted machine goes", 60, node_gone)
-        .await
-        .map_err(|e| e.context(manager.last_words()))?;
-    delete_service(&client, "web").await?;
-    let service_gone = || async {
-        ensure!(services(&client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
-        Ok(())
-    };
-    eventually("the Service goes", 60, service_gone).await.map_err(|e| e.context(manager.last_words()))?;
-    let events = server.kubectl(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason}"])?;
-    for reason in ["LeaderElection", "Synced", "EnsuredLoadBalancer", "DeletingNode", "DeletedLoadBalancer"] {
-        ensure!(events.contains(reason), "no Event {reason} among {events}");
-    }
-    // The figures are for those who may: the account of the manager may not, an administrator may.
-    ensure!(manager.ask("configz", &token).await? == 403, "an account without the right reads /configz");
-    ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.last_words());
-    ensure!(manager.ask("configz", "nobody's").await? == 401, "a token of nobody is taken for anonymous");
-    // What the API server itself refused to this account: its own count, not the manager's word.
-    let refused = server.kubectl(&["get", "--raw", "/metrics"])?;
-    let refused: Vec<_> = refused
-        .lines()
-        .filter(|line| line.starts_with("apiserver_request_total") && line.contains("code=\"403\""))
-        .collect();
-    ensure!(refused.is_empty(), "refused by RBAC: {refused:#?}");
-    ensure!(!manager.log().to_lowercase().contains("forbidden"), "{}", manager.last_words());
+    let writes = world.server.writes_of("system:serviceaccount:skysail-system:skysail")?;
+    let of_a_controller = |write: &&String| write.contains("/nodes/") || write.contains("/services/");
+    let wrong: Vec<_> = writes.iter().filter(of_a_controller).collect();
+    ensure!(wrong.is_empty(), "the process itself wrote {wrong:#?}");
     Ok(())
 }
 
-/// Every right that the manifests give, each used by the test before this one; a further one has to be argued here.
-const RIGHTS: [&str; 16] = [
-    "create events",
-    "create leases in kube-system",
-    "create subjectaccessreviews.authorization.k8s.io",
-    "create tokenreviews.authentication.k8s.io",
-    "delete nodes",
-    "get leases cloud-controller-manager in kube-system",
-    "list nodes",
-    "list services",
-    "patch events",
-    "patch nodes",
-    "patch nodes/status",
-    "patch services/status",
-    "update leases cloud-controller-manager in kube-system",
-    "watch leases cloud-controller-manager in kube-system",
-    "watch nodes",
-    "watch services",
+const CONTROLLERS: [&str; 3] = ["service-controller", "node-controller", "route-controller"];
+
+/// The manager as the applied Deployment runs it: with its flags, as its account.
+struct World {
+    server: ApiServer,
+    client: Client,
+    cloud: Simulated,
+    manager: Manager,
+    token: String,
+}
+
+impl World {
+    async fn start(folder: &TempDir) -> Result<Self> {
+        let server = ApiServer::start()?;
+        // What the API server gives to accounts of these names by itself would hide what the manifests do not give.
+        for controller in CONTROLLERS {
+            server.kubectl(&["delete", "clusterrolebinding", &format!("system:controller:{controller}")])?;
+        }
+        apply(&server, folder.path())?;
+        let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
+        let kubeconfig = server.write_kubeconfig("skysail", &token)?;
+        let (client, cloud) = (server.client().await?, Simulated::start(&["a", "b"]).await?);
+        let (flags, provider) = (flags(&server)?, component("simcloud")?);
+        let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        // So that there are routes.
+        flags.push("--cluster-cidr=10.244.0.0/16");
+        let file = cloud.provider_file();
+        let manager = Manager::start_with(&flags, &kubeconfig, &provider, &file, &[cloud.token()]).await?;
+        Ok(Self { server, client, cloud, manager, token })
+    }
+
+    /// Node, its status, its deletion; finalizer and status of a Service; Events.
+    async fn every_write_that_the_controllers_have(&self) -> Result<()> {
+        let client = &self.client;
+        for (name, cidr) in [("a", "10.244.0.0/24"), ("b", "10.244.1.0/24")] {
+            register_node(client, name).await?;
+            eventually("the node is initialised", 60, || initialized(client, name)).await?;
+            set_pod_cidr(client, name, cidr).await?;
+            let has_route = || async {
+                ensure!(has_network(&nodes(client).get(name).await?), "its network is not available");
+                anyhow::Ok(())
+            };
+            eventually("the node gets a route", 60, has_route).await?;
+        }
+        create_service(client, "web", 80, 30_080).await?;
+        eventually("the Service gets an address", 60, || address_of(client, "web")).await?;
+        self.cloud.delete("b").await?;
+        set_ready(client, "b", "Unknown").await?;
+        let node_gone = || async {
+            ensure!(nodes(client).get_opt("b").await?.is_none(), "the node is still there");
+            anyhow::Ok(())
+        };
+        eventually("the node of a deleted machine goes", 60, node_gone).await?;
+        delete_service(client, "web").await?;
+        let service_gone = || async {
+            ensure!(services(client).get_opt("web").await?.is_none(), "the Service waits for its finalizer");
+            anyhow::Ok(())
+        };
+        eventually("the Service goes", 60, service_gone).await?;
+        eventually("there are Events of all", 30, || future::ready(self.has_events())).await
+    }
+
+    fn has_events(&self) -> Result<()> {
+        let events = self.server.kubectl(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason}"])?;
+        for reason in ["LeaderElection", "Synced", "EnsuredLoadBalancer", "DeletingNode", "DeletedLoadBalancer"] {
+            ensure!(events.contains(reason), "no Event {reason} among {events}");
+        }
+        Ok(())
+    }
+
+    /// The account of the manager may not read them, an administrator may.
+    async fn the_figures_are_for_those_who_may(&self) -> Result<()> {
+        let Self { manager, server, .. } = self;
+        ensure!(manager.ask("configz", &self.token).await? == 403, "an account without the right reads /configz");
+        ensure!(manager.ask("configz", server.token()).await? == 200, "{}", manager.last_words());
+        ensure!(manager.ask("configz", "nobody's").await? == 401, "a token of nobody is taken for anonymous");
+        Ok(())
+    }
+
+    /// By the API server: its own count, not the manager's word.
+    fn nothing_was_refused(&self) -> Result<()> {
+        let figures = self.server.kubectl(&["get", "--raw", "/metrics"])?;
+        let refused: Vec<_> = figures
+            .lines()
+            .filter(|line| line.starts_with("apiserver_request_total") && line.contains("code=\"403\""))
+            .collect();
+        ensure!(refused.is_empty(), "refused by RBAC: {refused:#?}; {}", self.manager.last_words());
+        // Nor would it be: it asks for its rights when it starts, and warns.
+        let log = self.manager.log().to_lowercase();
+        ensure!(!log.contains("forbidden") && !log.contains("this account may not"), "{}", self.manager.last_words());
+        Ok(())
+    }
+}
+
+/// Those of the applied Deployment that are not about this cluster or its providers.
+fn flags(server: &ApiServer) -> Result<Vec<String>> {
+    let path = "jsonpath={.spec.template.spec.containers[0].args}";
+    let flags = server.kubectl(&["-n", "skysail-system", "get", "deployment", "skysail", "-o", path])?;
+    let mut flags: Vec<String> = serde_json::from_str(&flags)?;
+    flags.retain(|flag| flag != "run" && !flag.starts_with("--provider-file=") && !flag.starts_with("--cluster-name="));
+    Ok(flags)
+}
+
+/// Every right that the manifests give, each used by a test above; a further one has to be argued here.
+const RIGHTS: [(&str, &[&str]); 1] = [(
+    "skysail-system/skysail",
+    &[
+        "create events",
+        "create leases in kube-system",
+        "create subjectaccessreviews.authorization.k8s.io",
+        "create tokenreviews.authentication.k8s.io",
+        "delete nodes",
+        "extension-apiserver-authentication-reader in kube-system",
+        "get leases cloud-controller-manager in kube-system",
+        "list nodes",
+        "list services",
+        "patch events",
+        "patch nodes",
+        "patch nodes/status",
+        "patch services/status",
+        "update leases cloud-controller-manager in kube-system",
+        "watch leases cloud-controller-manager in kube-system",
+        "watch nodes",
+        "watch services",
+    ],
+)];
+
+const RIGHTS_PER_CONTROLLER: [(&str, &[&str]); 4] = [
+    (
+        "kube-system/node-controller",
+        &["create events", "delete nodes", "patch events", "patch nodes", "patch nodes/status"],
+    ),
+    ("kube-system/route-controller", &["patch nodes/status"]),
+    ("kube-system/service-controller", &["create events", "patch events", "patch services/status"]),
+    (
+        "skysail-system/skysail",
+        &[
+            "create events",
+            "create leases in kube-system",
+            "create serviceaccounts/token node-controller in kube-system",
+            "create serviceaccounts/token route-controller in kube-system",
+            "create serviceaccounts/token service-controller in kube-system",
+            "create subjectaccessreviews.authorization.k8s.io",
+            "create tokenreviews.authentication.k8s.io",
+            "extension-apiserver-authentication-reader in kube-system",
+            "get leases cloud-controller-manager in kube-system",
+            "list nodes",
+            "list services",
+            "patch events",
+            "update leases cloud-controller-manager in kube-system",
+            "watch leases cloud-controller-manager in kube-system",
+            "watch nodes",
+            "watch services",
+        ],
+    ),
 ];
 
 #[tokio::test]
 async fn the_rights_are_no_more_than_the_controllers_use() -> Result<()> {
-    let (server, folder) = (ApiServer::start()?, manifests()?);
+    rights_are(&manifests()?, &RIGHTS)
+}
+
+#[tokio::test]
+async fn the_rights_of_each_account_are_no_more_than_its_controller_uses() -> Result<()> {
+    rights_are(&manifests_per_controller()?, &RIGHTS_PER_CONTROLLER)
+}
+
+fn rights_are(folder: &TempDir, expected: &[(&str, &[&str])]) -> Result<()> {
+    let server = ApiServer::start()?;
     apply(&server, folder.path())?;
-    let get = |kind: &str| -> Result<Vec<Value>> {
-        let list: Value = serde_json::from_str(&server.kubectl(&["get", kind, "-A", "-o", "json"])?)?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        // The API server brings its own.
-        Ok(items
-            .into_iter()
-            .filter(|item| !item["metadata"]["name"].as_str().unwrap_or_default().starts_with("system:"))
-            .collect())
-    };
-    let ours = |item: &Value| item["subjects"].to_string().contains("\"skysail-system\"");
-    let bound: Vec<Value> =
-        [get("clusterrolebindings")?, get("rolebindings")?].concat().into_iter().filter(ours).collect();
-    // The reader of authorities is the API server's own role.
-    let (readers, bound): (Vec<Value>, Vec<Value>) = bound
-        .into_iter()
-        .partition(|binding| binding["roleRef"]["name"] == "extension-apiserver-authentication-reader");
-    ensure!(readers.len() == 1 && readers[0]["metadata"]["namespace"] == "kube-system", "{readers:#?}");
-    let mut roles = [get("clusterroles")?, get("roles")?].concat();
-    roles.retain(|role| role["metadata"]["name"] == "skysail");
-    ensure!(bound.len() == 2 && roles.len() == 2, "two are enough, there are {bound:#?} and {roles:#?}");
-    ensure!(bound.iter().all(|binding| binding["roleRef"]["name"] == "skysail"), "{bound:#?}");
-    let mut rights = BTreeSet::new();
-    for role in &roles {
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            rights.extend(rights_of(&role["metadata"], rule)?);
-        }
-    }
-    ensure!(rights.iter().eq(RIGHTS), "the manifests give {rights:#?}");
+    let rights = rights(&server)?;
+    let expected: BTreeMap<String, BTreeSet<String>> = expected
+        .iter()
+        .map(|(account, rights)| ((*account).to_owned(), rights.iter().map(|right| (*right).to_owned()).collect()))
+        .collect();
+    ensure!(rights == expected, "the manifests give {rights:#?}");
     Ok(())
 }
 
-/// What one rule gives: verb, resource, the name it is restricted to, and the namespace of its role.
-fn rights_of(role: &Value, rule: &Value) -> Result<Vec<String>> {
-    let place = role["namespace"].as_str().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-    let groups: Vec<_> = texts(&rule["apiGroups"]).collect();
+/// What is bound to each account, `NAMESPACE/NAME`. A role of the API server's own is one entry.
+fn rights(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let ours = |kinds: &str| -> Result<Value> {
+        let label = "kubernetes.io/bootstrapping!=rbac-defaults";
+        Ok(serde_json::from_str(&server.kubectl(&["get", kinds, "-A", "-l", label, "-o", "json"])?)?)
+    };
+    let (roles, bindings) = (ours("clusterroles,roles")?, ours("clusterrolebindings,rolebindings")?);
+    let mut rights: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for binding in list(&bindings, "/items") {
+        let namespace = text(binding, "/metadata/namespace");
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        let meant = (text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"));
+        let role = list(&roles, "/items").find(|role| (text(role, "/kind"), text(role, "/metadata/name")) == meant);
+        let mut given = Vec::new();
+        match role {
+            None => given.push(format!("{}{place}", meant.1)),
+            Some(role) => {
+                for rule in list(role, "/rules") {
+                    given.extend(rights_of(&place, rule)?);
+                }
+            }
+        }
+        for subject in list(binding, "/subjects") {
+            let account = format!("{}/{}", text(subject, "/namespace"), text(subject, "/name"));
+            rights.entry(account).or_default().extend(given.clone());
+        }
+    }
+    Ok(rights)
+}
+
+/// What one rule gives in a place: verb, resource, the name it is restricted to.
+fn rights_of(place: &str, rule: &Value) -> Result<Vec<String>> {
+    let groups: Vec<_> = texts(rule, "/apiGroups").collect();
     let group = match (groups.as_slice(), place.is_empty()) {
-        ([""], true) | (["coordination.k8s.io"], false) => String::new(),
+        ([""], _) | (["coordination.k8s.io"], false) => String::new(),
         ([group], true) => format!(".{group}"),
         _ => bail!("another API group, or more than one: {rule:#}"),
     };
-    let names: String = texts(&rule["resourceNames"]).map(|name| format!(" {name}")).collect();
-    let pairs = texts(&rule["verbs"]).flat_map(|verb| texts(&rule["resources"]).map(move |it| (verb, it)));
-    Ok(pairs.map(|(verb, resource)| format!("{verb} {resource}{group}{names}{place}")).collect())
+    let mut names: Vec<String> = texts(rule, "/resourceNames").map(|name| format!(" {name}")).collect();
+    if names.is_empty() {
+        names.push(String::new());
+    }
+    let pairs = texts(rule, "/verbs").flat_map(|verb| texts(rule, "/resources").map(move |it| (verb, it)));
+    let rights = pairs.flat_map(|(verb, resource)| names.iter().map(move |name| (verb, resource, name)));
+    Ok(rights.map(|(verb, resource, name)| format!("{verb} {resource}{group}{name}{place}")).collect())
 }
 
-fn texts(list: &Value) -> impl Iterator<Item = &str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn texts<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
+    list(value, pointer).filter_map(Value::as_str)
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
