@@ -166,7 +166,7 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
             );
         }
         if context.settings.routes_enabled() {
-            spawn(tasks, name("routes"), route::serve(shared()));
+            spawn(tasks, name("routes"), after(starts.route, stop.clone(), route::serve(shared())));
         }
     }
 }

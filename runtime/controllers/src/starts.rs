@@ -13,6 +13,7 @@ pub(crate) struct Starts {
     pub(crate) service: Duration,
     pub(crate) cloud_node: Duration,
     pub(crate) cloud_node_lifecycle: Duration,
+    pub(crate) route: Duration,
 }
 
 impl Starts {
@@ -29,6 +30,7 @@ impl Starts {
             cloud_node: turn(enabled.cloud_node),
             service: turn(enabled.service),
             cloud_node_lifecycle: turn(enabled.cloud_node_lifecycle),
+            route: turn(settings.routes_enabled()),
         }
     }
 }
@@ -57,11 +59,15 @@ mod tests {
         let mut settings = ControllerSettings::default();
         assert_eq!(Starts::new(&settings), Starts::default());
         settings.controller_start_interval = 3 * S;
-        let starts =
-            |service, cloud_node_lifecycle| Starts { service, cloud_node: Duration::ZERO, cloud_node_lifecycle };
-        assert_eq!(Starts::new(&settings), starts(3 * S, 6 * S));
+        let starts = |service, cloud_node_lifecycle, route| Starts {
+            service,
+            cloud_node: Duration::ZERO,
+            cloud_node_lifecycle,
+            route,
+        };
+        assert_eq!(Starts::new(&settings), starts(3 * S, 6 * S, 9 * S));
         settings.controllers.service = false;
-        assert_eq!(Starts::new(&settings), starts(3 * S, 3 * S));
+        assert_eq!(Starts::new(&settings), starts(3 * S, 3 * S, 6 * S));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use crate::args::values::{boolean, parse_duration_or_zero};
 pub(crate) struct GenericArgs {
     #[command(flatten)]
     pub(crate) controllers: ControllersArgs,
-    /// Pause between the starts of two controllers, up to twice as long by chance.
+    /// Pause between the starts of two controllers: nodes, Services, node lifecycle, routes.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration_or_zero)]
     pub(crate) controller_start_interval: Duration,
     #[command(flatten)]
