@@ -33,7 +33,7 @@ pub(crate) const COMPILE: &str = "__compile";
 /// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the cluster runs, and reaches nothing but
 /// the HTTP origins that you allow.
 #[derive(Debug, Parser)]
-#[command(name = "skysail", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
+#[command(name = "skysail", version, propagate_version = true, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
