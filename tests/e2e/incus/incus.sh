@@ -17,6 +17,8 @@ packages=(openvswitch-switch ovn-central ovn-host dnsmasq-base busybox-static et
 uplink_net=198.51.100 # TEST-NET-2: never routed anywhere
 say() { printf 'incus: %s\n' "$*" >&2; }
 die() { printf 'incus: %s\n' "$@" >&2; exit 1; }
+# What `set -e` ends says where.
+set -E; trap 'say "line $LINENO failed: $BASH_COMMAND"' ERR
 
 # === packages ===
 
@@ -150,14 +152,24 @@ up() {
   image "$dir"
   # liblxc leaves this control group behind; where it was before, it is somebody else's.
   [ -n "$(pivots)" ] || touch "$dir/pivots-are-ours"
-  unshare --net --mount --pid --cgroup --fork --kill-child=KILL --mount-proc bash "$(realpath "$0")" inside "$dir" >"$dir/out.log" 2>&1 &
+  # Found out before: in the background it would be a child of its own, and could be taken for PID 1.
+  local self; self=$(realpath "$0")
+  unshare --net --mount --pid --cgroup --fork --kill-child=KILL --mount-proc bash "$self" inside "$dir" >"$dir/out.log" 2>&1 &
   local outer=$!; disown
-  local _ inner=
-  for _ in $(seq 100); do inner=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null | tr -d ' ') && [ -n "$inner" ] && break; sleep 0.05; done
-  [ -n "$inner" ] || { cat "$dir/out.log" >&2; die "no namespaces (unshare): is this process really root, outside a restricted container?"; }
-  echo "$outer" >"$dir/outer"; echo "$inner" >"$dir/pid"
   # The namespace is there once PID 1 is the shell; a reused PID is told apart by it.
-  readlink "/proc/$inner/ns/net" >"$dir/netns"
+  local _ inner= netns=
+  for _ in $(seq 200); do
+    inner=$(tr -d ' ' 2>/dev/null <"/proc/$outer/task/$outer/children" || true)
+    [ -n "$inner" ] && netns=$(readlink "/proc/$inner/ns/net") && [ "$netns" != "$(readlink /proc/$$/ns/net)" ] && break
+    netns=
+    sleep 0.05
+  done
+  if [ -z "$netns" ]; then
+    # Whoever looks for it later finds no PID: what did start has to end here.
+    kill -KILL "$outer" 2>/dev/null || true
+    cat "$dir/out.log" >&2; die "no namespaces (unshare): is this process really root, outside a restricted container?"
+  fi
+  echo "$outer" >"$dir/outer"; echo "$inner" >"$dir/pid"; echo "$netns" >"$dir/netns"
   preseed "$dir" || { tail -n 20 "$dir/out.log" "$dir/incusd.log" "$dir"/ovn/*.log >&2 2>/dev/null; down "$dir" quietly
     die "Incus did not start (its logs are above)"; }
   say "up: https://127.0.0.1:8443 in the network namespace of PID $inner; load balancers listen on $uplink_net.200/29"
