@@ -26,7 +26,7 @@ use crate::{
     clients::Clients,
     context::Context,
     events::{Events, Notice, Recorder},
-    metrics::{ControllerMetrics, ProviderLabels},
+    metrics::ControllerMetrics,
     node, node_lifecycle,
     providers::Providers,
     report::{Activity, Reporter},
@@ -227,14 +227,7 @@ async fn keep_node_set((context, provider, stop): Shared) {
     if !synced(&context, &stop).await {
         return;
     }
-    let published = || {
-        let size = i64::try_from(context.nodes.eligible_count(provider)).unwrap_or(i64::MAX);
-        let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
-        context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
-        for key in context.ledger.held_by(&context.provider(provider).name) {
-            context.service_queue(provider).nudge(key);
-        }
-    };
+    let published = || triggers::node_set_published(&context, provider);
     context.nodes.publish(provider);
     published();
     context.lane(provider).published.send_replace(true);

@@ -33,6 +33,7 @@ use crate::{
     names::{controllers, reasons},
     queue::Next,
     report::{Voice, is_expected},
+    triggers,
     watch::ObjectKey,
 };
 
@@ -50,6 +51,8 @@ pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> 
 }
 
 async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Next {
+    // A release may have become active a moment ago, and its word about its schemes not be heard yet.
+    triggers::claims_changed(context);
     let voice = Voice { controller: controllers::SERVICE, provider: context.provider(provider).name.clone() };
     let queue = context.service_queue(provider);
     let (object, result) = reconcile(context, provider, key, &voice).await;

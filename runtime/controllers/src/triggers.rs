@@ -8,6 +8,7 @@ use skysail_provider::{EventKind, ObjectReference};
 use crate::{
     context::Context,
     convert,
+    metrics::ProviderLabels,
     names::{controllers, reasons},
     node,
     nodes::NodeView,
@@ -105,11 +106,7 @@ pub(crate) fn node_changed(context: &Context, change: Change<core::Node>) {
 
 /// Another release of this provider became active.
 pub(crate) fn release_changed(context: &Context, provider: usize) {
-    let claims = context.providers.claims(&context.nodes.claims());
-    for view in context.nodes.reassign(claims) {
-        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
-        enqueue_node(context, &view);
-    }
+    claims_changed(context);
     // Those that wait for a backoff too: what the last release could not do, this one may.
     let mut services = context.ledger.held_by(&context.provider(provider).name);
     services.extend(context.service_queue(provider).delayed());
@@ -125,6 +122,36 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
     }
     context.lane(provider).addresses.notify_one();
     route::release_changed(context, provider);
+}
+
+/// Judges anew whose each node is, where what the providers claim is another than it was.
+///
+/// Sets are published at once: a release that has just become active says which schemes are its own, and a Service that was told of its nodes as
+/// they were before would lose all its backends.
+pub(crate) fn claims_changed(context: &Context) {
+    let moved = context.nodes.reassign(context.providers.claims(&context.nodes.claims()));
+    if moved.is_empty() {
+        return;
+    }
+    for view in moved {
+        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
+        enqueue_node(context, &view);
+    }
+    for provider in 0..context.providers.entries().len() {
+        if *context.lane(provider).published.borrow() && context.nodes.publish(provider) {
+            node_set_published(context, provider);
+        }
+    }
+}
+
+/// The provider's nodes are others than they were: its Services have to hear of it.
+pub(crate) fn node_set_published(context: &Context, provider: usize) {
+    let size = i64::try_from(context.nodes.eligible_count(provider)).unwrap_or(i64::MAX);
+    let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
+    context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
+    for key in context.ledger.held_by(&context.provider(provider).name) {
+        context.service_queue(provider).nudge(key);
+    }
 }
 
 /// Says which schemes of a provider's component count for nothing.

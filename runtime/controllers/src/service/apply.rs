@@ -175,9 +175,11 @@ impl Subject<'_> {
             }
         }
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
-        self.context.ledger.remove(self.key);
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
-        self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await
+        self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
+        // Last: without the entry nothing would bring a write that failed back.
+        self.context.ledger.remove(self.key);
+        Ok(())
     }
 
     /// Deletes the load balancer of an object that is gone.

@@ -145,7 +145,9 @@ impl Ledger {
 
     /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.
     pub(crate) fn unsettle_all(&self) {
-        self.lock().entries.values_mut().for_each(|entry| entry.settled = None);
+        let mut inner = self.lock();
+        inner.entries.values_mut().for_each(|entry| entry.settled = None);
+        inner.overdue.clear();
     }
 
     /// A call succeeded.

@@ -143,12 +143,12 @@ struct Manage {
 impl Manage {
     async fn run(self, mut fleet: Fleet, mut follow: Follow) -> anyhow::Result<()> {
         let slots = |fleet: &Fleet| self.health.serve(fleet.served.values().map(|served| Arc::clone(&served.slot)));
-        slots(&fleet);
-        if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
-            return Ok(());
-        }
         loop {
             slots(&fleet);
+            // Those that the file added since, too.
+            if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
+                return Ok(());
+            }
             self.claims.send_replace(entries(&fleet)?);
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
             let managers = self.shares.iter().map(|share| Ok(self.lead(share, entries(&fleet)?, ended.clone())));

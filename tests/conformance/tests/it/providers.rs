@@ -88,6 +88,53 @@ async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
     assert_eq!(world.node("n").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://n"));
 }
 
+/// Which schemes are its own is known from the release alone: until it serves, its nodes are nobody's. What serves must not lose its backends by that.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_late_takes_no_backends_away() {
+    let world = World::new();
+    world.fake().add_instances(["a", "b"]);
+    world.add_node("a").await;
+    world.add_node("b").await;
+    let world = world.start().await;
+    world.add_service("web", json!({})).await;
+    pass(5 * S).await;
+    let mut world = world.restart(|clouds| clouds[0].fake.stop()).await;
+    // It is tried, and fails.
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
+    pass(20 * S).await;
+    drop(world.transcript().await);
+    drop(world.fake().take_calls());
+    world.fake().start();
+    // Be it that the Service's own turn comes before anybody heard of the release,
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "c" } } })).await;
+    pass(S / 2).await;
+    // or that the release is heard of first.
+    world.clouds[0].releases.send_replace(2);
+    pass(5 * S).await;
+    let calls = world.fake().take_calls();
+    let of_web: Vec<_> = calls.iter().filter(|call| call.contains("web")).collect();
+    assert!(!of_web.is_empty() && of_web.iter().all(|call| call.ends_with("nodes=a,b")), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_heard_of_before_any_service_takes_no_backends_away() {
+    let world = World::new();
+    world.fake().add_instances(["a", "b"]);
+    world.add_node("a").await;
+    world.add_node("b").await;
+    world.fake().stop();
+    let world = world.start().await;
+    world.add_service("web", json!({})).await;
+    pass(200 * S).await;
+    drop(world.fake().take_calls());
+    world.fake().start();
+    world.clouds[0].releases.send_replace(2);
+    pass(5 * S).await;
+    let calls = world.fake().take_calls();
+    let of_web: Vec<_> = calls.iter().filter(|call| call.contains("web")).collect();
+    assert!(!of_web.is_empty() && of_web.iter().all(|call| call.ends_with("nodes=a,b")), "{calls:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_what_is_in_flight_and_starts_nothing() {
     let mut world = World::new().start().await;
@@ -138,20 +185,19 @@ async fn a_class_that_moves_takes_its_load_balancers_along() {
         .after(
             5 * S,
             expect![[r#"
-        provider two get default/classy
-        provider two ensure-deleted default/classy
-        api patch services/status classy
-        api patch services/status classy
-        api patch services/status classy
-        api patch services/status classy
-        provider one ensure default/classy ports=80/TCP nodes=
-        api patch services/status classy
-        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
-        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
-        event classy Normal EnsuringLoadBalancer x2: Ensuring load balancer
-        event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
-        event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
-    "#]],
+                provider two get default/classy
+                provider two ensure-deleted default/classy
+                api patch services/status classy
+                api patch services/status classy
+                api patch services/status classy
+                provider one ensure default/classy ports=80/TCP nodes=
+                api patch services/status classy
+                event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+                event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+                event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
+                event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+                event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
+            "#]],
         )
         .await;
     world.delete_service("classy").await;
