@@ -120,14 +120,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// It runs after this time; earlier when it waits for something earlier.
+    /// It runs after this time; earlier when it waits for something earlier. One that runs does so once more when it ends, whatever came of it: that run
+    /// may have met the world as it was before.
     pub(crate) fn add_after(&self, key: K, after: Duration) {
         let mut inner = self.lock();
-        if let Some(run) = inner.running.get_mut(&key) {
-            run.again = run.again.max(Again::Nudged);
+        let now = Instant::now();
+        if inner.running.contains_key(&key) {
+            inner.run_again(&key, now);
             return;
         }
-        inner.delay(key, Instant::now() + after);
+        inner.delay(key, now + after);
         drop(inner);
         self.wake.notify_one();
     }
@@ -370,6 +372,17 @@ mod tests {
         queue.done("a", Next::After(9 * S));
         queue.nudge("a");
         assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "what it waited for before is forgotten");
+    }
+
+    /// A release became active while a call on the one before it failed.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_added_with_a_delay_while_it_runs_waits_for_no_backoff() {
+        let queue = WorkQueue::counting(Counts::default());
+        queue.add("a");
+        queue.next().await;
+        queue.add_after("a", 9 * S);
+        queue.done("a", Next::After(300 * S));
+        assert_eq!(queue.try_next(), Some("a"));
     }
 
     #[tokio::test(start_paused = true)]

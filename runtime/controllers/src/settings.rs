@@ -84,6 +84,14 @@ pub struct EnabledControllers {
     pub route: bool,
 }
 
+impl EnabledControllers {
+    /// Whether at least one runs.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.service || self.cloud_node || self.cloud_node_lifecycle || self.route
+    }
+}
+
 impl Default for EnabledControllers {
     fn default() -> Self {
         Self { service: true, cloud_node: true, cloud_node_lifecycle: true, route: true }

@@ -41,6 +41,8 @@ fn directives(text: &str) -> String {
 /// # Errors
 /// The filter cannot be parsed, or logging runs already.
 pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity> {
+    // An empty variable is what templates leave behind; it asks for nothing, and not for silence about errors.
+    let log = if log.trim().is_empty() { "info" } else { log };
     // Its cause would be told twice: the error's own text has it.
     let wrong = |error| anyhow!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug): {error}");
     let filter = EnvFilter::builder().parse(log).map_err(wrong)?;

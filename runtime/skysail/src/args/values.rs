@@ -55,13 +55,35 @@ fn seconds_of(unit: &str) -> Option<f64> {
     }
 }
 
+/// A name of an object of the API: what RFC 1123 calls a subdomain.
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    let label = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    if text.len() <= 253 && text.split('.').all(label) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no name of an object: use at most 253 lower-case letters, digits, dashes and dots"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{ffi::OsStr, time::Duration};
 
     use clap::{Command, builder::TypedValueParser as _};
 
-    use super::{boolean, parse_duration, parse_duration_or_zero};
+    use super::{boolean, object_name, parse_duration, parse_duration_or_zero};
+
+    #[test]
+    fn names_of_objects_are_those_that_the_api_server_takes() {
+        for good in ["cloud-controller-manager", "a.b-1"] {
+            assert_eq!(object_name(good).as_deref(), Ok(good));
+        }
+        for wrong in ["", "Bad NS", "a..b", "-a", "a-", "a_b", &"a".repeat(254)] {
+            assert!(object_name(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn durations_are_written_as_in_go() {

@@ -7,7 +7,7 @@ mod serving;
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
 use skysail_election::{ElectionMetrics, fenced};
@@ -43,6 +43,13 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
+    let settings = args.settings();
+    if !settings.controllers.any() {
+        // Upstream's rule: without `*` only what is named runs.
+        let text =
+            "--controllers lets none run: name one, or begin with *, as in --controllers=*,-service-lb-controller";
+        return Err(anyhow!(text)).or_exit(Reason::Usage);
+    }
     let ProviderFile { providers, files } =
         provider_file::load(&args.providers.provider_file).or_exit(Reason::Usage)?;
     let mut registry = Registry::default();
@@ -54,7 +61,6 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
         .context("the cluster does not answer: check the kubeconfig's server and credentials")
         .or_exit(Reason::Unreachable)?;
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
-    let settings = args.settings();
     permissions::warn_of_missing(&clients, settings.controllers).await;
 
     let mut fleet = Fleet::new(providers::services(&mut registry)?);

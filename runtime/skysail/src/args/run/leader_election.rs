@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueHint};
 use skysail_election::{Timing, TimingError};
 
-use crate::args::values::{boolean, parse_duration};
+use crate::args::values::{boolean, object_name, parse_duration};
 
 /// Which of several replicas acts.
 #[derive(Debug, Args)]
@@ -28,10 +28,10 @@ pub(crate) struct LeaderElectionArgs {
     #[arg(long, value_name = "KIND", default_value = "leases", value_parser = ["leases"])]
     pub(crate) leader_elect_resource_lock: String,
     /// Name of the Lease. The default is upstream's: a Go cloud-controller-manager and this one never act at the same time.
-    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
+    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager", value_parser = object_name)]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the Lease.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = object_name)]
     pub(crate) leader_elect_resource_namespace: String,
 }
 
