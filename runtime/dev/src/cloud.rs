@@ -26,7 +26,7 @@ use std::{
 };
 
 use serde::Serialize;
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{sync::broadcast, task::JoinSet, time::Instant};
 
 use self::{backend::Program, model::VirtualServer, state::State};
 pub use self::{
@@ -81,6 +81,8 @@ pub struct SimCloud {
 struct Shared {
     state: Mutex<State>,
     tokens: Mutex<Tokens>,
+    /// Requests that are carried out: each holds the cloud until it is done.
+    carried_out: Mutex<JoinSet<()>>,
     start: Instant,
 }
 
@@ -138,7 +140,8 @@ impl SimCloud {
             read_only: read_only_token,
             admin: admin_token,
         };
-        Self { shared: Arc::new(Shared { state, tokens: Mutex::new(tokens), start: Instant::now() }) }
+        let (tokens, carried_out) = (Mutex::new(tokens), Mutex::default());
+        Self { shared: Arc::new(Shared { state, tokens, carried_out, start: Instant::now() }) }
     }
 
     /// Serves the API there, for as long as the [`SimServer`] lives. Port 0 lets the system choose.
@@ -258,10 +261,22 @@ impl SimCloud {
         Ok(())
     }
 
-    /// The last [`REQUESTS_MAX`] requests to `/v1`, the oldest first.
+    /// How many requests have come to `/v1` so far.
+    #[must_use]
+    pub fn requests_count(&self) -> u64 {
+        self.state().requests.count()
+    }
+
+    /// The last [`REQUESTS_MAX`] requests to `/v1` that were answered, the first one that was first.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.state().requests.all()
+    }
+
+    /// The requests to `/v1` that came and are not answered yet, whether or not somebody still waits for the answer.
+    #[must_use]
+    pub fn requests_under_way(&self) -> Vec<RequestRecord> {
+        self.state().requests.under_way()
     }
 
     /// Empties the log of requests; their numbers go on.
@@ -310,6 +325,13 @@ impl SimCloud {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs this to its end, whatever becomes of whoever asked for it.
+    fn carry_out(&self, request: impl Future<Output = ()> + Send + 'static) {
+        let mut carried_out = self.shared.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
+        while carried_out.try_join_next().is_some() {}
+        carried_out.spawn(request);
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {

@@ -1,6 +1,6 @@
 //! The log of requests: what a provider really sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(super) const TEXT_BYTES_MAX: usize = 1_024;
 /// One request to the cloud's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRecord {
-    /// Counts all requests since the start, from 1.
+    /// Counts all requests since the start, from 1, in the order of their coming.
     pub number: u64,
     /// When it came: milliseconds since the cloud's start.
     pub at_ms: u64,
@@ -28,27 +28,43 @@ pub struct RequestRecord {
     pub request_id: String,
 }
 
-/// The last [`REQUESTS_MAX`] requests.
+/// The last [`REQUESTS_MAX`] requests, and those that are not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct RequestLog {
     records: VecDeque<RequestRecord>,
     count: u64,
+    /// As many as there are connections.
+    under_way: BTreeMap<u64, RequestRecord>,
 }
 
 impl RequestLog {
-    /// Adds a record, and numbers it.
-    pub(super) fn push(&mut self, mut record: RequestRecord) -> u64 {
+    /// Notes that a request came, and numbers it.
+    pub(super) fn begin(&mut self, record: &mut RequestRecord) {
         self.count += 1;
         record.number = self.count;
+        self.under_way.insert(record.number, record.clone());
+    }
+
+    /// Adds the record of one that was answered.
+    pub(super) fn end(&mut self, record: RequestRecord) {
+        self.under_way.remove(&record.number);
         if self.records.len() == REQUESTS_MAX {
             self.records.pop_front();
         }
         self.records.push_back(record);
-        self.count
     }
 
     pub(super) fn all(&self) -> Vec<RequestRecord> {
         self.records.iter().cloned().collect()
+    }
+
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Those that came and are not answered yet, in the order of their coming: without time taken and status.
+    pub(super) fn under_way(&self) -> Vec<RequestRecord> {
+        self.under_way.values().cloned().collect()
     }
 
     pub(super) fn clear(&mut self) {
@@ -78,9 +94,12 @@ mod tests {
             request_id: String::new(),
         };
         for _ in 0..REQUESTS_MAX + 5 {
-            log.push(record.clone());
+            let mut record = record.clone();
+            log.begin(&mut record);
+            log.end(record);
         }
         let all = log.all();
         assert_eq!((all.len(), all[0].number), (REQUESTS_MAX, 6));
+        assert_eq!(log.under_way(), []);
     }
 }

@@ -16,6 +16,7 @@ use axum::{
     routing::MethodRouter,
 };
 use tokio::{
+    sync::oneshot,
     task::JoinSet,
     time::{Duration, Instant, sleep},
 };
@@ -80,6 +81,8 @@ fn router(cloud: SimCloud) -> Router {
 }
 
 /// What comes before and after every request: the knobs and the log for `/v1`, the tokens for both parts.
+///
+/// What has come to `/v1` is carried out, as in a real cloud: a client that dies or gives up takes nothing back.
 async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path.starts_with("/control/") {
@@ -93,22 +96,34 @@ async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> R
         return next.run(request).await;
     }
     let came = Instant::now();
-    let target = request.uri().path_and_query().map_or(path, |target| target.as_str());
-    let request_id = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (head, body) = request.into_parts();
+    // Now: what is left unread when the client goes is lost.
+    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
+        return refusal(413, "too-large", "the body is longer than 1 MiB, or ended early");
+    };
+    let target = head.uri.path_and_query().map_or(head.uri.path(), |target| target.as_str());
+    let request_id = head.headers.get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut record = RequestRecord {
         number: 0,
         at_ms: milliseconds(came - cloud.shared.start),
         took_ms: 0,
-        method: request.method().to_string(),
+        method: head.method.to_string(),
         path: cut(target),
         status: 0,
         request_id: cut(request_id),
     };
-    let response = under_knobs(&cloud, request, next).await;
-    record.status = response.status().as_u16();
-    record.took_ms = milliseconds(came.elapsed());
-    cloud.state().requests.push(record);
-    response
+    cloud.state().requests.begin(&mut record);
+    let (answer, answered) = oneshot::channel();
+    let carried_out = cloud.clone();
+    cloud.carry_out(async move {
+        let response = under_knobs(&carried_out, Request::from_parts(head, body.into()), next).await;
+        record.status = response.status().as_u16();
+        record.took_ms = milliseconds(came.elapsed());
+        carried_out.state().requests.end(record);
+        // An error only says that the client is gone.
+        drop(answer.send(response));
+    });
+    answered.await.unwrap_or_else(|_| refusal(500, "broken", "the simulated cloud broke over this request"))
 }
 
 async fn under_knobs(cloud: &SimCloud, request: Request, next: Next) -> Response {

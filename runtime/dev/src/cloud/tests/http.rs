@@ -1,6 +1,7 @@
 //! Tokens, pages, idempotency, faults, and the log.
 
 use serde_json::json;
+use tokio::time::Duration;
 
 use super::client::{cloud, raw, send};
 use crate::cloud::{Failures, Knobs};
@@ -86,6 +87,25 @@ async fn faults_strike_where_they_are_put() {
     assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
     let error = cloud.set_knobs(Knobs { error_rate: 2.0, ..Knobs::default() }).unwrap_err();
     assert!(error.to_string().contains("error_rate"), "{error}");
+}
+
+/// A real cloud does not notice that its client was killed.
+#[tokio::test]
+async fn a_request_is_carried_out_though_its_client_is_gone() {
+    let (cloud, server) = cloud().await;
+    cloud.set_knobs(Knobs { latency_ms: 300, ..Knobs::default() }).unwrap();
+    let mut changes = cloud.changes();
+    {
+        let make = send(&server, "POST /v1/elastic-ips", &[], Some(json!({"name": "a"})));
+        tokio::pin!(make);
+        while cloud.requests_under_way().is_empty() {
+            assert!(tokio::time::timeout(Duration::from_millis(1), &mut make).await.is_err(), "not answered yet");
+        }
+    }
+    assert_eq!(cloud.requests_under_way()[0].method, "POST");
+    assert_eq!(cloud.requests(), []);
+    assert_eq!(changes.recv().await.unwrap().kind, "elastic-ip");
+    assert_eq!(cloud.snapshot().elastic_ips[0].name, "a");
 }
 
 #[tokio::test]
