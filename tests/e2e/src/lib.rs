@@ -8,6 +8,7 @@ pub mod front;
 pub mod incus;
 pub mod manager;
 pub mod objects;
+pub mod random;
 pub mod traffic;
 pub mod wait;
 pub mod workspace;

@@ -25,6 +25,7 @@ const END_SECONDS: u64 = 20;
 #[derive(Debug)]
 pub struct Manager {
     folder: TempDir,
+    command: Command,
     process: Child,
     metrics: String,
 }
@@ -56,7 +57,24 @@ impl Manager {
         provider_file: &str,
         files: &[(&str, &str)],
     ) -> Result<Self> {
-        let program = skysail()?;
+        let mut manager = Self::spawn(election, kubeconfig, component, provider_file, files)?;
+        if let Err(error) = manager.wait_until_ready().await {
+            return Err(error.context(manager.last_words()));
+        }
+        Ok(manager)
+    }
+
+    /// The same, with these flags, without waiting for anything.
+    ///
+    /// # Errors
+    /// It does not build or start.
+    pub fn spawn(
+        flags: &[&str],
+        kubeconfig: &Path,
+        component: &Path,
+        provider_file: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Self> {
         let folder = TempDir::new()?;
         fs::copy(component, folder.path().join("provider.wasm"))
             .with_context(|| format!("no component {}", component.display()))?;
@@ -64,34 +82,29 @@ impl Manager {
             fs::write(folder.path().join(name), text)?;
         }
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let log = File::create(folder.path().join("log"))?;
-        let process = Command::new(program)
-            .args([
-                "run",
-                "--cluster-name=e2e",
-                "--node-monitor-period=1s",
-                "--log=info,skysail_host=debug",
-                "--logging-format=json",
-            ])
-            .args(election)
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--authentication-kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--authorization-kubeconfig={}", kubeconfig.display()))
-            .arg(format!("--provider-file={}", folder.path().join("providers.yaml").display()))
-            .arg("--bind-address=127.0.0.1")
-            .arg(format!("--secure-port={}", address.port()))
-            .arg("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics")
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("cannot start the manager")?;
-        let mut manager = Self { folder, process, metrics: format!("https://{address}") };
-        if let Err(error) = manager.wait_until_ready().await {
-            let log = manager.log();
-            return Err(error.context(format!("the manager said:\n{}", tail(&log))));
-        }
-        Ok(manager)
+        let mut command = command(folder.path(), kubeconfig, address.port())?;
+        let process = command.args(flags).spawn().context("cannot start the manager")?;
+        Ok(Self { folder, command, process, metrics: format!("https://{address}") })
+    }
+
+    /// Ends it by SIGKILL: when this returns it is gone, and nothing of it runs any more.
+    ///
+    /// # Errors
+    /// It had ended before: with its status and the end of its log.
+    pub fn kill(&mut self) -> Result<()> {
+        self.still_runs()?;
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again in the same folder, as a kubelet does, without waiting for anything. The log goes on.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process = self.command.spawn().context("cannot start the manager again")?;
+        Ok(())
     }
 
     /// Everything it has logged.
@@ -226,6 +239,31 @@ impl Drop for Manager {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// `skysail run` with what all tests have in common; the provider file and the log are in the folder.
+fn command(folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
+    let log = File::create(folder.join("log"))?;
+    let mut command = Command::new(skysail()?);
+    command
+        .args([
+            "run",
+            "--cluster-name=e2e",
+            "--node-monitor-period=1s",
+            "--log=info,skysail_host=debug",
+            "--logging-format=json",
+        ])
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--authentication-kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--authorization-kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--provider-file={}", folder.join("providers.yaml").display()))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={port}"))
+        .arg("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    Ok(command)
 }
 
 fn digest(fields: &Value) -> String {

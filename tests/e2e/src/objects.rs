@@ -102,13 +102,14 @@ pub async fn delete_service(client: &Client, name: &str) -> Result<()> {
 /// # Errors
 /// There is none.
 pub async fn address_of(client: &Client, name: &str) -> Result<String> {
-    let service = services(client).get(name).await?;
-    let ingress = service
-        .status
-        .and_then(|status| status.load_balancer)
-        .and_then(|balancer| balancer.ingress)
-        .unwrap_or_default();
-    ingress.into_iter().find_map(|ingress| ingress.ip).context("the Service has no address")
+    address_in(&services(client).get(name).await?).context("the Service has no address")
+}
+
+/// The same, of a Service that was read.
+#[must_use]
+pub fn address_in(service: &Service) -> Option<String> {
+    let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
+    balancer.ingress.iter().flatten().find_map(|ingress| ingress.ip.clone())
 }
 
 /// The node, once it is initialised: it has a provider ID and an internal address, and not the taint.

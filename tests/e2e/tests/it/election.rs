@@ -18,7 +18,7 @@ use skysail_test_e2e::{
 use skysail_test_support::simcloud;
 use tokio::time::Instant;
 
-use crate::simulated::Simulated;
+use crate::{ALONE, simulated::Simulated};
 
 const NODE_PORT: u16 = 30_080;
 const NODES: [&str; 2] = ["a", "b"];
@@ -104,6 +104,7 @@ async fn two(world: &World) -> Result<(Replica, Replica, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()> {
+    let _alone = ALONE.lock().await;
     let world = World::start().await?;
     let (mut first, second, leader) = two(&world).await?;
     let stopped = Instant::now();
@@ -124,6 +125,7 @@ async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_is_killed_is_followed_after_the_lease_duration() -> Result<()> {
+    let _alone = ALONE.lock().await;
     let world = World::start().await?;
     let (first, _second, leader) = two(&world).await?;
     let killed = Instant::now();

@@ -2,9 +2,13 @@
 
 mod as_users_see_it;
 mod election;
+mod killed;
 mod manifests;
 mod node_addresses;
 mod orphans;
 mod real_incus;
 mod simulated;
 mod volume_labels;
+
+/// Held by a test that measures how long a hand-over takes, and by one that leaves no core to others.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -1,0 +1,196 @@
+//! SIGKILL at 200 random moments, while Services and nodes come and go: afterwards nothing is lost, and nothing is there twice.
+//!
+//! The manager is a process, the API server real, the cloud slow: requests of a killed manager are under way when it dies, and the cloud carries
+//! them out. `SKYSAIL_SEED` repeats what users do and how long each manager lives; how the processes meet that is never quite the same.
+
+mod verdict;
+mod workload;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use skysail_dev::cloud::{Knobs, SimCloud};
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    manager::Manager,
+    random::{self, Random},
+    wait::eventually,
+    workspace::component,
+};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, block_in_place},
+    time::Instant,
+};
+
+use self::{
+    verdict::{Births, verdict},
+    workload::Workload,
+};
+use crate::{ALONE, simulated::Simulated};
+
+/// Each with its own API server, cloud, users and manager: a manager that compiles its component wants a core, one that works waits for the cloud.
+const CLUSTERS: u32 = 4;
+const KILLS: u32 = 200;
+
+/// Every controller has work. No lease: whoever starts after a kill would wait for its end, and hand-overs have tests of their own. No breaker:
+/// most machines may go while no manager looks.
+const FLAGS: [&str; 3] = ["--leader-elect=false", "--cluster-cidr=10.244.0.0/16", "--node-deletion-max-percent=100"];
+
+/// Milliseconds that a request to the cloud takes before it is looked at, at most.
+const LATENCY_MAX: u64 = 150;
+
+/// Of a hundred kills so many come between the start of a manager and its first request to the cloud, and the others up to this time later.
+const STARTING_PERCENT: u64 = 40;
+const WORK_MAX: Duration = Duration::from_secs(2);
+
+/// Between two looks at what the cloud is asked for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long a manager may take until it asks the cloud for something, and the last one until everything is as it shall be.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_that_is_killed_at_200_random_moments_loses_nothing_and_makes_nothing_twice() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    ApiServer::prepare()?;
+    let component = component("simcloud")?;
+    let seed = random::seed()?;
+    eprintln!("{}={seed}", random::SEED);
+    let mut random = Random::of(seed);
+    let mut clusters = JoinSet::new();
+    for _ in 0..CLUSTERS {
+        clusters.spawn(one_cluster(component.clone(), random.fork()));
+    }
+    let mut tally = Tally::default();
+    while let Some(ended) = clusters.join_next().await {
+        tally.add(&ended??);
+    }
+    eprintln!("{tally:?}");
+    tally.check()
+}
+
+async fn one_cluster(component: PathBuf, mut random: Random) -> Result<Tally> {
+    let (simulated, server) = (Simulated::start(&[]).await?, block_in_place(ApiServer::start)?);
+    let (cloud, client) = (simulated.cloud.clone(), server.client().await?);
+    let births = Births::of(&cloud);
+    let workload = Workload::new(client.clone(), cloud.clone(), random.fork());
+    let file = simulated.provider_file();
+    let start = || Manager::spawn(&FLAGS, &server.kubeconfig(), &component, &file, &[simulated.token()]);
+    let manager = block_in_place(start)?;
+    let mut killer = Killer { cloud: cloud.clone(), manager, random, births, start_up: Duration::ZERO };
+
+    let (stop, stopped) = watch::channel(false);
+    let lives = async {
+        let tally = killer.run().await.map_err(|error| error.context(killer.manager.last_words()))?;
+        stop.send_replace(true);
+        Ok(tally)
+    };
+    let (workload, tally) = tokio::try_join!(workload.run(stopped), lives)?;
+    eventually("all is as it shall be", PATIENCE.as_secs(), || verdict(&client, &cloud, &workload))
+        .await
+        .map_err(|error| error.context(killer.manager.last_words()))?;
+    killer.births.none_twice(&workload)?;
+    let status = killer.manager.end().await?;
+    ensure!(status.success(), "the last manager ended with {status}");
+    Ok(tally)
+}
+
+/// Kills a manager and starts it again.
+struct Killer {
+    cloud: SimCloud,
+    manager: Manager,
+    random: Random,
+    births: Births,
+    /// From the start of a manager to its first request to the cloud, when that was seen last.
+    start_up: Duration,
+}
+
+/// In which moments the kills came.
+#[derive(Debug, Default)]
+struct Tally {
+    kills: u32,
+    /// Before the manager had asked the cloud for anything.
+    starting: u32,
+    /// While the cloud worked on a request of the manager.
+    calling: u32,
+    /// The same, and the request changes something.
+    writing: u32,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        let Self { kills, starting, calling, writing } = other;
+        self.kills += kills;
+        self.starting += starting;
+        self.calling += calling;
+        self.writing += writing;
+    }
+
+    /// Whether these kills can show anything.
+    fn check(&self) -> Result<()> {
+        let Self { kills, starting, calling, writing } = self;
+        ensure!(*kills == KILLS, "{kills} kills, not {KILLS}");
+        ensure!(starting * 10 >= KILLS, "only {starting} kills while a manager started");
+        ensure!(calling * 10 >= KILLS, "only {calling} kills in the middle of a call to the cloud");
+        ensure!(writing * 50 >= KILLS, "only {writing} kills in the middle of a change of the cloud");
+        Ok(())
+    }
+}
+
+impl Killer {
+    /// The kills; the manager that was started after the last one lives on.
+    async fn run(&mut self) -> Result<Tally> {
+        let began = Instant::now();
+        let cloud = &self.cloud;
+        let asked = || async {
+            ensure!(cloud.requests_count() > 0, "no request");
+            Ok(())
+        };
+        eventually("the first manager asks the cloud", PATIENCE.as_secs(), asked).await?;
+        self.start_up = began.elapsed();
+        // Not at a random moment: it does not count.
+        self.manager.kill()?;
+        self.manager.start_again()?;
+        let mut tally = Tally::default();
+        while tally.kills < KILLS / CLUSTERS {
+            self.life(&mut tally).await.with_context(|| format!("before kill {}", tally.kills + 1))?;
+        }
+        Ok(tally)
+    }
+
+    /// Lets the manager live for a random time, kills it and starts the next one.
+    async fn life(&mut self, tally: &mut Tally) -> Result<()> {
+        let latency_ms = self.random.within(0..LATENCY_MAX);
+        self.cloud.set_knobs(Knobs { latency_ms, ..Knobs::default() })?;
+        let before = self.cloud.requests_count();
+        let start_up = self.wait_for_the_moment(before).await?;
+        let mut calls = self.cloud.requests_under_way();
+        self.manager.kill()?;
+        calls.retain(|request| request.number > before);
+        tally.kills += 1;
+        tally.starting += u32::from(start_up.is_none());
+        tally.calling += u32::from(!calls.is_empty());
+        tally.writing += u32::from(calls.iter().any(|request| request.method != "GET"));
+        self.start_up = start_up.unwrap_or(self.start_up);
+        self.manager.start_again()
+    }
+
+    /// Waits for a random moment, uniform in its part of a life. How long the start took, where it ended.
+    async fn wait_for_the_moment(&mut self, before: u64) -> Result<Option<Duration>> {
+        let began = Instant::now();
+        let starting = self.random.within(0..100) < STARTING_PERCENT;
+        let time = self.random.up_to(if starting { self.start_up } else { WORK_MAX });
+        let (mut end, mut asked) = (starting.then(|| began + time), None);
+        while end.is_none_or(|end| Instant::now() < end) {
+            if asked.is_none() && self.cloud.requests_count() > before {
+                asked = Some(began.elapsed());
+                end = end.or_else(|| Some(Instant::now() + time));
+            }
+            ensure!(began.elapsed() < PATIENCE, "the manager asks the cloud for nothing");
+            self.births.look()?;
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(asked)
+    }
+}

@@ -1,0 +1,246 @@
+//! What users, kubelets and the machines' owner do, and what has to be there because of it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, ResourceExt as _},
+};
+use serde_json::json;
+use skysail_dev::cloud::{NewInstance, SimCloud};
+use skysail_test_e2e::{
+    objects::{UNINITIALIZED, has_taint, nodes, register_node, services, set_pod_cidr, set_ready},
+    random::Random,
+};
+use tokio::{sync::watch, time::Duration};
+
+const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Most Services at once, and most nodes.
+const SERVICES_MAX: usize = 8;
+const NODES_MAX: usize = 8;
+/// Fewest nodes: a load balancer without backends shows little.
+const NODES_MIN: usize = 2;
+/// The API server's range of node ports.
+const NODE_PORTS: std::ops::Range<u16> = 30_000..32_768;
+/// Up to so long nothing is done.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// A Service that is wanted.
+pub(super) struct WantedService {
+    pub(super) uid: String,
+    /// Port and node port.
+    pub(super) ports: Vec<(u16, u16)>,
+    /// Whether it is of type `LoadBalancer`.
+    pub(super) balanced: bool,
+}
+
+/// A node whose machine exists.
+pub(super) struct WantedNode {
+    pub(super) instance: String,
+    pub(super) pod_cidr: String,
+    /// Load balancers leave it out.
+    pub(super) excluded: bool,
+}
+
+/// Changes the cluster and the machines, and keeps account of what is wanted.
+pub(super) struct Workload {
+    client: Client,
+    cloud: SimCloud,
+    random: Random,
+    /// What was given out so far; none is given out twice.
+    numbers: u16,
+    pub(super) services: BTreeMap<String, WantedService>,
+    pub(super) nodes: BTreeMap<String, WantedNode>,
+    /// How often a load balancer came to be wanted for a Service, by UID: also of those that are gone.
+    pub(super) wishes: BTreeMap<String, u32>,
+}
+
+impl Workload {
+    pub(super) fn new(client: Client, cloud: SimCloud, random: Random) -> Self {
+        let (services, nodes, wishes) = Default::default();
+        Self { client, cloud, random, numbers: 0, services, nodes, wishes }
+    }
+
+    /// Goes on until it is stopped, and never stops in the middle of something.
+    pub(super) async fn run(mut self, stopped: watch::Receiver<bool>) -> Result<Self> {
+        while self.nodes.len() < NODES_MIN {
+            self.add_node().await?;
+        }
+        while !*stopped.borrow() {
+            self.act().await?;
+            self.wait_a_moment().await;
+        }
+        Ok(self)
+    }
+
+    async fn act(&mut self) -> Result<()> {
+        match self.random.within(0..100) {
+            0..22 => self.create_service().await.context("creating a Service"),
+            22..47 => self.change_ports().await.context("changing ports"),
+            47..52 => self.label_service().await.context("labelling a Service"),
+            52..60 => self.change_type().await.context("changing a Service's type"),
+            60..75 => self.delete_service().await.context("deleting a Service"),
+            75..85 => self.add_node().await.context("adding a node"),
+            85..92 => self.exclude_node().await.context("excluding a node"),
+            _ => self.delete_machine().await.context("deleting a machine"),
+        }
+    }
+
+    async fn wait_a_moment(&mut self) {
+        tokio::time::sleep(self.random.up_to(PAUSE_MAX)).await;
+    }
+
+    /// Under one of a few names, so that a Service is made where one is going: then the name is still taken.
+    async fn create_service(&mut self) -> Result<()> {
+        let name = format!("s{}", self.random.within(0..SERVICES_MAX as u64));
+        if self.services.contains_key(&name) {
+            return Ok(());
+        }
+        let ports = self.ports();
+        let spec = json!({"type": "LoadBalancer", "ports": entries(&ports)});
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
+        match services(&self.client).create(&PostParams::default(), &serde_json::from_value(service)?).await {
+            Ok(service) => {
+                let uid = service.uid().context("a Service without UID")?;
+                self.wishes.insert(uid.clone(), 1);
+                self.services.insert(name, WantedService { uid, ports, balanced: true });
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Other ports, the same ports with other node ports, or one port more or less.
+    async fn change_ports(&mut self) -> Result<()> {
+        let Some(name) = self.a_service() else { return Ok(()) };
+        let mut ports = self.services.get(&name).map(|service| service.ports.clone()).unwrap_or_default();
+        match self.random.within(0..4) {
+            0 => ports = self.ports(),
+            1 => {
+                for (_, node_port) in &mut ports {
+                    *node_port = self.node_port();
+                }
+            }
+            2 if ports.len() > 1 => drop(ports.pop()),
+            _ => ports.push((self.port(), self.node_port())),
+        }
+        match self.patch_service(&name, &json!({"spec": {"ports": entries(&ports)}})).await {
+            Ok(()) => drop(self.services.entry(name).and_modify(|service| service.ports = ports)),
+            // The API server met its own first try, which lost against a write of the manager: the Service is as it was.
+            Err(kube::Error::Api(status)) if status.message.contains("port is already allocated") => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Nothing that the cloud has to know.
+    async fn label_service(&mut self) -> Result<()> {
+        let Some(name) = self.a_service() else { return Ok(()) };
+        let value = self.number().to_string();
+        self.patch_service(&name, &json!({"metadata": {"labels": {"changed": value}}})).await?;
+        Ok(())
+    }
+
+    /// From `LoadBalancer` to `ClusterIP`, or back.
+    async fn change_type(&mut self) -> Result<()> {
+        let Some(name) = self.a_service() else { return Ok(()) };
+        let Some(service) = self.services.get_mut(&name) else { return Ok(()) };
+        service.balanced = !service.balanced;
+        let (balanced, ports) = (service.balanced, entries(&service.ports));
+        *self.wishes.entry(service.uid.clone()).or_default() += u32::from(balanced);
+        let spec = match balanced {
+            true => json!({"type": "LoadBalancer", "ports": ports}),
+            false => json!({"type": "NodePort", "ports": ports}),
+        };
+        self.patch_service(&name, &json!({"spec": spec})).await?;
+        Ok(())
+    }
+
+    async fn delete_service(&mut self) -> Result<()> {
+        let Some(name) = self.a_service() else { return Ok(()) };
+        services(&self.client).delete(&name, &DeleteParams::default()).await?;
+        self.services.remove(&name);
+        Ok(())
+    }
+
+    /// A machine, and its kubelet.
+    async fn add_node(&mut self) -> Result<()> {
+        if self.nodes.len() >= NODES_MAX {
+            return Ok(());
+        }
+        let number = self.number();
+        let (name, pod_cidr) = (format!("n{number}"), format!("10.244.{}.0/24", number % 256));
+        let (public, zone) = (number.is_multiple_of(2), self.random.one_of(["zone-a", "zone-b"]).map(str::to_owned));
+        let machine = NewInstance { name: name.clone(), zone, instance_type: None, public, tags: BTreeMap::new() };
+        let instance = self.cloud.create_instance(machine)?.id;
+        register_node(&self.client, &name).await?;
+        set_pod_cidr(&self.client, &name, &pod_cidr).await?;
+        self.nodes.insert(name, WantedNode { instance, pod_cidr, excluded: false });
+        Ok(())
+    }
+
+    /// Or includes it again.
+    async fn exclude_node(&mut self) -> Result<()> {
+        let Some(name) = self.random.one_of(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
+        let Some(node) = self.nodes.get_mut(&name) else { return Ok(()) };
+        node.excluded = !node.excluded;
+        let value = node.excluded.then_some("true");
+        let patch = json!({"metadata": {"labels": {EXCLUDE: value}}});
+        nodes(&self.client).patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Of a node that is initialised: one that never was stays for five minutes, because clouds list new machines late.
+    async fn delete_machine(&mut self) -> Result<()> {
+        if self.nodes.len() <= NODES_MIN {
+            return Ok(());
+        }
+        let Some(name) = self.random.one_of(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
+        if has_taint(&nodes(&self.client).get(&name).await?, UNINITIALIZED) {
+            return Ok(());
+        }
+        let Some(node) = self.nodes.remove(&name) else { return Ok(()) };
+        self.cloud.delete_instance(&node.instance).await?;
+        set_ready(&self.client, &name, "Unknown").await
+    }
+
+    async fn patch_service(&self, name: &str, patch: &serde_json::Value) -> Result<(), kube::Error> {
+        services(&self.client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    fn a_service(&mut self) -> Option<String> {
+        self.random.one_of(&self.services).map(|(name, _)| name.clone())
+    }
+
+    /// One to three.
+    fn ports(&mut self) -> Vec<(u16, u16)> {
+        (0..=self.random.within(0..3)).map(|_| (self.port(), self.node_port())).collect()
+    }
+
+    /// Each is another one.
+    fn port(&mut self) -> u16 {
+        10_000 + self.number()
+    }
+
+    /// Those that were given out long ago are free again.
+    fn node_port(&mut self) -> u16 {
+        let range = NODE_PORTS.end - NODE_PORTS.start;
+        NODE_PORTS.start + self.number() % range
+    }
+
+    fn number(&mut self) -> u16 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+/// As they stand in a Service.
+fn entries(ports: &[(u16, u16)]) -> serde_json::Value {
+    ports
+        .iter()
+        .map(|(port, node_port)| json!({"name": format!("p{port}"), "port": port, "nodePort": node_port, "protocol": "TCP"}))
+        .collect()
+}
