@@ -66,6 +66,27 @@ async fn a_dropped_watch_ends_after_its_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delayed_watch_shows_a_change_later_and_a_stale_list_shows_what_was() {
+    let server = ApiServer::new(&ApiOptions::default());
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    server.set_faults(Some(Arc::new(|request: &RequestInfo| match request.verb {
+        "watch" => Fault::DelayWatch(Duration::from_secs(3)),
+        "list" => Fault::StaleList(1),
+        _ => Fault::None,
+    })));
+    let version = server.revision().to_string();
+    let mut watch = Box::pin(maps.watch(&WatchParams::default(), &version).await.unwrap());
+    let began = tokio::time::Instant::now();
+    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let stale = maps.list(&ListParams::default()).await.unwrap();
+    assert!(stale.items.is_empty() && stale.metadata.resource_version == Some(version), "{stale:?}");
+    let event = watch.try_next().await.unwrap().unwrap();
+    assert!(matches!(event, WatchEvent::Added(_)) && began.elapsed() == Duration::from_secs(3), "{event:?}");
+    server.compact();
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1, "nothing older is remembered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_requests_make_the_same_objects() {
     let run = async || {
         let maps: Api<ConfigMap> = Api::default_namespaced(ApiServer::new(&ApiOptions::default()).client());

@@ -24,6 +24,8 @@ pub struct RequestInfo {
     pub name: String,
     /// Subresource, usually empty.
     pub subresource: String,
+    /// The client's user agent; empty where it says none.
+    pub user_agent: String,
 }
 
 /// What to do to one request.
@@ -40,6 +42,10 @@ pub enum Fault {
     LoseAnswer(ApiError),
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
+    /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
+    DelayWatch(Duration),
+    /// Answer a list that pins no revision from the state so many revisions ago, as far as that is remembered; other requests are served as usual.
+    StaleList(u64),
 }
 
 impl Fault {
@@ -76,21 +82,29 @@ impl<F: Fn(&RequestInfo) -> Fault + Send + Sync> Faults for F {
     }
 }
 
-/// How many more events a watch may carry.
+/// What befalls one watch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WatchFault(Option<usize>);
+pub(crate) struct WatchFault {
+    /// How many more events it may carry.
+    events_left: Option<usize>,
+    /// How long each change is held back.
+    pub(crate) delay: Duration,
+}
 
 impl WatchFault {
     pub(crate) fn of(fault: &Fault) -> Self {
         match fault {
-            Fault::DropWatchAfter(events) => Self(Some(*events)),
-            Fault::None | Fault::Latency(_) | Fault::Refuse(_) | Fault::LoseAnswer(_) => Self(None),
+            Fault::DropWatchAfter(events) => Self { events_left: Some(*events), ..Self::default() },
+            Fault::DelayWatch(delay) => Self { delay: *delay, ..Self::default() },
+            Fault::None | Fault::Latency(_) | Fault::Refuse(_) | Fault::LoseAnswer(_) | Fault::StaleList(_) => {
+                Self::default()
+            }
         }
     }
 
     /// Counts one event; true when the watch must end after it.
     pub(crate) fn count_event(&mut self) -> bool {
-        match &mut self.0 {
+        match &mut self.events_left {
             Some(left) => {
                 *left = left.saturating_sub(1);
                 *left == 0

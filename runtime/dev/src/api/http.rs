@@ -125,6 +125,7 @@ impl ApiServer {
             namespace: target.namespace.clone(),
             name: target.name.clone(),
             subresource: target.subresource.clone(),
+            user_agent: incoming.header(USER_AGENT).to_owned(),
         };
         let fault = self.judge(&info);
         if let Fault::Latency(latency) = &fault {
@@ -136,12 +137,11 @@ impl ApiServer {
                 drop(self.route(incoming, target, params, &fault));
                 refusal(error)
             }
-            Fault::None | Fault::Latency(_) | Fault::DropWatchAfter(_) => {
+            Fault::None | Fault::Latency(_) | Fault::DropWatchAfter(_) | Fault::DelayWatch(_) | Fault::StaleList(_) => {
                 self.route(incoming, target, params, &fault).unwrap_or_else(|error| refusal(&error))
             }
         };
-        let user_agent = incoming.header(USER_AGENT).to_owned();
-        self.requests().record(requests::Request { info, status: response.status(), user_agent });
+        self.requests().record(requests::Request { info, status: response.status() });
         response
     }
 
@@ -185,7 +185,8 @@ impl ApiServer {
                 Ok(one(&object, StatusCode::OK))
             }
             "list" => {
-                let page = state.list_page(&call)?;
+                let lag = if let Fault::StaleList(revisions) = fault { *revisions } else { 0 };
+                let page = state.list_page(&call, lag)?;
                 let answer = match &accept.table {
                     Some(table) => table.many(&call.kind, &page.items, page.metadata(), &state.clock),
                     None => json!({

@@ -54,11 +54,11 @@ impl State {
         Ok(view(&call.kind, stored))
     }
 
-    /// One page of a list.
-    pub(crate) fn list_page(&self, call: &Call) -> Result<Page, ApiError> {
+    /// One page of a list; of the state `lag` revisions ago, where the caller pins no revision.
+    pub(crate) fn list_page(&self, call: &Call, lag: u64) -> Result<Page, ApiError> {
         let params = &call.params;
         let selector = Selector::parse(&call.kind, &params.label_selector, &params.field_selector)?;
-        let (revision, after) = self.list_position(call)?;
+        let (revision, after) = self.list_position(call, lag)?;
         let objects: Vec<(Key, Object)> = if revision == self.store.revision() {
             self.store.list(&call.kind.storage, call.scope()).map(|(k, o)| (k.clone(), o.clone())).collect()
         } else {
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// The revision to list at, and the key after which the page begins.
-    fn list_position(&self, call: &Call) -> Result<(u64, Option<Key>), ApiError> {
+    fn list_position(&self, call: &Call, lag: u64) -> Result<(u64, Option<Key>), ApiError> {
         let params = &call.params;
         if !params.continue_token.is_empty() {
             let (revision, namespace, name) = parse_continue(&params.continue_token)
@@ -94,7 +94,8 @@ impl State {
         let Some(asked) =
             params.revision().map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message)))?
         else {
-            return Ok((self.store.revision(), None));
+            let remembered = self.store.compacted().max(1);
+            return Ok((self.store.revision().saturating_sub(lag).max(remembered), None));
         };
         self.check_reached(asked)?;
         // A limit pins a list to the asked revision even without a match rule: kubectl pages that way.

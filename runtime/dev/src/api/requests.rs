@@ -17,8 +17,6 @@ pub struct Request {
     pub info: RequestInfo,
     /// What was answered; of a watch, how it began.
     pub status: StatusCode,
-    /// The client's user agent.
-    pub user_agent: String,
 }
 
 /// Counts and the recent past of an API server's requests.

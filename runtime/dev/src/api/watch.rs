@@ -125,6 +125,9 @@ impl Watch {
                 self.read_log();
             }
             if !self.pending.is_empty() {
+                if !self.faults.delay.is_zero() {
+                    tokio::time::sleep(self.faults.delay).await;
+                }
                 return Some(self.take_lines());
             }
             if self.done || self.ended.is_cancelled() {
