@@ -58,6 +58,8 @@ struct State {
     warning: Option<String>,
     /// A node, and how every look-up ends that asks about it.
     poison: Option<(String, Error)>,
+    /// `get` sees no load balancer.
+    blind: bool,
     /// How many results a look-up of machines gives, at most.
     results_max: Option<usize>,
 }
@@ -241,6 +243,11 @@ impl FakeProvider {
         self.lock().load_balancers.clear();
     }
 
+    /// `get` sees nothing from now on, as in a cloud that shows the past.
+    pub fn make_get_blind(&self) {
+        self.lock().blind = true;
+    }
+
     /// All calls so far, one line each.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
@@ -327,7 +334,9 @@ impl LoadBalancers for FakeProvider {
 
     async fn get(&self, call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         self.enter(call, "get", format!("get {}", key(service))).await?;
-        Ok(self.lock().load_balancers.get(&load_balancer_name(service)).map(|lb| lb.status.clone()))
+        let state = self.lock();
+        let seen = state.load_balancers.get(&load_balancer_name(service)).filter(|_| !state.blind);
+        Ok(seen.map(|lb| lb.status.clone()))
     }
 
     async fn ensure(

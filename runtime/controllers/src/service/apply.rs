@@ -229,7 +229,7 @@ impl Subject<'_> {
         Ok(holders)
     }
 
-    /// Deletes what this provider has, and says whether it had something.
+    /// Deletes what this provider has, and says whether `get` saw it.
     async fn delete_held(&self, holder: usize, service: &Arc<Service>) -> Result<bool, Error> {
         let entry = self.context.provider(holder);
         if self.is_hearsay() && entry.provider.info().is_some() && entry.provider.load_balancers().is_none() {
@@ -250,11 +250,12 @@ impl Subject<'_> {
                 self.context.ledger.borne_out(self.key);
             }
             self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
-            let deleted = absent_is_ok(provider.ensure_deleted(&call, cluster, service).await);
-            match deleted {
-                Err(error) if error.code == Code::ImplementedElsewhere => {}
-                result => result.map_err(Error::provider("delete load balancer"))?,
-            }
+        }
+        // Also where `get` saw nothing: a cloud may show the past, and of a load balancer of several parts the one that `get` looks for may be gone while
+        // others are left. Upstream deletes only what `get` sees, and leaks the rest with the finalizer.
+        match absent_is_ok(provider.ensure_deleted(&call, cluster, service).await) {
+            Err(error) if error.code == Code::ImplementedElsewhere => {}
+            result => result.map_err(Error::provider("delete load balancer"))?,
         }
         Ok(present)
     }

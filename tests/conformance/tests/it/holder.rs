@@ -121,13 +121,14 @@ async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
         .after(
             5 * S,
             expect![[r#"
-        provider one get default/classy
-        api patch services/status classy
-        provider two ensure default/classy ports=80/TCP nodes=
-        event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
-        event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
-        event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
-    "#]],
+                provider one get default/classy
+                provider one ensure-deleted default/classy
+                api patch services/status classy
+                provider two ensure default/classy ports=80/TCP nodes=
+                event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
+                event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
+                event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
+            "#]],
         )
         .await;
     assert_eq!(world.clouds[1].fake.cloud(), before);
@@ -145,14 +146,16 @@ async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer(
         .after(
             5 * S,
             expect![[r#"
-        provider one get default/classy
-        provider one get default/classy
-        provider two get default/classy
-        provider two ensure-deleted default/classy
-        api patch services/status classy
-        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
-        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
-    "#]],
+                provider one get default/classy
+                provider one ensure-deleted default/classy
+                provider one get default/classy
+                provider one ensure-deleted default/classy
+                provider two get default/classy
+                provider two ensure-deleted default/classy
+                api patch services/status classy
+                event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+                event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+            "#]],
         )
         .await;
     assert!(world.clouds[1].fake.cloud().is_empty());
@@ -230,13 +233,14 @@ async fn a_finalizer_without_a_holder_has_everybody_asked() {
         .after(
             5 * S,
             expect![[r#"
-        provider one get default/classy
-        provider two get default/classy
-        provider two ensure-deleted default/classy
-        api patch services/status classy
-        event classy Normal DeletingLoadBalancer x1: Deleting load balancer
-        event classy Normal DeletedLoadBalancer x1: Deleted load balancer
-    "#]],
+                provider one get default/classy
+                provider one ensure-deleted default/classy
+                provider two get default/classy
+                provider two ensure-deleted default/classy
+                api patch services/status classy
+                event classy Normal DeletingLoadBalancer x1: Deleting load balancer
+                event classy Normal DeletedLoadBalancer x1: Deleted load balancer
+            "#]],
         )
         .await;
     assert_eq!(world.state("classy").await, "[] []");

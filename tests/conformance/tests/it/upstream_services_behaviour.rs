@@ -36,8 +36,20 @@ async fn b1_a_service_that_appears_is_looked_at_where_it_wants_a_load_balancer_o
     let object = serde_json::from_value(object).unwrap();
     world.we(world.services().create(&PostParams::default(), &object)).await;
     pass(60 * S).await;
-    assert_eq!(calls(&world), ["get default/left"]);
+    // Upstream believes a look-up that sees nothing, and leaks what it did not see.
+    assert_eq!(calls(&world), ["get default/left", "ensure-deleted default/left"]);
     assert_eq!(world.state("left").await, "[] []");
+}
+
+/// The simulation found it: a look-up that shows the past, or of which only a part is left, is no proof that nothing is there.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_get_does_not_see_goes_with_its_service() {
+    let world = with_web(&["a"]).await;
+    world.fake().make_get_blind();
+    world.delete_service("web").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
+    assert!(world.fake().cloud().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
