@@ -1,21 +1,13 @@
 //! Which addresses a provider may hand out (pure). kube-proxy and the API server believe them: whoever names the address of another service as its
 //! load balancer's, or as a node's, gets what was meant for that one.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use skysail_provider::METADATA_SERVICES;
 
 /// Most ranges of one list: an operator lists networks, not machines.
 const CIDRS_MAX: usize = 64;
-
-/// Where clouds serve credentials to whoever asks; no load balancer and no node has such an address.
-const METADATA: [&str; 7] = [
-    "169.254.169.254",
-    "169.254.170.2",
-    "168.63.129.16",
-    "100.100.100.200",
-    "192.0.0.192",
-    "fd00:ec2::254",
-    "fd20:ce::254",
-];
 
 /// Who a refused range is never open to, or only where it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,25 +19,26 @@ enum Refusal {
     UnnamedForNodes,
 }
 
-/// What no provider hands out, unless it is named.
-const REFUSED: [(&str, &str, Refusal); 9] = [
-    ("0.0.0.0/8", "unspecified", Refusal::Always),
-    ("::/128", "unspecified", Refusal::Always),
-    ("224.0.0.0/4", "multicast", Refusal::Always),
-    ("ff00::/8", "multicast", Refusal::Always),
-    ("240.0.0.0/4", "reserved or broadcast", Refusal::Always),
-    ("127.0.0.0/8", "loopback", Refusal::Unnamed),
-    ("::1/128", "loopback", Refusal::Unnamed),
-    ("169.254.0.0/16", "link-local", Refusal::UnnamedForNodes),
-    ("fe80::/10", "link-local", Refusal::UnnamedForNodes),
-];
-
-/// A range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cidr {
-    network: IpAddr,
-    prefix: u8,
+const fn v4(first: u8, second: u8, prefix: u8) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(first, second, 0, 0), prefix))
 }
+
+const fn v6(bits: u128, prefix: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix))
+}
+
+/// What no provider hands out, unless it is named.
+const REFUSED: [(IpNet, &str, Refusal); 9] = [
+    (v4(0, 0, 8), "unspecified", Refusal::Always),
+    (v6(0, 128), "unspecified", Refusal::Always),
+    (v4(224, 0, 4), "multicast", Refusal::Always),
+    (v6(0xff << 120, 8), "multicast", Refusal::Always),
+    (v4(240, 0, 4), "reserved or broadcast", Refusal::Always),
+    (v4(127, 0, 8), "loopback", Refusal::Unnamed),
+    (v6(1, 128), "loopback", Refusal::Unnamed),
+    (v4(169, 254, 16), "link-local", Refusal::UnnamedForNodes),
+    (v6(0xfe80 << 112, 10), "link-local", Refusal::UnnamedForNodes),
+];
 
 /// What the addresses are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +68,7 @@ impl Use {
 struct Rules {
     of: Use,
     /// Empty: all but what is refused.
-    cidrs: Vec<Cidr>,
+    cidrs: Vec<IpNet>,
 }
 
 /// The addresses that a provider may give to load balancers and to nodes.
@@ -134,8 +127,8 @@ impl Rules {
             ));
         }
         let cidrs = texts.iter().enumerate().map(|(index, text)| {
-            let cidr = Cidr::parse(text).map_err(|reason| wrong(index, reason))?;
-            match cidr.refused(of) {
+            let cidr = parse(text).map_err(|reason| wrong(index, reason))?;
+            match final_refusal(&cidr, of) {
                 Some(what) => Err(wrong(
                     index,
                     format!("{text} is {what}, and {} never has such an address; leave it out", of.subject()),
@@ -148,16 +141,16 @@ impl Rules {
 
     fn refuse(&self, address: IpAddr) -> Option<String> {
         let plain = address.to_canonical();
-        if METADATA.iter().any(|metadata| metadata.parse::<IpAddr>().is_ok_and(|metadata| metadata == plain)) {
+        if METADATA_SERVICES.contains(&plain) {
             return Some(format!(
                 "{address} is refused: a cloud's metadata service has it, and {} never does",
                 self.of.subject()
             ));
         }
-        let special = range_of(plain);
+        let special = REFUSED.iter().find(|(range, ..)| range.contains(&plain));
         // A wide range is a careless word for all that is public and private: loopback and its like have to be meant.
-        let narrow = special.map_or(0, |(range, ..)| range.prefix);
-        let named = self.cidrs.iter().any(|cidr| cidr.prefix >= narrow && cidr.contains(plain));
+        let narrow = special.map_or(0, |(range, ..)| range.prefix_len());
+        let named = self.cidrs.iter().any(|cidr| cidr.prefix_len() >= narrow && cidr.contains(&plain));
         let field = self.of.field();
         match special {
             Some((_, what, refusal)) if refusal.is_final(self.of) => {
@@ -184,60 +177,23 @@ impl Refusal {
     }
 }
 
-fn range_of(address: IpAddr) -> Option<(Cidr, &'static str, Refusal)> {
-    let parsed = REFUSED.iter().filter_map(|(text, what, refusal)| Some((Cidr::parse(text).ok()?, *what, *refusal)));
-    parsed.into_iter().find(|(range, ..)| range.contains(address))
+fn parse(text: &str) -> Result<IpNet, String> {
+    let range: IpNet = text.parse().map_err(|_| {
+        format!("{:?} is not a range; write an address and a prefix length, as in 198.51.100.0/24", cut(text))
+    })?;
+    if range.addr().to_canonical() != range.addr() {
+        return Err(format!("{text} spells IPv4 addresses as IPv6; write them as IPv4"));
+    }
+    if range != range.trunc() {
+        return Err(format!("{text} has bits set behind the prefix length; write the network's first address"));
+    }
+    Ok(range)
 }
 
-impl Cidr {
-    fn parse(text: &str) -> Result<Self, String> {
-        let syntax =
-            || format!("{:?} is not a range; write an address and a prefix length, as in 198.51.100.0/24", cut(text));
-        let (network, prefix) = text.split_once('/').ok_or_else(syntax)?;
-        let network: IpAddr = network.parse().map_err(|_| syntax())?;
-        let digits = !prefix.is_empty() && prefix.bytes().all(|b| b.is_ascii_digit());
-        let prefix: u8 = prefix.parse().ok().filter(|_| digits).ok_or_else(syntax)?;
-        if network.to_canonical() != network {
-            return Err(format!("{text} spells IPv4 addresses as IPv6; write them as IPv4"));
-        }
-        if prefix > width(network) {
-            return Err(syntax());
-        }
-        let cidr = Self { network, prefix };
-        match cidr.bits(network) == value(network) {
-            true => Ok(cidr),
-            false => Err(format!("{text} has bits set behind the prefix length; write the network's first address")),
-        }
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.network.is_ipv4() && self.bits(address) == value(self.network)
-    }
-
-    /// What of an address the prefix covers.
-    fn bits(self, address: IpAddr) -> u128 {
-        let free = u32::from(width(address).saturating_sub(self.prefix));
-        value(address).checked_shr(free).and_then(|bits| bits.checked_shl(free)).unwrap_or(0)
-    }
-
-    /// What it lies in, where nothing of it can ever be handed out.
-    fn refused(self, of: Use) -> Option<&'static str> {
-        let inside = |text: &str| {
-            Self::parse(text).is_ok_and(|range| range.prefix <= self.prefix && range.contains(self.network))
-        };
-        REFUSED.iter().find(|(text, _, refusal)| refusal.is_final(of) && inside(text)).map(|(_, what, _)| *what)
-    }
-}
-
-const fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn value(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()),
-        IpAddr::V6(v6) => v6.to_bits(),
-    }
+/// What it lies in, where nothing of it can ever be handed out.
+fn final_refusal(cidr: &IpNet, of: Use) -> Option<&'static str> {
+    let inside = REFUSED.iter().find(|(range, _, refusal)| refusal.is_final(of) && range.contains(cidr));
+    inside.map(|(_, what, _)| *what)
 }
 
 fn cut(text: &str) -> String {

@@ -266,3 +266,17 @@ impl fmt::Display for RefusedAddress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ipnet::IpNet;
+    use skysail_provider::METADATA_SERVICES;
+
+    use super::{Exception, REFUSED};
+
+    #[test]
+    fn the_metadata_services_are_those_that_the_controllers_know() {
+        let single = REFUSED.iter().filter(|range| range.exception == Exception::Single).map(|range| range.net);
+        assert_eq!(single.collect::<Vec<_>>(), METADATA_SERVICES.map(IpNet::from));
+    }
+}

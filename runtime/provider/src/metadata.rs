@@ -1,0 +1,31 @@
+//! Where clouds serve credentials to whoever asks.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const fn v4(octets: [u8; 4]) -> IpAddr {
+    let [a, b, c, d] = octets;
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+const fn v6(bits: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(bits))
+}
+
+/// Addresses of metadata services and their relatives. No provider reaches one unless an operator names it alone, and no load balancer or node has one.
+///
+/// Source: the documentation of the clouds.
+pub const METADATA_SERVICES: [IpAddr; 13] = [
+    v4([169, 254, 169, 254]),
+    v4([169, 254, 170, 2]),
+    v4([169, 254, 170, 23]),
+    v4([169, 254, 0, 23]),
+    v4([169, 254, 42, 42]),
+    v4([100, 100, 100, 200]),
+    v4([192, 0, 0, 192]),
+    v4([168, 63, 129, 16]),
+    v6(0xfd00_0ec2_0000_0000_0000_0000_0000_0254),
+    v6(0xfd00_0ec2_0000_0000_0000_0000_0000_0023),
+    v6(0xfd20_00ce_0000_0000_0000_0000_0000_0254),
+    v6(0xfd00_0042_0000_0000_0000_0000_0000_0042),
+    v6(0xfe80_0000_0000_0000_0000_0000_a9fe_a9fe),
+];
