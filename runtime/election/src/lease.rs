@@ -35,6 +35,11 @@ pub(crate) enum LeaseError {
 }
 
 impl LeaseError {
+    /// Whether somebody else wrote it first.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
+    }
+
     /// What was tried and why it failed, on one line: of an answer of the API its message, which kube's text has with everything else around it.
     pub(crate) fn reason(&self) -> String {
         match self {
@@ -95,12 +100,26 @@ impl Lock {
         self.holder() == self.config.identity
     }
 
-    /// Whether its holder may still act on it. A lease that does not say for how long it holds is taken as one of ours.
+    /// Whether its holder may still act on it.
     pub(crate) fn is_valid(&self) -> bool {
+        !self.left().is_zero()
+    }
+
+    /// For how long its holder may still act on it, by what was seen here. A lease that does not say for how long it holds is taken as one of ours.
+    ///
+    /// This is what keeps two from leading: its holder counts a shorter time from when it *sent* its last renewal, and nobody can see a renewal
+    /// before it was sent. A renewal that is seen sooner, by a watch and not by the next look, makes the wait end sooner, and never too soon; one that
+    /// is seen late, or out of order, makes it longer.
+    pub(crate) fn left(&self) -> Duration {
         let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
         let own = self.config.timing.lease_duration();
         let duration = seconds.and_then(|s| u64::try_from(s).ok()).map_or(own, Duration::from_secs);
-        self.clock.elapsed() < self.changed + duration
+        (self.changed + duration).saturating_sub(self.clock.elapsed())
+    }
+
+    /// Whether anybody may take it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.holder().is_empty() || self.is_ours() || !self.is_valid()
     }
 
     fn spec(&self) -> Option<&LeaseSpec> {
@@ -110,11 +129,16 @@ impl Lock {
     /// Reads it anew; there may be none.
     pub(crate) async fn read(&mut self) -> Result<(), LeaseError> {
         let found = self.request("read", self.api.get_opt(&self.config.lease)).await?;
+        self.see(found);
+        Ok(())
+    }
+
+    /// Notes how it is now; what is new is counted from now.
+    pub(crate) fn see(&mut self, found: Option<Lease>) {
         if found.as_ref().and_then(|lease| lease.spec.as_ref()) != self.spec() {
             self.changed = self.clock.elapsed();
         }
         self.known = found;
-        Ok(())
     }
 
     /// Makes it ours, or keeps it so. When the request was sent.

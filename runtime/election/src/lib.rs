@@ -3,11 +3,12 @@
 //! # Flow
 //! An [`Elector`] waits for the lease ([`Elector::acquire`]) and becomes a [`Leader`], which renews it in the background. What a leader does carries its
 //! [`Leader::fence`]: [`fenced`] makes a client whose writes ask it, and every provider call has one. [`Leader::lost`] says when the process has to
-//! end; [`Leader::release`] gives the lease back, so that the next one need not wait until it runs out.
+//! end; [`Leader::release`] gives the lease back, so that the next one need not wait until it runs out. Whoever stands by watches the lease: it
+//! knows to the millisecond when the last renewal that it has seen runs out, and tries then.
 //!
 //! # Guarantees
 //! - At most one fence of a lease is open, as long as no two machines' clocks differ in speed by more than the lease duration does from the
-//!   renew deadline (15 s and 10 s: by half). What time it is on them does not matter.
+//!   renew deadline (15 s and 10 s: by half). What time it is on them does not matter: nobody counts from a time that another one has written.
 //! - Nothing is sent past a closed fence, whatever froze the process and for however long.
 //! - Nothing is written after the release but the release.
 //!
@@ -24,7 +25,7 @@ mod jitter;
 mod leader;
 mod lease;
 mod metrics;
-mod releases;
+mod sightings;
 
 pub use clock::{Clock, SystemClock};
 pub use config::{ElectionConfig, Timing, TimingError};

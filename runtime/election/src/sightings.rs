@@ -1,4 +1,4 @@
-//! Notices at once that a lease is free. Only a hint: whoever is told reads the lease, and who is never told reads it every few seconds anyway.
+//! Sees at once what becomes of the lease: that it is renewed, given back, taken, deleted. Whoever hears nothing asks for it every few seconds anyway.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -11,7 +11,7 @@ use kube::{
 use tokio::time::{Instant, sleep_until};
 
 /// A watch of one lease.
-pub(crate) struct Releases {
+pub(crate) struct Sightings {
     api: Api<Lease>,
     params: WatchParams,
     /// Between two watches.
@@ -21,17 +21,17 @@ pub(crate) struct Releases {
     complained: bool,
 }
 
-impl Releases {
+impl Sightings {
     pub(crate) fn new(api: Api<Lease>, lease: &str, pause: Duration) -> Self {
         let params = WatchParams::default().fields(&format!("metadata.name={lease}"));
         Self { api, params, pause, stream: None, not_before: Instant::now(), complained: false }
     }
 
-    /// Waits until somebody gave the lease back, or deleted it.
+    /// Waits until the lease was written or deleted, and gives it as it is then. The first one of a watch may be no news.
     ///
     /// # Cancel safety
     /// Nothing that is heard gets lost; a watch that is not yet begun is begun again.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Option<Lease> {
         loop {
             let Some(stream) = &mut self.stream else {
                 sleep_until(self.not_before).await;
@@ -40,9 +40,10 @@ impl Releases {
                 continue;
             };
             match stream.next().await {
-                Some(Ok(event)) if is_free(&event) => return,
+                Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => return Some(lease),
+                Some(Ok(WatchEvent::Deleted(_))) => return None,
+                Some(Ok(WatchEvent::Bookmark(_))) => {}
                 Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => self.stream = None,
-                Some(Ok(_)) => {}
             }
         }
     }
@@ -61,16 +62,5 @@ impl Releases {
                 );
             }
         }
-    }
-}
-
-fn is_free(event: &WatchEvent<Lease>) -> bool {
-    match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-            holder.unwrap_or_default().is_empty()
-        }
-        WatchEvent::Deleted(_) => true,
-        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => false,
     }
 }
