@@ -10,7 +10,7 @@
 //! child that runs our own executable. It never touches a disk, and precompiled input from anywhere else is refused before a child is
 //! started ([`admission::look`](crate::admission::look)).
 //!
-//! Orphans: where the parent dies, a child goes on until its CPU budget is used up, then it ends.
+//! Orphans: where the parent dies, however it dies, a child ends within some milliseconds.
 
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
 //! The compile jail with its real child: good components come back as machine code, hostile ones are contained.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, process::Stdio, time::Duration};
 
 use bytes::Bytes;
 use skysail_host::{
@@ -11,6 +11,10 @@ use skysail_host::{
     slot::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
 use skysail_provider::{Limit, Provider as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+};
 
 use crate::components::built;
 
@@ -102,6 +106,37 @@ async fn a_component_that_compiles_for_ever_is_stopped_by_its_cpu_time_and_the_r
     assert_eq!((hit.limit, hit.max), (Limit::CompileTime, 300));
     assert!(hit.used >= 300 && hit.used < 3000, "{hit}");
     assert!(error.to_string().contains("compileTimeMs"), "{error}");
+}
+
+/// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory, length; then the component.
+fn request(component: &[u8], time: Duration) -> Vec<u8> {
+    let words = [
+        u64::from_le_bytes(*b"SKYJAIL2"),
+        1,
+        u64::try_from(time.as_millis()).unwrap(),
+        4 << 30,
+        u64::try_from(component.len()).unwrap(),
+    ];
+    [&words.map(u64::to_le_bytes).concat(), component].concat()
+}
+
+/// A manager that is killed leaves nobody who burns a processor for it.
+#[tokio::test]
+async fn a_child_whose_parent_was_killed_ends() {
+    // The shell is the parent: it can be killed. The child has its pipes.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"exec 3<&0; "$0" <&3 & wait"#]).arg(command().program);
+    let mut parent = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let (mut stdin, mut answers) = (parent.stdin.take().unwrap(), parent.stdout.take().unwrap());
+    let budget = Duration::from_secs(60);
+    stdin.write_all(&request(&slow_to_compile(350), budget)).await.unwrap();
+    // The head of its findings: it compiles from here on.
+    answers.read_exact(&mut [0; 48]).await.unwrap();
+    parent.kill().await.unwrap();
+    // Nobody else holds the other end of this pipe.
+    let mut rest = Vec::new();
+    let ended = answers.read_to_end(&mut rest);
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the child lives on").unwrap();
 }
 
 /// A provider that is little more than one data segment of so many bytes.

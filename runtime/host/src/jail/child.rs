@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    process::{Resource, Rlimit, getrlimit, setrlimit},
+    process::{Pid, Resource, Rlimit, getppid, getrlimit, setrlimit},
     thread::set_no_new_privs,
     time::{ClockId, clock_gettime},
 };
@@ -26,7 +26,7 @@ use crate::{Limits, admission, engine_config};
 const NOT_ASKED: u8 = 2;
 /// Open files: the three pipes, and one at a time while the process reads about itself.
 const FILES_MAX: u64 = 8;
-/// How often the CPU time is compared with its budget.
+/// How often the CPU time is compared with its budget, and the parent looked for.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
 /// What the hidden subcommand of the executable does, and all that it may do: call this before anything else has started a thread or opened
@@ -46,6 +46,7 @@ pub fn child_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length } = Request::read(&mut stdin)?;
     let base = address_space("VmSize:")?;
@@ -55,7 +56,7 @@ fn run() -> io::Result<()> {
         return answer(Kind::Memory, 0, base, &[]);
     }
     stdin.take(length).read_to_end(&mut component)?;
-    watch_cpu(limits.time, base)?;
+    watch(limits.time, parent, base)?;
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
     answer(Kind::Findings, 0, base, &serde_json::to_vec(&findings)?)?;
@@ -94,15 +95,20 @@ fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds.
+/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds. And without one when its parent is
+/// gone: a manager that was killed needs no machine code.
 ///
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
 /// parent reads what comes first. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
-fn watch_cpu(budget: Duration, base: u64) -> io::Result<()> {
+fn watch(budget: Duration, parent: Option<Pid>, base: u64) -> io::Result<()> {
     /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
     const STACK: usize = 256 << 10;
     let watch = move || {
         while cpu_time() < budget {
+            // The system gives an orphan another parent.
+            if getppid() != parent {
+                std::process::exit(1);
+            }
             thread::park_timeout(WATCH_PERIOD);
         }
         // Where the parent is gone nobody needs the answer.
