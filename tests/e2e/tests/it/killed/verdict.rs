@@ -35,7 +35,7 @@ pub(super) async fn verdict(client: &Client, cloud: &SimCloud, wanted: &Workload
 
 /// Each machine that is there has its node, complete; no other node is there.
 fn judge_nodes(nodes: &[Node], cloud: &Snapshot, wanted: &Workload) -> Result<()> {
-    same(&nodes.iter().map(Node::name_any).collect(), &wanted.nodes.keys().cloned().collect::<Vec<_>>())?;
+    same_list(nodes.iter().map(Node::name_any).collect(), wanted.nodes.keys().cloned().collect())?;
     for node in nodes {
         let name = node.name_any();
         let machine = cloud.instances.iter().find(|machine| machine.name == name).context("no machine")?;
@@ -64,7 +64,7 @@ fn judge_services(services: &[Service], wanted: &Workload) -> Result<()> {
         let finalizers = if wanted.balanced { FINALIZER } else { "" };
         (name.clone(), finalizers.to_owned(), wanted.balanced)
     });
-    same(&services.iter().map(view).collect(), &expected.collect::<Vec<_>>())
+    same_list(services.iter().map(view).collect(), expected.collect())
 }
 
 /// What somebody sees of a load balancer: the UID of its Service, its address, and for each port the backends.
@@ -81,13 +81,10 @@ fn judge_load_balancers(services: &[Service], cloud: &Snapshot, wanted: &Workloa
         let ports = wanted.ports.iter().map(|(port, node_port)| (*port, backends(*node_port))).collect();
         Some((wanted.uid.clone(), address_in(service), ports))
     });
-    let mut expected: Vec<LoadBalancer> = expected.collect();
-    let mut there: Vec<LoadBalancer> = cloud.elastic_ips.iter().map(|ip| load_balancer(ip, cloud)).collect();
-    expected.sort();
-    there.sort();
-    same(&there, &expected)?;
-    let ports: usize = there.iter().map(|(_, _, ports)| ports.len()).sum();
-    same(&cloud.virtual_servers.len(), &ports)
+    let there: Vec<LoadBalancer> = cloud.elastic_ips.iter().map(|ip| load_balancer(ip, cloud)).collect();
+    let ports_there: usize = there.iter().map(|(_, _, ports)| ports.len()).sum();
+    same_list(there, expected.collect())?;
+    same(&cloud.virtual_servers.len(), &ports_there)
 }
 
 fn is_backend(machine: &Instance, wanted: &Workload) -> bool {
@@ -111,10 +108,22 @@ fn uid_of(ip: &ElasticIp) -> String {
 fn judge_routes(cloud: &Snapshot, wanted: &Workload) -> Result<()> {
     let there = cloud.routes.iter().map(|route| (route.destination_cidr.clone(), route.instance.clone()));
     let expected = wanted.nodes.values().map(|node| (node.pod_cidr.clone(), node.instance.clone()));
-    let (mut there, mut expected): (Vec<_>, Vec<_>) = (there.collect(), expected.collect());
+    same_list(there.collect(), expected.collect())
+}
+
+/// Each as often as it is expected, in any order; says only what differs.
+fn same_list<T: Ord + Debug>(mut there: Vec<T>, mut expected: Vec<T>) -> Result<()> {
     there.sort();
     expected.sort();
-    same(&there, &expected)
+    if there == expected {
+        return Ok(());
+    }
+    let count = |list: &[T], item: &T| list.iter().filter(|other| *other == item).count();
+    let beyond = |list: &[T], other: &[T]| {
+        let items = list.iter().filter(|item| count(list, item) > count(other, item));
+        items.map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
+    };
+    bail!("too much: [{}]; missing: [{}]", beyond(&there, &expected), beyond(&expected, &there))
 }
 
 fn same<T: PartialEq + Debug>(there: &T, expected: &T) -> Result<()> {
