@@ -16,7 +16,7 @@ use crate::{
     report::{Voice, cluster},
     route,
     service::{
-        predicates::is_relevant,
+        predicates::{is_relevant, lost_status},
         unclaimed,
         validate::{convert, has_finalizer, named_holder},
     },
@@ -34,14 +34,19 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     {
         return;
     }
+    if let (Some(old), Some(new)) = (old, new)
+        && lost_status(old, new)
+    {
+        context.ledger.unwritten(key);
+    }
     if let Some(new) = new {
         let owner = context.service_owner(new);
         let before = old.as_ref().map(|old| context.service_owner(old));
         if before != Some(owner) {
             report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
         }
-        if old.is_none() {
-            hear_holder(context, key, new);
+        if before != Some(owner) {
+            hear_holder(context, key, old.as_deref(), new);
         }
         report_unclaimed(context, key, new);
     }
@@ -52,11 +57,14 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     }
 }
 
-/// What a Service that appears says about who made its load balancer: after a start nothing else tells it. Where that is its owner, the claims say
-/// the same.
-fn hear_holder(context: &Context, key: &ObjectKey, object: &core::Service) {
-    let owner = context.service_owner(object).provider().map(|owner| context.provider(owner).name.as_str());
-    if let Some(holder) = named_holder(object).filter(|holder| has_finalizer(object) && owner != Some(holder)) {
+/// What a Service says about who made its load balancer, or who owned it until now: after a start nothing else tells it. Where that is its owner, the claims
+/// say the same.
+fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
+    let name = |provider: usize| context.provider(provider).name.as_str();
+    let owner = context.service_owner(object).provider().map(name);
+    let former = old.filter(|old| has_finalizer(old)).and_then(|old| context.service_owner(old).provider()).map(name);
+    let holder = named_holder(object).or(former);
+    if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner != Some(holder)) {
         context.ledger.hear(key, holder, Arc::new(convert(object).service));
     }
 }

@@ -164,6 +164,13 @@ impl Ledger {
         }
     }
 
+    /// The object has lost it.
+    pub(crate) fn unwritten(&self, key: &ObjectKey) {
+        if let Some(settled) = self.lock().entries.get_mut(key).and_then(|entry| entry.settled.as_mut()) {
+            settled.written = false;
+        }
+    }
+
     /// The provider says that there is nothing to update: the next step is `ensure`.
     pub(crate) fn unsettle(&self, key: &ObjectKey) {
         if let Some(entry) = self.lock().entries.get_mut(key) {

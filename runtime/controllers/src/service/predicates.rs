@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
-use super::validate::{class, convert, has_finalizer, is_load_balancer, named_holder};
+use super::validate::{class, convert, has_finalizer, is_load_balancer, named_holder, status};
 
 /// Whether `ensure` has to be called because the Service changed.
 ///
@@ -21,7 +21,8 @@ pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
         || old.ip_families.len() != new.ip_families.len()
 }
 
-/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either.
+/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either, unless it is
+/// empty now: the API server empties it when the type changes, be it for a moment.
 pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     let concerns_us = |object| is_load_balancer(object) || has_finalizer(object);
     if !concerns_us(old) && !concerns_us(new) {
@@ -32,6 +33,7 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
         // Somebody took our finalizer away: it has to come back before the object can be deleted.
         || (has_finalizer(old) && !has_finalizer(new))
+        || (is_load_balancer(new) && lost_status(old, new))
         // Somebody else wrote who holds it. One who only takes the line away is left in peace: writing it again would be a quarrel.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
     {
@@ -39,6 +41,11 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     }
     let (old, new) = (convert(old), convert(new));
     needs_update(&old.service, &new.service) || old.problems != new.problems
+}
+
+/// Whether the status said where the load balancer is, and does not any more.
+pub(crate) fn lost_status(old: &core::Service, new: &core::Service) -> bool {
+    !status(old).ingress.is_empty() && status(new).ingress.is_empty()
 }
 
 #[cfg(test)]

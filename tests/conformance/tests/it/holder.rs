@@ -1,6 +1,7 @@
 //! Who made a load balancer, written on its Service: what a process that remembers nothing makes of it, and what a forged name can do.
 
 use expect_test::expect;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use skysail_provider::{Code, Error};
 
@@ -160,6 +161,43 @@ async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer(
         .await;
     assert!(world.clouds[1].fake.cloud().is_empty());
     assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// The simulation found it: after a start the holder was its owner, so nothing had to be heard; then the type changed twice while the holder's cloud answered nothing.
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_heard_when_the_service_changes_hands() {
+    let world = ended().await;
+    world.delete_service("classy").await;
+    world.clouds[1].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
+    let world = world.restart(|_| ()).await;
+    change_type(&world).await;
+    pass(S).await;
+    world.patch_service("classy", json!({ "spec": { "type": "LoadBalancer" } })).await;
+    pass(S).await;
+    world.clouds[1].fake.fail_always("get", None);
+    pass(600 * S).await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.state("classy").await, "gone");
+}
+
+/// The simulation found it: the API server empties the status when the type changes, and a watch that lags shows that for no moment.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_others_empty_comes_back_without_a_call() {
+    let mut world = World::new().start().await;
+    world.add_service("classy", json!({})).await;
+    pass(S).await;
+    drop(world.transcript().await);
+    let empty = Patch::Merge(json!({ "status": { "loadBalancer": { "ingress": null } } }));
+    world.we(world.services().patch_status("classy", &PatchParams::default(), &empty)).await;
+    world
+        .after(
+            5 * S,
+            expect![[r#"
+        api patch services/status classy
+    "#]],
+        )
+        .await;
+    assert!(world.state("classy").await.contains("203.0.113.1"));
 }
 
 /// A provider that never had load balancers cannot hold up the Service that names it.
