@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check guests bench fmt
+.PHONY: help setup demo test check simulate guests bench fmt
 MAKEFLAGS += --no-print-directory
 
 # The tools that .ci/setup found or made.
@@ -37,6 +37,11 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 	@$(cargo) test --locked -q -p skysail-test-tidy
 	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
 	@$(cargo) test --locked -q -p skysail-test-api embedded -- --skip kubectl
+
+simulate: ## live through SEEDS bad days from SEED_FROM (500 from 0), or tell the story of one: SEED=n
+	@.ci/setup build
+	@$(cargo) build --locked -q --release -p skysail-test-simulation
+	@$(with) "$${CARGO_TARGET_DIR:-target}/release/simulate" $(if $(SEED),--one $(SEED) --story,--seeds $(or $(SEEDS),500) --seed-from $(or $(SEED_FROM),0))
 
 guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Checks the simulation itself: each patch in mutations/ puts one bug into a copy of the tree, and one of the days has to end badly by it.
+# usage: tests/simulation/mutate.sh [NAME…]     NAME: a patch without its ending; all of them by default
+# SEEDS is how many days each bug has to hide, 500 by default. Some minutes for all of them.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+seeds=${SEEDS:-500}
+target=${CARGO_TARGET_DIR:-$PWD/target}/mutations
+tree=$target/tree
+mutations=tests/simulation/mutations
+names=("$@")
+[ $# -gt 0 ] || mapfile -t names < <(cd "$mutations" && printf '%s\n' *.patch | sed 's/\.patch$//')
+
+rm -rf "$tree" && mkdir -p "$tree"
+# With their times: what did not change is not built again.
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp -p --parents -t "$tree"
+
+# The copy is no repository, though it lies in one.
+tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
+
+survived=()
+for name in "${names[@]}"; do
+  patch=$PWD/$mutations/$name.patch
+  [ -f "$patch" ] || { echo "there is no mutation $name: see $mutations" >&2; exit 2; }
+  tree_apply "$patch"
+  printf '%-40s ' "$name"
+  if ! CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$target/$name.log" 2>&1; then
+    echo "does not build: see $target/$name.log"; exit 2
+  fi
+  if "$target/debug/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1; then
+    echo "SURVIVED $seeds days"
+    survived+=("$name")
+  else
+    sed -n 's/^seed \([0-9]*\) ended badly.*/found by seed \1/p' "$target/$name.log" | head -1 | tr '\n' ':'
+    grep -E ' (VIOLATION|WRONG) ' "$target/$name.log" | head -1 | sed 's/.*\(VIOLATION\|WRONG\) */ /' | cut -c1-120
+  fi
+  tree_apply -R "$patch"
+done
+if [ ${#survived[@]} -gt 0 ]; then
+  echo "the simulation is blind to: ${survived[*]}" >&2
+  exit 1
+fi

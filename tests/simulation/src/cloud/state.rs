@@ -1,0 +1,105 @@
+//! What a cloud holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skysail_provider::{AddressKind, Instance, NodeAddress, Protocol, Service};
+
+/// A port of a load balancer: protocol, port, node port.
+pub(crate) type Port = (Protocol, u16, u16);
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) off: bool,
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    /// UID of its Service.
+    pub(crate) service: String,
+    pub(crate) ports: Vec<Port>,
+    /// Node names.
+    pub(crate) backends: BTreeSet<String>,
+}
+
+/// Everything in one cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CloudState {
+    scheme: &'static str,
+    /// Its number among the clouds: part of all its addresses.
+    number: u8,
+    /// By provider ID; an ID is never used twice.
+    pub(crate) machines: BTreeMap<String, Machine>,
+    /// Addresses by name: that of the load balancer they are for.
+    pub(crate) addresses: BTreeMap<String, String>,
+    /// By name.
+    pub(crate) balancers: BTreeMap<String, Balancer>,
+    /// Provider ID of the target by destination.
+    pub(crate) routes: BTreeMap<String, String>,
+    machines_made: u16,
+}
+
+impl CloudState {
+    pub(crate) fn new(scheme: &'static str, number: u8) -> Self {
+        Self {
+            scheme,
+            number,
+            machines: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            balancers: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            machines_made: 0,
+        }
+    }
+
+    /// Its provider ID.
+    pub(crate) fn make_machine(&mut self, name: &str) -> String {
+        self.machines_made += 1;
+        let made = self.machines_made;
+        let id = format!("{}://{made}", self.scheme);
+        let address = format!("10.{}.{}.{}", self.number, made / 200, made % 200 + 1);
+        self.machines.insert(id.clone(), Machine { name: name.to_owned(), address, off: false });
+        id
+    }
+
+    /// Provider ID of the machine of this name.
+    pub(crate) fn machine_named(&self, name: &str) -> Option<&String> {
+        self.machines.iter().find(|(_, machine)| machine.name == name).map(|(id, _)| id)
+    }
+
+    /// As `Instances::describe` gives it.
+    pub(crate) fn instance(&self, id: &str) -> Option<Instance> {
+        let machine = self.machines.get(id)?;
+        Some(Instance {
+            provider_id: id.to_owned(),
+            shutdown: machine.off,
+            instance_type: "small".to_owned(),
+            zone: "z1".to_owned(),
+            region: "r1".to_owned(),
+            addresses: vec![NodeAddress { kind: AddressKind::InternalIp, address: machine.address.clone() }],
+            ..Instance::default()
+        })
+    }
+
+    /// The address of this name; a new one, the lowest that is free, where there is none.
+    pub(crate) fn take_address(&mut self, name: &str) -> String {
+        if let Some(address) = self.addresses.get(name) {
+            return address.clone();
+        }
+        let taken: BTreeSet<&String> = self.addresses.values().collect();
+        let free = (1..=254).map(|host| format!("100.64.{}.{host}", self.number)).find(|one| !taken.contains(one));
+        let address = free.unwrap();
+        self.addresses.insert(name.to_owned(), address.clone());
+        address
+    }
+}
+
+/// The ports that this Service's load balancer has to have.
+pub(crate) fn ports_of(service: &Service) -> Vec<Port> {
+    let mut ports: Vec<Port> = service.ports.iter().map(|port| (port.protocol, port.port, port.node_port)).collect();
+    ports.sort_unstable();
+    ports
+}

@@ -1,0 +1,176 @@
+//! What has to be true when nothing disturbs any more: the API and the clouds say the same.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use skysail_controllers::names::{LOAD_BALANCER_FINALIZER, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
+use skysail_provider::Protocol;
+
+use crate::{
+    cloud::{Balancer, Cloud, CloudState, Port},
+    referee::text,
+    replica::{CLASS, Site},
+};
+
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// A cloud as it is now.
+struct Seen {
+    name: &'static str,
+    has_routes: bool,
+    state: CloudState,
+}
+
+/// Everything that is not as it has to be; empty when all is well.
+pub(crate) fn differences(site: &Site) -> Vec<String> {
+    let services = site.referee.objects("/api/v1/services");
+    let nodes = site.referee.objects("/api/v1/nodes");
+    let seen = |cloud: &Arc<Cloud>| Seen { name: cloud.name, has_routes: cloud.has_routes, state: cloud.state() };
+    let clouds: Vec<Seen> = site.clouds.iter().map(seen).collect();
+    let mut wrong = Vec::new();
+    for service in services.iter().filter(|service| text(service, "/metadata/name") != "kubernetes") {
+        check_service(service, &clouds, &mut wrong);
+    }
+    for cloud in &clouds {
+        check_balancers(cloud, &services, &nodes, &mut wrong);
+    }
+    for node in &nodes {
+        check_node(node, &clouds, &mut wrong);
+    }
+    check_machines(&clouds, &nodes, &mut wrong);
+    check_routes(&clouds, &nodes, &mut wrong);
+    wrong
+}
+
+/// Whether this cloud has to have a load balancer for it.
+fn is_wanted(service: &Value, cloud: &Seen) -> bool {
+    let class = text(service, "/spec/loadBalancerClass");
+    text(service, "/spec/type") == "LoadBalancer"
+        && service.pointer("/metadata/deletionTimestamp").is_none()
+        && if cloud.has_routes { class.is_empty() } else { class == CLASS }
+}
+
+fn strings<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
+    let list = object.pointer(pointer).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
+    let name = text(service, "/metadata/name");
+    if service.pointer("/metadata/deletionTimestamp").is_some() {
+        wrong.push(format!("the Service {name} is deleted and still there"));
+    }
+    let wanted = clouds.iter().find(|cloud| is_wanted(service, cloud));
+    if strings(service, "/metadata/finalizers").contains(&LOAD_BALANCER_FINALIZER) != wanted.is_some() {
+        wrong.push(format!("the Service {name} has or lacks the finalizer against what is wanted"));
+    }
+    let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
+    let shown: Vec<&str> = ingress.into_iter().flatten().map(|one| text(one, "/ip")).collect();
+    let key = format!("lb-{}", text(service, "/metadata/uid"));
+    let real = wanted.and_then(|cloud| cloud.state.addresses.get(&key).cloned());
+    if shown != real.iter().map(String::as_str).collect::<Vec<_>>() {
+        wrong.push(format!("the Service {name} shows {shown:?}, the cloud has {real:?}"));
+    }
+}
+
+fn check_balancers(cloud: &Seen, services: &[Value], nodes: &[Value], wrong: &mut Vec<String>) {
+    let state = &cloud.state;
+    let wanted = services.iter().filter(|service| is_wanted(service, cloud));
+    let wanted: BTreeMap<String, Balancer> = wanted.map(|service| balancer(service, state, nodes)).collect();
+    for (name, has) in &state.balancers {
+        match wanted.get(name) {
+            None => wrong.push(format!("{} has {name}, which nobody wants", cloud.name)),
+            Some(wanted) if wanted != has => wrong.push(format!("{name} is {has:?}, not {wanted:?}")),
+            Some(_) => {}
+        }
+    }
+    for name in wanted.keys().filter(|name| !state.balancers.contains_key(*name)) {
+        wrong.push(format!("{} lacks {name}", cloud.name));
+    }
+    for name in state.addresses.keys().filter(|name| !wanted.contains_key(*name)) {
+        wrong.push(format!("{} has an address for {name}, which nobody wants", cloud.name));
+    }
+}
+
+fn balancer(service: &Value, state: &CloudState, nodes: &[Value]) -> (String, Balancer) {
+    let uid = text(service, "/metadata/uid").to_owned();
+    let backs = |node: &&Value| {
+        state.machines.contains_key(text(node, "/spec/providerID"))
+            && node.pointer("/metadata/labels").is_none_or(|labels| labels.get(EXCLUDED).is_none())
+    };
+    let backends = nodes.iter().filter(backs).map(|node| text(node, "/metadata/name").to_owned()).collect();
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    let mut ports: Vec<Port> = ports.into_iter().flatten().map(port).collect();
+    ports.sort_unstable();
+    (format!("lb-{uid}"), Balancer { service: uid, ports, backends })
+}
+
+fn port(port: &Value) -> Port {
+    let number = |key: &str| port.get(key).and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
+    (Protocol::Tcp, number("port").unwrap_or_default(), number("nodePort").unwrap_or_default())
+}
+
+fn check_node(node: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
+    let name = text(node, "/metadata/name");
+    let id = text(node, "/spec/providerID");
+    let machine = clouds.iter().find_map(|cloud| cloud.state.instance(id));
+    let Some(machine) = machine else {
+        wrong.push(format!("the node {name} ({id:?}) has no machine"));
+        return;
+    };
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+    for taint in taints.into_iter().flatten().map(|taint| text(taint, "/key")) {
+        if [UNINITIALIZED_TAINT, SHUTDOWN_TAINT].contains(&taint) {
+            wrong.push(format!("the node {name} has the taint {taint}"));
+        }
+    }
+    let address = machine.addresses.first().map(|address| address.address.as_str()).unwrap_or_default();
+    let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
+    let internal = addresses.into_iter().flatten().find(|one| text(one, "/type") == "InternalIP");
+    if internal.map(|one| text(one, "/address")) != Some(address) {
+        wrong.push(format!("the node {name} has the address {internal:?}, not {address}"));
+    }
+    let labels = [
+        ("node.kubernetes.io~1instance-type", "small"),
+        ("topology.kubernetes.io~1zone", "z1"),
+        ("topology.kubernetes.io~1region", "r1"),
+    ];
+    for (label, value) in labels {
+        if text(node, &format!("/metadata/labels/{label}")) != value {
+            wrong.push(format!("the node {name} lacks the label {label}"));
+        }
+    }
+}
+
+fn check_machines(clouds: &[Seen], nodes: &[Value], wrong: &mut Vec<String>) {
+    let known: BTreeSet<&str> = nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
+    for cloud in clouds {
+        for (id, machine) in &cloud.state.machines {
+            if !known.contains(id.as_str()) {
+                wrong.push(format!("the machine {} ({id}) has no node", machine.name));
+            }
+        }
+    }
+}
+
+fn check_routes(clouds: &[Seen], nodes: &[Value], wrong: &mut Vec<String>) {
+    for cloud in clouds.iter().filter(|cloud| cloud.has_routes) {
+        let state = &cloud.state;
+        let own = nodes.iter().filter(|node| state.machines.contains_key(text(node, "/spec/providerID")));
+        let mut wanted = BTreeMap::new();
+        for node in own {
+            wanted.insert(text(node, "/spec/podCIDR").to_owned(), text(node, "/spec/providerID").to_owned());
+            let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+            let condition = conditions.into_iter().flatten().find(|one| text(one, "/type") == "NetworkUnavailable");
+            if condition.map(|one| text(one, "/status")) != Some("False") {
+                wrong.push(format!("the node {} is not said to have its route", text(node, "/metadata/name")));
+            }
+        }
+        if wanted != state.routes {
+            wrong.push(format!("the routes are {:?}, not {wanted:?}", state.routes));
+        }
+    }
+}

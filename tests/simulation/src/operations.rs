@@ -1,0 +1,295 @@
+//! What people and machines do: the load of the day.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Referee,
+    chance::Chance,
+    client::{PEOPLE, named},
+    cloud::Cloud,
+    referee::text,
+    replica::{CLASS, CLOUD_LABEL, Site},
+    story::Story,
+};
+
+const NAMES_MAX: usize = 8;
+
+/// One kind of thing that people do.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    CreateService,
+    ChangePorts,
+    ChangeType,
+    Annotate,
+    DeleteService,
+    AddMachine,
+    DeleteMachine,
+    SwitchMachine,
+    ExcludeNode,
+    DeleteNode,
+    Heartbeat,
+}
+
+const WEIGHTS: [(u32, Operation); 11] = [
+    (6, Operation::CreateService),
+    (4, Operation::ChangePorts),
+    (3, Operation::ChangeType),
+    (2, Operation::Annotate),
+    (4, Operation::DeleteService),
+    (6, Operation::AddMachine),
+    (3, Operation::DeleteMachine),
+    (2, Operation::SwitchMachine),
+    (2, Operation::ExcludeNode),
+    (2, Operation::DeleteNode),
+    (3, Operation::Heartbeat),
+];
+
+/// People, and the kubelets.
+pub(crate) struct People {
+    client: Client,
+    clouds: Vec<Arc<Cloud>>,
+    referee: Arc<Referee>,
+    story: Story,
+    chance: Chance,
+    /// For pod ranges, which no two nodes share.
+    nodes_made: usize,
+}
+
+impl People {
+    pub(crate) fn new(site: &Site, seed: u64) -> Self {
+        Self {
+            client: named(&site.server, PEOPLE),
+            clouds: site.clouds.clone(),
+            referee: Arc::clone(&site.referee),
+            story: site.story.clone(),
+            chance: Chance::of(seed, "people"),
+            nodes_made: 0,
+        }
+    }
+
+    fn services(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Does one thing; nothing where it does not apply to what is there.
+    pub(crate) async fn act(&mut self) {
+        match self.chance.weighted(&WEIGHTS).unwrap() {
+            Operation::CreateService => self.create_service().await,
+            Operation::ChangePorts => {
+                let ports = self.ports();
+                self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
+            }
+            Operation::ChangeType => {
+                let kind = if self.chance.once_in(0.5) { "LoadBalancer" } else { "ClusterIP" };
+                // A class is of load balancers only.
+                let spec = if kind == "ClusterIP" {
+                    json!({ "type": kind, "loadBalancerClass": null, "externalTrafficPolicy": null })
+                } else {
+                    json!({ "type": kind })
+                };
+                self.patch_some_service(json!({ "spec": spec })).await;
+            }
+            Operation::Annotate => {
+                let value = self.chance.number(0..=3).to_string();
+                self.patch_some_service(json!({ "metadata": { "annotations": { "example.com/a": value } } })).await;
+            }
+            Operation::DeleteService => self.delete_some_service().await,
+            Operation::AddMachine => self.add_machine().await,
+            Operation::DeleteMachine => self.delete_some_machine().await,
+            Operation::SwitchMachine => self.switch_some_machine().await,
+            Operation::ExcludeNode => self.exclude_some_node().await,
+            Operation::DeleteNode => {
+                if let Some(name) = self.some_node() {
+                    self.delete_node(&name).await;
+                }
+            }
+            Operation::Heartbeat => {
+                if let Some(name) = self.some_node() {
+                    let status = if self.machine_of(&name).is_some_and(|(_, on)| on) { "True" } else { "Unknown" };
+                    self.heartbeat(&name, status).await;
+                }
+            }
+        }
+    }
+
+    /// All machines run and their kubelets say so; those without a node register again; nodes without a machine are not heard of.
+    pub(crate) async fn bring_everything_up(&mut self) {
+        if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
+            // Of a cluster without a single node no route is deleted: an empty list is more often a mistake than a cluster.
+            self.add_machine().await;
+        }
+        for cloud in self.clouds.clone() {
+            cloud.change(|state| state.machines.values_mut().for_each(|machine| machine.off = false));
+            for (id, machine) in cloud.state().machines {
+                let node = self.referee.object(&format!("/api/v1/nodes/{}", machine.name)).unwrap_or_default();
+                let known = text(&node, "/spec/providerID");
+                if node.is_null() {
+                    self.register(&machine.name, &cloud).await;
+                } else if !known.is_empty() && known != id {
+                    self.delete_node(&machine.name).await;
+                    self.register(&machine.name, &cloud).await;
+                }
+            }
+        }
+        for name in self.names("/api/v1/nodes") {
+            let status = if self.machine_of(&name).is_some() { "True" } else { "Unknown" };
+            self.heartbeat(&name, status).await;
+        }
+    }
+
+    /// Somebody deletes a load balancer in the cloud.
+    pub(crate) fn tamper(&mut self) {
+        let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
+        let names: Vec<String> = cloud.state().balancers.into_keys().collect();
+        if let Some(name) = self.chance.pick(&names) {
+            self.story.tell(PEOPLE, format_args!("delete {name} in {} behind our back", cloud.name));
+            cloud.change(|state| state.balancers.remove(name));
+        }
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let objects = self.referee.objects(path);
+        objects.iter().map(|object| text(object, "/metadata/name").to_owned()).collect()
+    }
+
+    fn some_node(&mut self) -> Option<String> {
+        let names = self.names("/api/v1/nodes");
+        self.chance.pick(&names).cloned()
+    }
+
+    /// The cloud of the machine behind this node, and whether it runs.
+    fn machine_of(&self, node: &str) -> Option<(Arc<Cloud>, bool)> {
+        let object = self.referee.object(&format!("/api/v1/nodes/{node}")).unwrap_or_default();
+        let id = text(&object, "/spec/providerID").to_owned();
+        self.clouds.iter().find_map(|cloud| {
+            let state = cloud.state();
+            let own = if id.is_empty() { state.machine_named(node).cloned() } else { Some(id.clone()) };
+            own.and_then(|id| state.machines.get(&id).map(|machine| (Arc::clone(cloud), !machine.off)))
+        })
+    }
+
+    fn ports(&mut self) -> Value {
+        let count = self.chance.number(1..=3);
+        let first = self.chance.number(80..=90);
+        (0..count).map(|i| json!({ "name": format!("p{i}"), "port": first + i })).collect()
+    }
+
+    async fn create_service(&mut self) {
+        let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
+        let class = match self.chance.number(0..=9) {
+            0..=5 => Value::Null,
+            6..=8 => json!(CLASS),
+            _ => json!("example.com/nobody"),
+        };
+        let policy = if self.chance.once_in(0.3) { "Local" } else { "Cluster" };
+        let spec = json!({
+            "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class, "externalTrafficPolicy": policy,
+        });
+        self.story.tell(PEOPLE, format_args!("create service {name} {spec}"));
+        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        // It may be there already: kubectl says so, and nothing happens.
+        drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
+    }
+
+    async fn patch_some_service(&mut self, patch: Value) {
+        let names = self.names("/api/v1/namespaces/default/services");
+        if let Some(name) = self.chance.pick(&names).cloned() {
+            self.story.tell(PEOPLE, format_args!("patch service {name} {patch}"));
+            // What its type does not allow is refused.
+            drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+        }
+    }
+
+    async fn delete_some_service(&mut self) {
+        let names = self.names("/api/v1/namespaces/default/services");
+        if let Some(name) = self.chance.pick(&names).cloned() {
+            self.story.tell(PEOPLE, format_args!("delete service {name}"));
+            self.services().delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+    }
+
+    async fn add_machine(&mut self) {
+        let name = format!("n{}", self.chance.number(0..=NAMES_MAX));
+        if self.clouds.iter().any(|cloud| cloud.state().machine_named(&name).is_some()) {
+            return;
+        }
+        let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
+        let id = cloud.change(|state| state.make_machine(&name));
+        self.story.tell(PEOPLE, format_args!("make machine {name} {id}"));
+        // The kubelet of a new machine replaces a node that another machine left behind.
+        self.delete_node(&name).await;
+        self.register(&name, &cloud).await;
+    }
+
+    async fn register(&mut self, name: &str, cloud: &Cloud) {
+        self.nodes_made += 1;
+        let cidr = format!("10.244.{}.0/24", self.nodes_made);
+        let label = if cloud.has_routes { "first" } else { "second" };
+        let taint =
+            json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
+        let object = json!({
+            "metadata": { "name": name, "labels": { CLOUD_LABEL: label } },
+            "spec": { "podCIDR": cidr, "podCIDRs": [cidr], "taints": [taint] },
+        });
+        self.story.tell(PEOPLE, format_args!("register node {name} {cidr}"));
+        self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        self.heartbeat(name, "True").await;
+    }
+
+    async fn heartbeat(&self, name: &str, ready: &str) {
+        let message = self.nodes_made.to_string();
+        let condition = json!({ "type": "Ready", "status": ready, "reason": "Kubelet", "message": message });
+        let patch = json!({ "status": { "conditions": [condition] } });
+        self.story.tell(PEOPLE, format_args!("node {name} is ready: {ready}"));
+        // It may go at any moment.
+        drop(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await);
+    }
+
+    async fn delete_node(&self, name: &str) {
+        if let Some(object) = self.referee.object(&format!("/api/v1/nodes/{name}")) {
+            self.story.tell(PEOPLE, format_args!("delete node {name}"));
+            self.referee.deleted_by_people(text(&object, "/metadata/uid"));
+            // Somebody may be faster.
+            drop(self.nodes().delete(name, &DeleteParams::default()).await);
+        }
+    }
+
+    async fn delete_some_machine(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let Some((cloud, _)) = self.machine_of(&name) else { return };
+        self.story.tell(PEOPLE, format_args!("delete machine {name} of {}", cloud.name));
+        cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
+        self.heartbeat(&name, "Unknown").await;
+    }
+
+    async fn switch_some_machine(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let Some((cloud, on)) = self.machine_of(&name) else { return };
+        self.story.tell(PEOPLE, format_args!("switch machine {name} {}", if on { "off" } else { "on" }));
+        cloud.change(|state| {
+            let own = state.machines.values_mut().filter(|machine| machine.name == name);
+            own.for_each(|machine| machine.off = on);
+        });
+        self.heartbeat(&name, if on { "Unknown" } else { "True" }).await;
+    }
+
+    async fn exclude_some_node(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let value = if self.chance.once_in(0.5) { json!("") } else { Value::Null };
+        self.story.tell(PEOPLE, format_args!("exclude node {name}: {}", !value.is_null()));
+        let patch =
+            json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": value } } });
+        drop(self.nodes().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+    }
+}

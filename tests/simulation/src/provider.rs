@@ -1,0 +1,275 @@
+//! The provider of the simulated clouds, as one process has it: what a careful vendor would write.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use skysail_provider::{
+    Call, Code, Detail, Error, Info, Ingress, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,
+    LoadBalancers, NodeSet, OwnedLoadBalancer, Provider, Result, Route, Routes, Service,
+};
+
+use crate::{
+    cloud::{Balancer, Cloud, CloudState, Sender, ports_of},
+    referee::{Referee, Turn},
+};
+
+/// One process' provider of one cloud.
+pub(crate) struct CloudProvider {
+    cloud: Arc<Cloud>,
+    process: String,
+    referee: Arc<Referee>,
+    info: Arc<Info>,
+    serving: AtomicBool,
+}
+
+impl fmt::Debug for CloudProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloudProvider").field("cloud", &self.cloud.name).finish_non_exhaustive()
+    }
+}
+
+/// One call in progress.
+struct Entered<'a> {
+    sender: Sender<'a>,
+    cloud: &'a Arc<Cloud>,
+    _turn: Option<Turn>,
+}
+
+impl Entered<'_> {
+    async fn read<T>(&self, what: String, look: impl FnOnce(&CloudState) -> T) -> Result<T> {
+        self.cloud.guest_fails().map_or(Ok(()), Err)?;
+        self.cloud.read(&self.sender, what, look).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        what: String,
+        effect: impl FnOnce(&mut CloudState) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.cloud.guest_fails().map_or(Ok(()), Err)?;
+        self.cloud.write(&self.sender, what, effect).await
+    }
+}
+
+fn name_of(service: &Service) -> String {
+    format!("lb-{}", service.uid)
+}
+
+fn status_of(address: String) -> LoadBalancerStatus {
+    LoadBalancerStatus { ingress: vec![Ingress { ip: Some(address), ..Ingress::default() }] }
+}
+
+fn backends_of(nodes: &NodeSet) -> BTreeSet<String> {
+    nodes.as_slice().iter().map(|node| node.name.clone()).collect()
+}
+
+impl CloudProvider {
+    /// It does not serve yet.
+    pub(crate) fn new(cloud: Arc<Cloud>, process: &str, referee: Arc<Referee>) -> Self {
+        let info = Arc::new(Info {
+            name: cloud.name.to_owned(),
+            version: "1.0.0".to_owned(),
+            description: "simulated".to_owned(),
+            provider_id_schemes: vec![cloud.name.to_owned()],
+            has_cluster_id: true,
+        });
+        Self { cloud, process: process.to_owned(), referee, info, serving: AtomicBool::new(false) }
+    }
+
+    /// From now on, or not any more.
+    pub(crate) fn serve(&self, serving: bool) {
+        self.serving.store(serving, Ordering::SeqCst);
+    }
+
+    /// As the host: the fence first, then whether something serves, then the guest.
+    fn enter<'a>(&'a self, call: &'a Call, function: &'static str, service: Option<&Service>) -> Result<Entered<'a>> {
+        call.fence.check()?;
+        let turn = service.map(|service| self.referee.call_begins(&self.process, function, service));
+        if !self.serving.load(Ordering::SeqCst) {
+            return Err(Error::new(Code::NotServing, "no release serves"));
+        }
+        let sender = Sender { process: &self.process, fence: &call.fence };
+        Ok(Entered { sender, cloud: &self.cloud, _turn: turn })
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for CloudProvider {
+    async fn name(&self, call: &Call, _cluster: &str, service: &Service) -> Result<String> {
+        let _entered = self.enter(call, "name", None)?;
+        Ok(name_of(service))
+    }
+
+    async fn get(&self, call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        let entered = self.enter(call, "get", Some(service))?;
+        let name = name_of(service);
+        let look = |state: &CloudState| {
+            state.balancers.contains_key(&name).then(|| state.addresses.get(&name).cloned()).flatten()
+        };
+        Ok(entered.read(format!("get {name}"), look).await?.map(status_of))
+    }
+
+    async fn ensure(
+        &self,
+        call: &Call,
+        _cluster: &str,
+        service: &Service,
+        nodes: &NodeSet,
+    ) -> Result<LoadBalancerStatus> {
+        let entered = self.enter(call, "ensure", Some(service))?;
+        let (name, uid) = (name_of(service), service.uid.clone());
+        let referee = Arc::clone(&self.referee);
+        let key = name.clone();
+        let take = move |state: &mut CloudState| {
+            referee.made_for(&uid);
+            state.take_address(&key)
+        };
+        let address = entered.write(format!("take address {name}"), take).await?;
+        let balancer =
+            Balancer { service: service.uid.clone(), ports: ports_of(service), backends: backends_of(nodes) };
+        let what = format!("put {name} {:?} -> {:?}", balancer.ports, balancer.backends);
+        entered.write(what, move |state| state.balancers.insert(name, balancer)).await?;
+        Ok(status_of(address))
+    }
+
+    async fn update(&self, call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
+        let entered = self.enter(call, "update", Some(service))?;
+        let (name, backends) = (name_of(service), backends_of(nodes));
+        let what = format!("set backends {name} {backends:?}");
+        let put = move |state: &mut CloudState| match state.balancers.get_mut(&name) {
+            Some(balancer) => {
+                balancer.backends = backends;
+                Ok(())
+            }
+            None => Err(Error::new(Code::NotFound, "404 no such load balancer")),
+        };
+        entered.write(what, put).await?
+    }
+
+    async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
+        let entered = self.enter(call, "ensure-deleted", Some(service))?;
+        entered.delete(name_of(service)).await
+    }
+}
+
+impl Entered<'_> {
+    /// Without a look before: a look may show the past.
+    async fn delete(&self, name: String) -> Result<()> {
+        let key = name.clone();
+        self.write(format!("delete {name}"), move |state| state.balancers.remove(&key)).await?;
+        let what = format!("give back address {name}");
+        self.write(what, move |state| state.addresses.remove(&name)).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LoadBalancerInventory for CloudProvider {
+    async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
+        let entered = self.enter(call, "list", None)?;
+        let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
+        entered.read("list load balancers".to_owned(), |state| state.balancers.keys().map(owned).collect()).await
+    }
+
+    async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
+        self.enter(call, "delete", None)?.delete(name.to_owned()).await
+    }
+}
+
+#[async_trait]
+impl Instances for CloudProvider {
+    async fn describe(&self, call: &Call, nodes: &NodeSet, _detail: Detail) -> Result<Vec<Result<Instance>>> {
+        let entered = self.enter(call, "describe", None)?;
+        let one = |state: &CloudState, node: &skysail_provider::Node| {
+            let id = node.provider_id.as_ref().or_else(|| state.machine_named(&node.name));
+            let found = id.and_then(|id| state.instance(id));
+            found.ok_or_else(|| Error::new(Code::NotFound, "404 no such machine"))
+        };
+        let look = |state: &CloudState| nodes.as_slice().iter().map(|node| one(state, node)).collect();
+        entered.read(format!("list machines for {} nodes", nodes.len()), look).await
+    }
+}
+
+#[async_trait]
+impl Routes for CloudProvider {
+    async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<Route>> {
+        let entered = self.enter(call, "list-routes", None)?;
+        let look = |state: &CloudState| {
+            let route = |(cidr, target): (&String, &String)| Route {
+                name: target.clone(),
+                target_node: state.machines.get(target).map(|machine| machine.name.clone()),
+                destination_cidr: cidr.clone(),
+                blackhole: !state.machines.contains_key(target),
+                ..Route::default()
+            };
+            state.routes.iter().map(route).collect()
+        };
+        entered.read("list routes".to_owned(), look).await
+    }
+
+    async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
+        let entered = self.enter(call, "create-routes", None)?;
+        let mut results = Vec::new();
+        for (_, route) in routes {
+            let (cidr, node) = (route.destination_cidr.clone(), route.target_node.clone().unwrap_or_default());
+            let what = format!("create route {cidr} -> {node}");
+            let make = move |state: &mut CloudState| {
+                let target = state.machine_named(&node).cloned();
+                let target = target.ok_or_else(|| Error::new(Code::NotFound, "404 no such machine"))?;
+                if state.routes.get(&cidr).is_some_and(|present| *present != target) {
+                    return Err(Error::new(Code::Unavailable, "409 the destination has another route"));
+                }
+                state.routes.insert(cidr, target);
+                Ok(())
+            };
+            results.push(entered.write(what, make).await.and_then(|made| made));
+        }
+        Ok(results)
+    }
+
+    async fn delete(&self, call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
+        let entered = self.enter(call, "delete-routes", None)?;
+        let mut results = Vec::new();
+        for route in routes {
+            // A route has the name of its target: one that was made since to another target is another one.
+            let (cidr, target) = (route.destination_cidr.clone(), route.name.clone());
+            let what = format!("delete route {cidr} -> {target}");
+            let delete = move |state: &mut CloudState| {
+                if state.routes.get(&cidr) == Some(&target) {
+                    state.routes.remove(&cidr);
+                }
+            };
+            results.push(entered.write(what, delete).await);
+        }
+        Ok(results)
+    }
+}
+
+impl Provider for CloudProvider {
+    fn info(&self) -> Option<Arc<Info>> {
+        self.serving.load(Ordering::SeqCst).then(|| Arc::clone(&self.info))
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+
+    fn load_balancer_inventory(&self) -> Option<&dyn LoadBalancerInventory> {
+        Some(self)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.cloud.has_routes.then_some(self as &dyn Routes)
+    }
+}

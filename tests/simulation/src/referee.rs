@@ -1,0 +1,133 @@
+//! What must never happen, whatever the weather: judged while it happens, by the state of the API and not by what a process believes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::FutureExt as _;
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use skysail_controllers::names::LOAD_BALANCER_FINALIZER;
+use skysail_dev::api::ApiServer;
+use skysail_provider::Service;
+use tower::ServiceExt as _;
+
+use crate::{client::REFEREE, replica::LEASE_PATH, story::Story};
+
+/// Sees every write and every call.
+pub struct Referee {
+    server: Arc<ApiServer>,
+    story: Story,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// By the Service's UID: who is at it.
+    calls: BTreeMap<String, String>,
+    /// Nodes whose machine was there when a process asked for their deletion: name and UID.
+    suspects: BTreeSet<(String, String)>,
+    /// UIDs of nodes that people deleted.
+    deleted_by_people: BTreeSet<String>,
+}
+
+/// A call about one Service; it ends when this is dropped.
+pub(crate) struct Turn(Arc<Referee>, String);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.lock().calls.remove(&self.1);
+    }
+}
+
+impl Referee {
+    pub(crate) fn new(server: Arc<ApiServer>, story: Story) -> Self {
+        Self { server, story, inner: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never two calls for one Service at once, of all processes.
+    pub(crate) fn call_begins(self: &Arc<Self>, process: &str, function: &str, service: &Service) -> Turn {
+        let who = format!("{function} by {process}");
+        self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
+        let other = self.lock().calls.insert(service.uid.clone(), who.clone());
+        if let Some(other) = other {
+            self.story
+                .violate(format_args!("two calls for {}/{} at once: {other}, {who}", service.namespace, service.name));
+        }
+        Turn(Arc::clone(self), service.uid.clone())
+    }
+
+    /// Never a write without the lease.
+    pub(crate) fn writes(&self, process: &str, what: &str) {
+        let lease = self.object(LEASE_PATH);
+        let holder = lease.as_ref().and_then(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
+        if holder != Some(process) {
+            self.story.violate(format_args!("{process} writes while {holder:?} leads: {what}"));
+        }
+    }
+
+    /// Never anything in the cloud for a Service that would go without us.
+    pub(crate) fn made_for(&self, uid: &str) {
+        let services = self.object("/api/v1/services").unwrap_or_default();
+        let Some(service) = items(&services).find(|service| text(service, "/metadata/uid") == uid) else { return };
+        let finalizers = service.pointer("/metadata/finalizers").and_then(Value::as_array);
+        if !finalizers.is_some_and(|all| all.iter().any(|one| one == LOAD_BALANCER_FINALIZER)) {
+            let name = text(service, "/metadata/name");
+            self.story.violate(format_args!("something is made in the cloud for {name} before it has the finalizer"));
+        }
+    }
+
+    /// A process asks for the deletion of a node whose machine is there.
+    pub(crate) fn suspect(&self, node: &str) {
+        if let Some(object) = self.object(&format!("/api/v1/nodes/{node}")) {
+            self.lock().suspects.insert((node.to_owned(), text(&object, "/metadata/uid").to_owned()));
+        }
+    }
+
+    /// A person deletes a node.
+    pub(crate) fn deleted_by_people(&self, uid: &str) {
+        self.lock().deleted_by_people.insert(uid.to_owned());
+    }
+
+    /// Never a node whose machine is there: a deletion may have been asked for that a precondition refused.
+    pub(crate) fn settle(&self) {
+        let suspects = std::mem::take(&mut self.lock().suspects);
+        for (name, uid) in suspects {
+            let object = self.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
+            if text(&object, "/metadata/uid") != uid && !self.lock().deleted_by_people.contains(&uid) {
+                self.story.violate(format_args!("the node {name} ({uid}) was deleted, and its machine is there"));
+            }
+        }
+    }
+
+    /// The object at this path as it is now. The in-memory API answers without waiting.
+    pub(crate) fn object(&self, path: &str) -> Option<Value> {
+        let request = Request::get(path).header(http::header::USER_AGENT, REFEREE);
+        let request = request.body(String::new()).expect("a path of ours");
+        let answer = self.server.service().oneshot(request).now_or_never().expect("answers at once");
+        let answer = answer.ok().filter(|answer| answer.status().is_success())?;
+        let body = answer.into_body().collect().now_or_never().expect("is there at once").ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
+    }
+
+    /// The objects of the list at this path.
+    pub(crate) fn objects(&self, path: &str) -> Vec<Value> {
+        let list = self.object(path).unwrap_or_default();
+        items(&list).cloned().collect()
+    }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.get("items").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The string there; empty where there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

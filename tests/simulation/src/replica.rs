@@ -1,0 +1,194 @@
+//! One of the manager's processes, put together as `skysail run` does: it stands by, leads, and ends when it loses the lease.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use prometheus_client::registry::Registry;
+use skysail_controllers::{
+    ControllerMetrics, ControllerSettings, Ledger, Manager, ProviderAddresses, ProviderEntry, Providers,
+};
+use skysail_dev::api::ApiServer;
+use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Plan, Referee, chance::Chance, client::named, clock::wait, cloud::Cloud, provider::CloudProvider, story::Story,
+};
+
+const LEASE: &str = "cloud-controller-manager";
+/// Where the lease is.
+pub(crate) const LEASE_PATH: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
+/// The class of the second cloud's Services; the first one is the default.
+pub(crate) const CLASS: &str = "example.com/second";
+/// The label of the second cloud's nodes.
+pub(crate) const CLOUD_LABEL: &str = "example.com/cloud";
+
+/// What all processes share.
+pub(crate) struct Site {
+    pub(crate) server: Arc<ApiServer>,
+    pub(crate) clouds: Vec<Arc<Cloud>>,
+    pub(crate) referee: Arc<Referee>,
+    pub(crate) story: Story,
+}
+
+/// A process that runs. Dropped, it has crashed.
+pub(crate) struct Replica {
+    /// Its identity, and the user agent of its client.
+    pub(crate) name: String,
+    stop: CancellationToken,
+    slots: Vec<Slot>,
+    tasks: JoinSet<String>,
+}
+
+/// One provider of a process.
+#[derive(Clone)]
+struct Slot {
+    provider: Arc<CloudProvider>,
+    generation: watch::Sender<u64>,
+}
+
+impl Slot {
+    fn become_active(&self) {
+        self.provider.serve(true);
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+}
+
+/// The machine's clocks: they run alike on all machines, and show different times of day.
+struct ReplicaClock {
+    began: Instant,
+    time_of_day: Timestamp,
+}
+
+impl Clock for ReplicaClock {
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.time_of_day + SignedDuration::try_from(self.began.elapsed()).unwrap_or_default()
+    }
+}
+
+impl Replica {
+    /// Starts the process.
+    pub(crate) fn start(site: &Site, plan: &Plan, name: String, chance: &mut Chance) -> Self {
+        site.story.tell(&name, "starts");
+        let slot = |cloud: &Arc<Cloud>| Slot {
+            provider: Arc::new(CloudProvider::new(Arc::clone(cloud), &name, Arc::clone(&site.referee))),
+            generation: watch::Sender::new(0),
+        };
+        let slots: Vec<Slot> = site.clouds.iter().map(slot).collect();
+        let stop = CancellationToken::new();
+        let skew = i64::try_from(chance.number(0..=600)).unwrap_or_default();
+        let life = Life {
+            client: named(&site.server, &name),
+            providers: providers(&slots),
+            settings: plan.settings.clone(),
+            timing: plan.timing,
+            clock: ReplicaClock { began: Instant::now(), time_of_day: Timestamp::constant(1_767_225_600 + skew, 0) },
+            name: name.clone(),
+            stop: stop.clone(),
+            story: site.story.clone(),
+        };
+        let mut tasks = JoinSet::new();
+        for slot in slots.clone() {
+            let compiling = chance.milliseconds(0..=5_000);
+            tasks.spawn(async move {
+                wait(compiling).await;
+                slot.become_active();
+                std::future::pending().await
+            });
+        }
+        tasks.spawn(life.run());
+        Self { name, stop, slots, tasks }
+    }
+
+    /// Why it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        self.tasks.try_join_next().map(|ended| match ended {
+            Ok(reason) => reason,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => "was cancelled".to_owned(),
+        })
+    }
+
+    /// SIGTERM.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// A new release of each provider becomes active.
+    pub(crate) fn swap(&self) {
+        self.slots.iter().for_each(Slot::become_active);
+    }
+
+    /// No release serves for a while.
+    pub(crate) fn withdraw_release(&mut self, cloud: usize, time: Duration) {
+        let Some(slot) = self.slots.get(cloud).cloned() else { return };
+        slot.provider.serve(false);
+        self.tasks.spawn(async move {
+            wait(time).await;
+            slot.become_active();
+            std::future::pending().await
+        });
+    }
+}
+
+fn providers(slots: &[Slot]) -> Providers {
+    let entry = |(index, slot): (usize, &Slot)| ProviderEntry {
+        name: format!("p{index}"),
+        provider: Arc::clone(&slot.provider) as Arc<_>,
+        default: index == 0,
+        node_selector: if index == 0 { [].into() } else { [(CLOUD_LABEL.to_owned(), "second".to_owned())].into() },
+        load_balancer_classes: if index == 0 { Vec::new() } else { vec![CLASS.to_owned()] },
+        provider_id_schemes: Vec::new(),
+        addresses: ProviderAddresses::default(),
+        generation: slot.generation.subscribe(),
+    };
+    Providers::new(slots.iter().enumerate().map(entry).collect()).unwrap()
+}
+
+/// What runs in the process.
+struct Life {
+    client: kube::Client,
+    providers: Providers,
+    settings: ControllerSettings,
+    timing: Timing,
+    clock: ReplicaClock,
+    name: String,
+    stop: CancellationToken,
+    story: Story,
+}
+
+impl Life {
+    /// Why it ended.
+    async fn run(self) -> String {
+        let Self { client, providers, settings, timing, clock, name, stop, story } = self;
+        let config = ElectionConfig {
+            namespace: "kube-system".to_owned(),
+            lease: LEASE.to_owned(),
+            identity: name.clone(),
+            timing,
+        };
+        let mut registry = Registry::default();
+        let metrics = ElectionMetrics::register(&mut registry);
+        let elector = Elector::new(ElectorOptions { client: client.clone(), config, clock: Arc::new(clock), metrics });
+        let Some(mut leader) = elector.acquire(&stop).await else { return "is stopped".to_owned() };
+        story.tell(&name, "leads");
+        let fence = leader.fence().clone();
+        let metrics = ControllerMetrics::register(&mut registry);
+        let client = fenced(&client, fence.clone());
+        let manager = Manager::new(client, providers, settings, metrics, Ledger::default()).fenced(fence);
+        tokio::select! {
+            biased;
+            lost = leader.lost() => lost.to_string(),
+            ended = manager.run(stop.clone()) => match (ended, leader.release().await) {
+                (Err(error), _) => panic!("{name}: {error}"),
+                (Ok(()), released) => format!("is stopped: {released:?}"),
+            },
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! One day: bad weather and busy people, then calm, and a look at what became of it.
+
+use std::{sync::Arc, time::Duration};
+
+use skysail_dev::api::{ApiOptions, ApiServer};
+use tokio::time::Instant;
+
+use crate::{
+    Plan, Referee, chance::Chance, clock::wait, cloud::Cloud, end_state::differences, operations::People,
+    replica::Replica, replica::Site, story::Story, weather::Weather,
+};
+
+/// How long after the last fault everything may take. Retries of what the cloud denied come up to five minutes apart, and a load balancer that lost its
+/// status comes back with the next of them.
+const CALM_MAX: Duration = Duration::from_mins(40);
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(10);
+/// For so long nothing may be written once all is well.
+const QUIET: Duration = Duration::from_mins(12);
+
+/// What became of a day.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was wrong; empty when all is well.
+    pub failures: Vec<String>,
+    /// What happened, line by line.
+    pub story: Vec<String>,
+    /// Virtual time from the last fault until all was well.
+    pub settled_after: Duration,
+}
+
+/// What befalls processes and the cluster, beside the people's operations.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    People,
+    Crash,
+    Stop,
+    Partition,
+    Swap,
+    Token,
+    Compaction,
+    Tampering,
+}
+
+/// Lives through the day of this plan. The clock of the runtime has to be paused.
+pub async fn run(plan: Plan) -> Outcome {
+    let mut day = Day::begin(plan);
+    for _ in 0..day.plan.operations {
+        let pause = day.chance.milliseconds(0..=u64::try_from(day.plan.pause_max.as_millis()).unwrap_or_default());
+        day.pass(pause).await;
+        day.event().await;
+    }
+    day.clear_up().await;
+    let began = Instant::now();
+    let mut wrong = differences(&day.site);
+    while !wrong.is_empty() && began.elapsed() < CALM_MAX {
+        day.pass(LOOK).await;
+        wrong = differences(&day.site);
+    }
+    let settled_after = began.elapsed();
+    if wrong.is_empty() {
+        day.site.story.tell("calm", "all is well");
+        wrong = day.stays_quiet().await;
+    }
+    let story = &day.site.story;
+    for line in &wrong {
+        story.tell("WRONG", line);
+    }
+    let failures = story.violations().into_iter().chain(wrong).collect();
+    Outcome { failures, story: story.lines(), settled_after }
+}
+
+struct Day {
+    plan: Plan,
+    site: Site,
+    weather: Arc<Weather>,
+    people: People,
+    /// Each place of a replica: the process that runs there, or when the next one starts.
+    places: Vec<Place>,
+    lives: usize,
+    chance: Chance,
+    /// When processes that were cut off reach the API again.
+    reached_again: Vec<(Instant, String)>,
+}
+
+enum Place {
+    Runs(Replica),
+    Down(Instant),
+}
+
+impl Day {
+    fn begin(plan: Plan) -> Self {
+        let story = Story::begin();
+        story.tell("plan", format_args!("{plan:?}"));
+        let server = ApiServer::new(&ApiOptions { seed: plan.seed, ..ApiOptions::default() });
+        let referee = Arc::new(Referee::new(Arc::clone(&server), story.clone()));
+        let cloud = |(name, number)| Arc::new(Cloud::new(name, number, &plan, story.clone(), Arc::clone(&referee)));
+        let clouds: Vec<Arc<Cloud>> = [("first", 1), ("second", 2)].map(cloud).into();
+        let weather = Arc::new(Weather::new(&plan, Arc::clone(&referee), clouds.clone(), story.clone()));
+        server.set_faults(Some(Arc::clone(&weather) as Arc<_>));
+        let site = Site { server, clouds, referee, story };
+        let people = People::new(&site, plan.seed);
+        let places = (0..plan.replicas).map(|_| Place::Down(Instant::now())).collect();
+        let chance = Chance::of(plan.seed, "day");
+        Self { plan, site, weather, people, places, lives: 0, chance, reached_again: Vec::new() }
+    }
+
+    /// Time passes; processes that ended start again, as a kubelet starts them.
+    async fn pass(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            self.look_after_processes();
+            self.site.referee.settle();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            wait(left.min(Duration::from_secs(1))).await;
+        }
+    }
+
+    fn look_after_processes(&mut self) {
+        let now = Instant::now();
+        let reached = self.reached_again.extract_if(.., |(until, _)| *until <= now);
+        for (_, process) in reached {
+            self.site.story.tell(&process, "reaches the API again");
+            self.weather.cut_off(&process, false);
+        }
+        for place in &mut self.places {
+            let ended = match place {
+                Place::Runs(replica) => replica.ended().map(|reason| (replica.name.clone(), reason)),
+                Place::Down(until) if *until <= now => {
+                    self.lives += 1;
+                    let name = format!("replica-{}", self.lives);
+                    *place = Place::Runs(Replica::start(&self.site, &self.plan, name, &mut self.chance));
+                    None
+                }
+                Place::Down(_) => None,
+            };
+            if let Some((name, reason)) = ended {
+                self.site.story.tell(&name, format_args!("ends: {reason}"));
+                *place = Place::Down(now + self.chance.milliseconds(0..=10_000));
+            }
+        }
+    }
+
+    async fn event(&mut self) {
+        let mishaps = &self.plan.mishaps;
+        let weights = [
+            (60, Event::People),
+            (mishaps.crash, Event::Crash),
+            (mishaps.stop, Event::Stop),
+            (mishaps.partition, Event::Partition),
+            (mishaps.swap, Event::Swap),
+            (mishaps.token, Event::Token),
+            (mishaps.compaction, Event::Compaction),
+            (mishaps.tampering, Event::Tampering),
+        ];
+        let time = self.chance.milliseconds(1_000..=60_000);
+        match self.chance.weighted(&weights).unwrap_or(Event::People) {
+            Event::People => self.people.act().await,
+            Event::Crash => self.crash(),
+            Event::Stop => self.with_some_process(|_, replica, story| {
+                story.tell(&replica.name, "gets SIGTERM");
+                replica.stop();
+            }),
+            Event::Partition => {
+                let until = Instant::now() + time;
+                self.with_some_process(|day, replica, story| {
+                    story.tell(&replica.name, "does not reach the API");
+                    day.weather.cut_off(&replica.name, true);
+                    day.reached_again.push((until, replica.name.clone()));
+                });
+            }
+            Event::Swap if self.chance.once_in(0.7) => self.with_some_process(|_, replica, story| {
+                story.tell(&replica.name, "swaps its releases");
+                replica.swap();
+            }),
+            Event::Swap => {
+                let cloud = self.chance.number(0..=1);
+                self.with_some_process(|_, replica, story| {
+                    story.tell(&replica.name, format_args!("has no release of provider {cloud} for a while"));
+                    replica.withdraw_release(cloud, time);
+                });
+            }
+            Event::Token => {
+                if let Some(cloud) = self.chance.pick(&self.site.clouds) {
+                    self.site.story.tell(cloud.name, format_args!("the token expires for {} ms", time.as_millis()));
+                    cloud.expire_token(time);
+                }
+            }
+            Event::Compaction => {
+                self.site.story.tell("api", "forgets its history and ends all watches");
+                self.site.server.compact();
+                self.site.server.end_watches();
+            }
+            Event::Tampering => self.people.tamper(),
+        }
+    }
+
+    /// SIGKILL.
+    fn crash(&mut self) {
+        let down = Instant::now() + self.chance.milliseconds(0..=20_000);
+        let index = self.chance.number(0..=self.places.len() - 1);
+        let Some(place) = self.places.get_mut(index) else { return };
+        if let Place::Runs(replica) = place {
+            self.site.story.tell(&replica.name, "is killed");
+            *place = Place::Down(down);
+        }
+    }
+
+    fn with_some_process(&mut self, act: impl FnOnce(&mut Self, &mut Replica, &Story)) {
+        let index = self.chance.number(0..=self.places.len() - 1);
+        let Some(place) = self.places.get_mut(index) else { return };
+        let mut taken = std::mem::replace(place, Place::Down(Instant::now()));
+        if let Place::Runs(replica) = &mut taken {
+            let story = self.site.story.clone();
+            act(self, replica, &story);
+        }
+        if let Some(place) = self.places.get_mut(index) {
+            *place = taken;
+        }
+    }
+
+    /// Nothing disturbs from now on.
+    async fn clear_up(&mut self) {
+        self.site.story.tell("calm", "faults stop");
+        self.weather.clear_up();
+        self.reached_again.clear();
+        self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
+        self.people.bring_everything_up().await;
+    }
+
+    /// What is well stays well, and costs nothing.
+    async fn stays_quiet(&mut self) -> Vec<String> {
+        // What was about to be done when all was well already.
+        self.pass(Duration::from_mins(2)).await;
+        let told = self.site.story.lines().len();
+        let end = Instant::now() + QUIET;
+        while Instant::now() < end {
+            self.pass(LOOK).await;
+            let wrong = differences(&self.site);
+            if !wrong.is_empty() {
+                return wrong.into_iter().map(|wrong| format!("after all was well: {wrong}")).collect();
+            }
+        }
+        let lines = self.site.story.lines();
+        let busy = lines.iter().skip(told).filter(|line| is_write(line));
+        busy.take(10).map(|line| format!("all was well, and yet: {line}")).collect()
+    }
+}
+
+/// A line that tells of a write to the API.
+fn is_write(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().take(3).collect();
+    matches!(words.as_slice(), [_, "api", "create" | "update" | "patch" | "delete"])
+}

@@ -1,0 +1,52 @@
+//! What happened, line by line, and what was wrong with it.
+
+use std::{
+    fmt::Display,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::time::Instant;
+
+/// The log of one run. Cloning shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct Story(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    began: Instant,
+    lines: Vec<String>,
+    violations: Vec<String>,
+}
+
+impl Story {
+    pub(crate) fn begin() -> Self {
+        Self(Arc::new(Mutex::new(Inner { began: Instant::now(), lines: Vec::new(), violations: Vec::new() })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line.
+    pub(crate) fn tell(&self, who: &str, what: impl Display) {
+        let mut inner = self.lock();
+        let line = format!("{:>9.3} {who:<12} {what}", inner.began.elapsed().as_secs_f64());
+        inner.lines.push(line);
+    }
+
+    /// Adds a line about something that must never happen.
+    pub(crate) fn violate(&self, what: impl Display) {
+        self.tell("VIOLATION", &what);
+        let mut inner = self.lock();
+        let at = inner.began.elapsed().as_secs_f64();
+        inner.violations.push(format!("at {at:.3} s: {what}"));
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lock().lines.clone()
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+}

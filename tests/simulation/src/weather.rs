@@ -1,0 +1,160 @@
+//! The faults of the Kubernetes API, and the referee's eye on what the processes ask of it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::StatusCode;
+use skysail_dev::api::{ApiError, Fault, Faults, RequestInfo};
+
+use crate::{
+    Plan, Referee,
+    chance::Chance,
+    client::{PEOPLE, REFEREE},
+    cloud::Cloud,
+    plan::ApiWeather,
+    referee::text,
+    story::Story,
+};
+
+/// Judges each request of the processes; those of people and of the referee are never disturbed.
+pub(crate) struct Weather {
+    inner: Mutex<Inner>,
+    referee: Arc<Referee>,
+    clouds: Vec<Arc<Cloud>>,
+    story: Story,
+}
+
+struct Inner {
+    api: ApiWeather,
+    chance: Chance,
+    /// Processes that do not reach the API.
+    cut_off: BTreeSet<String>,
+}
+
+impl Weather {
+    pub(crate) fn new(plan: &Plan, referee: Arc<Referee>, clouds: Vec<Arc<Cloud>>, story: Story) -> Self {
+        let inner = Inner { api: plan.api.clone(), chance: Chance::of(plan.seed, "api"), cut_off: BTreeSet::new() };
+        Self { inner: Mutex::new(inner), referee, clouds, story }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on nothing is disturbed.
+    pub(crate) fn clear_up(&self) {
+        let mut inner = self.lock();
+        inner.api = ApiWeather::default();
+        inner.cut_off.clear();
+    }
+
+    /// The process does not reach the API, or does again.
+    pub(crate) fn cut_off(&self, process: &str, cut: bool) {
+        let mut inner = self.lock();
+        if cut {
+            inner.cut_off.insert(process.to_owned());
+        } else {
+            inner.cut_off.remove(process);
+        }
+    }
+
+    /// Whether there is a machine for this node in any cloud.
+    fn has_machine(&self, node: &str) -> bool {
+        let object = self.referee.object(&format!("/api/v1/nodes/{node}")).unwrap_or_default();
+        let id = text(&object, "/spec/providerID");
+        self.clouds.iter().any(|cloud| {
+            let state = cloud.state();
+            state.machines.contains_key(id) || id.is_empty() && state.machine_named(node).is_some()
+        })
+    }
+}
+
+impl Faults for Weather {
+    fn judge(&self, request: &RequestInfo) -> Fault {
+        let who = request.user_agent.as_str();
+        if [PEOPLE, REFEREE].contains(&who) {
+            return Fault::None;
+        }
+        let writes = matches!(request.verb, "create" | "update" | "patch" | "delete");
+        if writes && request.resource != "leases" {
+            let RequestInfo { verb, resource, subresource, name, .. } = request;
+            self.referee.writes(who, &format!("{verb} {resource}/{subresource} {name}"));
+            if resource != "events" {
+                self.story.tell("api", format_args!("{verb} {resource} {name} {subresource} (for {who})"));
+            }
+            if *verb == "delete" && resource == "nodes" && self.has_machine(name) {
+                self.referee.suspect(name);
+            }
+        }
+        let fault = self.lock().draw(request, writes);
+        if fault != Fault::None {
+            let RequestInfo { verb, resource, name, .. } = request;
+            // Events are named after the time of day, which no seed decides.
+            let name = if resource == "events" { "" } else { name };
+            self.story.tell("api", format_args!("{verb} {resource} {name} (for {who}) meets {}", told(&fault)));
+        }
+        fault
+    }
+}
+
+impl Inner {
+    fn draw(&mut self, request: &RequestInfo, writes: bool) -> Fault {
+        if self.cut_off.contains(&request.user_agent) {
+            return Fault::unavailable();
+        }
+        let (api, chance) = (self.api.clone(), &mut self.chance);
+        if request.verb == "watch" && chance.once_in(api.dropped_watch) {
+            return Fault::DropWatchAfter(chance.number(1..=20));
+        }
+        if request.verb == "watch" && chance.once_in(api.delayed_watch) {
+            return Fault::DelayWatch(chance.milliseconds(100..=10_000));
+        }
+        if request.verb == "list" && chance.once_in(api.stale_list) {
+            return Fault::StaleList(u64::try_from(chance.number(1..=30)).unwrap_or_default());
+        }
+        if writes && chance.once_in(api.conflict) {
+            return Fault::Refuse(error(StatusCode::CONFLICT, "Conflict", "the object has been modified"));
+        }
+        if writes && chance.once_in(api.lost_answer) {
+            return Fault::LoseAnswer(error(
+                StatusCode::GATEWAY_TIMEOUT,
+                "Timeout",
+                "request did not complete in time",
+            ));
+        }
+        if chance.once_in(api.too_many) {
+            return Fault::too_many_requests(u32::try_from(chance.number(1..=5)).unwrap_or_default());
+        }
+        if chance.once_in(api.internal) {
+            return Fault::Refuse(error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "etcdserver: leader changed",
+            ));
+        }
+        if chance.once_in(api.slow) {
+            return Fault::Latency(chance.milliseconds(10..=4_000));
+        }
+        Fault::None
+    }
+}
+
+fn error(code: StatusCode, reason: &'static str, message: &str) -> ApiError {
+    ApiError::new(code, reason, message)
+}
+
+fn told(fault: &Fault) -> String {
+    let ms = |time: &Duration| time.as_millis().to_string();
+    match fault {
+        Fault::None => "nothing".to_owned(),
+        Fault::Latency(time) => format!("a latency of {} ms", ms(time)),
+        Fault::Refuse(error) => format!("{} {}", error.code.as_u16(), error.reason),
+        Fault::LoseAnswer(error) => format!("{} {}, although it is done", error.code.as_u16(), error.reason),
+        Fault::DropWatchAfter(events) => format!("an end after {events} events"),
+        Fault::DelayWatch(time) => format!("a delay of {} ms", ms(time)),
+        Fault::StaleList(revisions) => format!("the state {revisions} revisions ago"),
+    }
+}
