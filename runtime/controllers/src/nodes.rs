@@ -168,7 +168,12 @@ impl Nodes {
 
     /// Whether no node is known, whoever owns it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().views.is_empty()
+        self.len() == 0
+    }
+
+    /// How many nodes are known, whoever owns them.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().views.len()
     }
 
     /// New claims: every node is judged again. Returns the views whose owner changed.

@@ -121,6 +121,12 @@ pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Optio
     for provider in [owner(old), owner(new)].into_iter().flatten() {
         context.lane(provider).routes.add(KEY);
     }
+    if old.is_none() && new.is_some() && context.nodes.len() == 1 {
+        // While there was no node at all, no pass deleted anything: each provider may have routes that lead nowhere.
+        for provider in 0..context.providers.entries().len() {
+            context.lane(provider).routes.add(KEY);
+        }
+    }
 }
 
 /// Whether routes depend on what changed: who owns the node, its pod ranges, its addresses. As upstream; a relist that repeats a node is no change.

@@ -230,6 +230,20 @@ async fn with_the_gate_a_node_that_comes_does_not_wake_a_cloud_that_wants_to_be_
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
+/// The simulation found it: with the gate, the first node of a cluster that had none is a reason for every provider to look.
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_a_route_that_was_left_in_an_empty_cluster_goes_with_the_first_node() {
+    let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")])
+        .set(|settings| settings.watch_based_routes = true);
+    world.clouds[0].fake.set_routes(routes(&["- 10.120.1.0/24"]));
+    let world = world.start().await;
+    pass(60 * S).await;
+    assert_eq!(routes_of(&world.clouds[0]), ["- 10.120.1.0/24"]);
+    world.add_node_of("two", "b", ("10.0.0.2", "10.120.2.0/24")).await;
+    pass(20 * S).await;
+    assert_eq!(routes_of(&world.clouds[0]), [""; 0]);
+}
+
 /// A node that is made anew under its name while its routes are made is another node.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_made_anew_meanwhile_gets_its_condition_with_the_next_pass() {
