@@ -17,6 +17,7 @@ mod server;
 mod state;
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     process,
     sync::{
@@ -44,8 +45,10 @@ pub struct SimOptions {
     pub zones: Vec<Zone>,
     /// Default: none.
     pub clusters: Vec<Cluster>,
-    /// Elastic IPs are the 254 addresses after this one. Default 127.88.0.0.
+    /// Elastic IPs are the addresses after this one. Default 127.88.0.0.
     pub elastic_ips: Ipv4Addr,
+    /// How many elastic IPs there are. Default 254: a block of 256 without its first and last address.
+    pub elastic_ips_max: u32,
     /// Machines' private addresses follow this one. Default 127.89.0.0.
     pub machines: Ipv4Addr,
     /// Start values. Default: quick and without faults.
@@ -103,6 +106,7 @@ impl Default for SimOptions {
             zones: ["zone-a", "zone-b", "zone-c"].map(zone).to_vec(),
             clusters: Vec::new(),
             elastic_ips: Ipv4Addr::new(127, 88, 0, 0),
+            elastic_ips_max: 254,
             machines: Ipv4Addr::new(127, 89, 0, 0),
             knobs: Knobs::default(),
             token: "sim-token".to_owned(),
@@ -282,6 +286,30 @@ impl SimCloud {
     /// Empties the log of requests; their numbers go on.
     pub fn clear_requests(&self) {
         self.state().requests.clear();
+    }
+
+    /// How many requests to `/v1` there were since the start, by method and path as `openapi.json` writes it: `GET /v1/instances/{id}`.
+    #[must_use]
+    pub fn request_counts(&self) -> BTreeMap<String, u64> {
+        self.state().requests.counts()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn instance_count(&self) -> usize {
+        self.state().instances.len()
+    }
+
+    /// The name of each virtual server, with the number of its real servers. For large clouds, where a snapshot would be much larger.
+    #[must_use]
+    pub fn backend_counts(&self) -> Vec<(String, usize)> {
+        self.state().backend_counts()
+    }
+
+    /// How many virtual servers have a real server at this address.
+    #[must_use]
+    pub fn virtual_servers_behind(&self, address: Ipv4Addr) -> usize {
+        self.state().virtual_servers_behind(address)
     }
 
     /// Changes from now on. Who is too slow is told how many it missed.

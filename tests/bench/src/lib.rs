@@ -1,11 +1,10 @@
 //! What the benchmarks share: where `make bench` has put what they measure.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
+
+pub mod side_by_side;
 
 /// A bundled component or a probe, for example `simcloud`.
 ///
@@ -21,9 +20,15 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// This program does not lie where Cargo puts it.
 pub fn component_file(name: &str) -> Result<PathBuf> {
-    let profile = profile()?;
-    let target = profile.parent().context("no folder above the profile's")?;
-    Ok(target.join("components").join(format!("{name}.wasm")))
+    Ok(target_folder()?.join("components").join(format!("{name}.wasm")))
+}
+
+/// Cargo's target folder.
+///
+/// # Errors
+/// This program does not lie where Cargo puts it.
+pub fn target_folder() -> Result<PathBuf> {
+    Ok(profile()?.parent().context("no folder above the profile's")?.to_owned())
 }
 
 /// The manager, built with the same profile as this program.
@@ -32,13 +37,18 @@ pub fn component_file(name: &str) -> Result<PathBuf> {
 /// It is not built.
 pub fn skysail() -> Result<PathBuf> {
     let program = profile()?.join("skysail");
-    anyhow::ensure!(program.is_file(), "there is no {}: run make bench, which builds it", program.display());
+    anyhow::ensure!(
+        program.is_file(),
+        "there is no {}: build skysail with the same profile first (make bench and make test do)",
+        program.display()
+    );
     Ok(program)
 }
 
-/// TARGET/PROFILE, for a program in TARGET/PROFILE/deps.
+/// TARGET/PROFILE, for a program there or in TARGET/PROFILE/deps.
 fn profile() -> Result<PathBuf> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let folder = program.parent().and_then(Path::parent).context("this program is not where Cargo puts it")?;
-    Ok(folder.to_owned())
+    let folder =
+        program.parent().map(|folder| if folder.ends_with("deps") { folder.join("..") } else { folder.to_owned() });
+    folder.context("this program is not where Cargo puts it")?.canonicalize().context("this program's folder")
 }

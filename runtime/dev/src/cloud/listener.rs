@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, SocketAddr, TcpListener as StdTcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdTcpListener},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -91,6 +91,19 @@ impl Listener {
                 health: balancer.health(*backend, now),
             })
             .collect()
+    }
+
+    /// How many real servers there are.
+    pub(super) fn backends(&self) -> usize {
+        lock(&self.balancer).rules.backends.len()
+    }
+
+    /// Whether one of the real servers, which are sorted, has this address.
+    pub(super) fn leads_to(&self, address: Ipv4Addr) -> bool {
+        let balancer = lock(&self.balancer);
+        let backends = &balancer.rules.backends;
+        let first = backends.partition_point(|backend| backend.address < address);
+        backends.get(first).is_some_and(|backend| backend.address == address)
     }
 
     /// Ends every connection; when this returns, the port is free.

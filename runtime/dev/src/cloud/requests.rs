@@ -28,19 +28,22 @@ pub struct RequestRecord {
     pub request_id: String,
 }
 
-/// The last [`REQUESTS_MAX`] requests, and those that are not answered yet.
+/// The last [`REQUESTS_MAX`] requests, those that are not answered yet, and the number of all.
 #[derive(Debug, Default)]
 pub(super) struct RequestLog {
     records: VecDeque<RequestRecord>,
     count: u64,
     /// As many as there are connections.
     under_way: BTreeMap<u64, RequestRecord>,
+    /// By method and path of the router, of which there are few.
+    counts: BTreeMap<String, u64>,
 }
 
 impl RequestLog {
-    /// Notes that a request came, and numbers it.
-    pub(super) fn begin(&mut self, record: &mut RequestRecord) {
+    /// Notes that a request came for this route, and numbers it.
+    pub(super) fn begin(&mut self, route: &str, record: &mut RequestRecord) {
         self.count += 1;
+        *self.counts.entry(route.to_owned()).or_default() += 1;
         record.number = self.count;
         self.under_way.insert(record.number, record.clone());
     }
@@ -65,6 +68,10 @@ impl RequestLog {
     /// Those that came and are not answered yet, in the order of their coming: without time taken and status.
     pub(super) fn under_way(&self) -> Vec<RequestRecord> {
         self.under_way.values().cloned().collect()
+    }
+
+    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+        self.counts.clone()
     }
 
     pub(super) fn clear(&mut self) {
@@ -95,11 +102,13 @@ mod tests {
         };
         for _ in 0..REQUESTS_MAX + 5 {
             let mut record = record.clone();
-            log.begin(&mut record);
+            log.begin("GET /v1/zones", &mut record);
             log.end(record);
         }
         let all = log.all();
         assert_eq!((all.len(), all[0].number), (REQUESTS_MAX, 6));
         assert_eq!(log.under_way(), []);
+        log.clear();
+        assert_eq!(log.counts(), [("GET /v1/zones".to_owned(), REQUESTS_MAX as u64 + 5)].into());
     }
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{Method, header},
     middleware::{self, Next},
     response::Response,
@@ -112,7 +112,8 @@ async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> R
         status: 0,
         request_id: cut(request_id),
     };
-    cloud.state().requests.begin(&mut record);
+    let route = head.extensions.get::<MatchedPath>().map_or("no path of the API", MatchedPath::as_str);
+    cloud.state().requests.begin(&format!("{} {route}", head.method), &mut record);
     let (answer, answered) = oneshot::channel();
     let carried_out = cloud.clone();
     cloud.carry_out(async move {

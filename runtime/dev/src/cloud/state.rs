@@ -66,6 +66,7 @@ pub(super) struct Made<T> {
 #[derive(Debug)]
 struct Pools {
     elastic: Ipv4Addr,
+    elastic_max: u32,
     machines: Ipv4Addr,
 }
 
@@ -91,7 +92,11 @@ impl State {
             requests: RequestLog::default(),
             changes,
             idempotency: HashMap::new(),
-            pools: Pools { elastic: options.elastic_ips, machines: options.machines },
+            pools: Pools {
+                elastic: options.elastic_ips,
+                elastic_max: options.elastic_ips_max,
+                machines: options.machines,
+            },
             last_id: 0,
         }
     }

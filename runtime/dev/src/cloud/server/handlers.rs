@@ -23,7 +23,7 @@ use crate::cloud::{
         NewVolume, Route, SshKey, VirtualServer, VirtualServerPatch, Volume, Zone,
     },
     requests::cut,
-    state::State,
+    state::{InstanceEntry, Made, ServerEntry, State},
 };
 
 type Reply = Result<Response, Refused>;
@@ -56,8 +56,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<SimCloud>)> {
 
 /// Records that can be listed.
 trait Listed: Serialize + Sized + Send + 'static {
-    fn all(state: &State) -> Vec<Self>;
-    fn facts(&self) -> Facts<'_>;
+    /// What the state holds of one.
+    type Entry;
+    /// Sorted by ID.
+    fn entries(state: &State) -> impl Iterator<Item = &Self::Entry>;
+    fn facts(entry: &Self::Entry) -> Facts<'_>;
+    /// The record as it is now.
+    fn view(state: &State, entry: &Self::Entry) -> Self;
 }
 
 /// Records that can be made.
@@ -66,15 +71,17 @@ trait Resource: Listed {
     const KIND: &'static str;
     fn create(state: &mut State, new: Self::New) -> Result<Self, CloudError>;
     fn find(state: &State, id: &str) -> Option<Self>;
+    fn id(&self) -> &str;
 }
 
 async fn list<T: Listed>(Extract(cloud): Extract<SimCloud>, UrlQuery(pairs): Pairs) -> Reply {
     let query = Query::parse(pairs)?;
-    let (all, entries_max) = {
+    let page = {
         let state = cloud.state();
-        (T::all(&state), state.faults.knobs().page_entries_max)
+        let entries_max = state.faults.knobs().page_entries_max;
+        query.page(T::entries(&state), T::facts, |entry| T::view(&state, entry), entries_max)
     };
-    Ok(reply(200, &query.page(all, T::facts, entries_max)))
+    Ok(reply(200, &page))
 }
 
 async fn read<T: Resource>(Extract(cloud): Extract<SimCloud>, Path(id): Path<String>) -> Reply {
@@ -102,7 +109,7 @@ async fn create<T: Resource>(Extract(cloud): Extract<SimCloud>, headers: HeaderM
     }
     let record = T::create(&mut state, new)?;
     if let Some(key) = key {
-        state.idempotency.insert(key, (hash, record.facts().id.to_owned()));
+        state.idempotency.insert(key, (hash, record.id().to_owned()));
     }
     Ok(reply(201, &record))
 }
@@ -160,74 +167,107 @@ async fn add_ssh_key(Extract(cloud): Extract<SimCloud>, body: Bytes) -> Reply {
 }
 
 impl Listed for Zone {
-    fn all(state: &State) -> Vec<Self> {
-        sorted(state.zones.clone())
+    type Entry = Self;
+    fn entries(state: &State) -> impl Iterator<Item = &Self> {
+        sorted(&state.zones)
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.name, name: &self.name, tags: None }
+    fn facts(entry: &Self) -> Facts<'_> {
+        Facts { id: &entry.name, name: &entry.name, tags: None }
+    }
+    fn view(_: &State, entry: &Self) -> Self {
+        entry.clone()
     }
 }
 
 impl Listed for Cluster {
-    fn all(state: &State) -> Vec<Self> {
-        sorted(state.clusters.clone())
+    type Entry = Self;
+    fn entries(state: &State) -> impl Iterator<Item = &Self> {
+        sorted(&state.clusters)
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.name, name: &self.name, tags: None }
+    fn facts(entry: &Self) -> Facts<'_> {
+        Facts { id: &entry.name, name: &entry.name, tags: None }
+    }
+    fn view(_: &State, entry: &Self) -> Self {
+        entry.clone()
     }
 }
 
 impl Listed for SshKey {
-    fn all(state: &State) -> Vec<Self> {
-        state.ssh_keys.clone()
+    type Entry = Self;
+    fn entries(state: &State) -> impl Iterator<Item = &Self> {
+        state.ssh_keys.iter()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.user, tags: None }
+    fn facts(entry: &Self) -> Facts<'_> {
+        Facts { id: &entry.id, name: &entry.user, tags: None }
+    }
+    fn view(_: &State, entry: &Self) -> Self {
+        entry.clone()
     }
 }
 
 impl Listed for Instance {
-    fn all(state: &State) -> Vec<Self> {
-        state.instances.values().map(|entry| entry.record.clone()).collect()
+    type Entry = InstanceEntry;
+    fn entries(state: &State) -> impl Iterator<Item = &InstanceEntry> {
+        state.instances.values()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    fn facts(entry: &InstanceEntry) -> Facts<'_> {
+        Facts { id: &entry.record.id, name: &entry.record.name, tags: Some(&entry.record.tags) }
+    }
+    fn view(_: &State, entry: &InstanceEntry) -> Self {
+        entry.record.clone()
     }
 }
 
 impl Listed for Route {
-    fn all(state: &State) -> Vec<Self> {
-        state.routes.values().cloned().map(|route| state.with_blackhole(route)).collect()
+    type Entry = Self;
+    fn entries(state: &State) -> impl Iterator<Item = &Self> {
+        state.routes.values()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    fn facts(entry: &Self) -> Facts<'_> {
+        Facts { id: &entry.id, name: &entry.name, tags: Some(&entry.tags) }
+    }
+    fn view(state: &State, entry: &Self) -> Self {
+        state.with_blackhole(entry.clone())
     }
 }
 
 impl Listed for Volume {
-    fn all(state: &State) -> Vec<Self> {
-        state.volumes.values().cloned().collect()
+    type Entry = Self;
+    fn entries(state: &State) -> impl Iterator<Item = &Self> {
+        state.volumes.values()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    fn facts(entry: &Self) -> Facts<'_> {
+        Facts { id: &entry.id, name: &entry.name, tags: Some(&entry.tags) }
+    }
+    fn view(_: &State, entry: &Self) -> Self {
+        entry.clone()
     }
 }
 
 impl Listed for ElasticIp {
-    fn all(state: &State) -> Vec<Self> {
-        state.elastic_ips.values().map(State::elastic_ip_of).collect()
+    type Entry = Made<Self>;
+    fn entries(state: &State) -> impl Iterator<Item = &Made<Self>> {
+        state.elastic_ips.values()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    fn facts(entry: &Made<Self>) -> Facts<'_> {
+        Facts { id: &entry.record.id, name: &entry.record.name, tags: Some(&entry.record.tags) }
+    }
+    fn view(_: &State, entry: &Made<Self>) -> Self {
+        State::elastic_ip_of(entry)
     }
 }
 
 impl Listed for VirtualServer {
-    fn all(state: &State) -> Vec<Self> {
-        state.virtual_servers.values().map(crate::cloud::state::ServerEntry::view).collect()
+    type Entry = ServerEntry;
+    fn entries(state: &State) -> impl Iterator<Item = &ServerEntry> {
+        state.virtual_servers.values()
     }
-    fn facts(&self) -> Facts<'_> {
-        Facts { id: &self.id, name: &self.name, tags: Some(&self.tags) }
+    fn facts(entry: &ServerEntry) -> Facts<'_> {
+        let record = entry.record();
+        Facts { id: &record.id, name: &record.name, tags: Some(&record.tags) }
+    }
+    fn view(_: &State, entry: &ServerEntry) -> Self {
+        entry.view()
     }
 }
 
@@ -240,6 +280,9 @@ impl Resource for Instance {
     fn find(state: &State, id: &str) -> Option<Self> {
         state.instances.get(id).map(|entry| entry.record.clone())
     }
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl Resource for Route {
@@ -250,6 +293,9 @@ impl Resource for Route {
     }
     fn find(state: &State, id: &str) -> Option<Self> {
         state.routes.get(id).cloned().map(|route| state.with_blackhole(route))
+    }
+    fn id(&self) -> &str {
+        &self.id
     }
 }
 
@@ -262,6 +308,9 @@ impl Resource for Volume {
     fn find(state: &State, id: &str) -> Option<Self> {
         state.volumes.get(id).cloned()
     }
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl Resource for ElasticIp {
@@ -273,6 +322,9 @@ impl Resource for ElasticIp {
     fn find(state: &State, id: &str) -> Option<Self> {
         state.elastic_ips.get(id).map(State::elastic_ip_of)
     }
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl Resource for VirtualServer {
@@ -282,11 +334,15 @@ impl Resource for VirtualServer {
         state.create_virtual_server(new)
     }
     fn find(state: &State, id: &str) -> Option<Self> {
-        state.virtual_servers.get(id).map(crate::cloud::state::ServerEntry::view)
+        state.virtual_servers.get(id).map(ServerEntry::view)
+    }
+    fn id(&self) -> &str {
+        &self.id
     }
 }
 
-fn sorted<T: Listed>(mut records: Vec<T>) -> Vec<T> {
-    records.sort_by(|one, other| one.facts().id.cmp(other.facts().id));
-    records
+fn sorted<T: Listed<Entry = T>>(records: &[T]) -> impl Iterator<Item = &T> {
+    let mut records: Vec<&T> = records.iter().collect();
+    records.sort_by(|one, other| T::facts(one).id.cmp(T::facts(other).id));
+    records.into_iter()
 }

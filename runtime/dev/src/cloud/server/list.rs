@@ -72,21 +72,24 @@ impl Query {
         (unnamed || named) && self.tags.iter().all(tagged)
     }
 
-    /// The page of records that are wanted; they come sorted by ID.
-    pub(super) fn page<T>(self, all: Vec<T>, facts: impl Fn(&T) -> Facts<'_>, entries_max: usize) -> Page<T> {
+    /// The page of records that are wanted; they come sorted by ID. Only those are copied: the others may be many and large.
+    pub(super) fn page<'a, R: 'a, T>(
+        self,
+        all: impl IntoIterator<Item = &'a R>,
+        facts: impl Fn(&'a R) -> Facts<'a>,
+        view: impl Fn(&'a R) -> T,
+        entries_max: usize,
+    ) -> Page<T> {
         let limit = self.limit.unwrap_or(entries_max).min(entries_max);
-        let mut items: Vec<T> = all
-            .into_iter()
-            .filter(|record| {
-                let facts = facts(record);
-                self.after.as_deref().is_none_or(|after| facts.id > after) && self.wants(&facts)
-            })
-            .take(limit + 1)
-            .collect();
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(facts(last).id));
-        Page { items, next }
+        let is_wanted = |record: &&'a R| {
+            let facts = facts(record);
+            self.after.as_deref().is_none_or(|after| facts.id > after) && self.wants(&facts)
+        };
+        let mut wanted = all.into_iter().filter(is_wanted);
+        let page: Vec<&R> = wanted.by_ref().take(limit).collect();
+        let more = wanted.next().is_some();
+        let next = page.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(facts(last).id));
+        Page { items: page.into_iter().map(view).collect(), next }
     }
 }
 

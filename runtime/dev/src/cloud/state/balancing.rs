@@ -17,8 +17,6 @@ use crate::cloud::{
     },
 };
 
-/// Addresses of the pool: the last byte from 1 to 254.
-const ELASTIC_IPS_MAX: u32 = 254;
 /// Backends of one virtual server: the largest cluster that Kubernetes supports has 5,000 nodes.
 const REAL_SERVERS_MAX: usize = 5_000;
 /// CIDRs of one virtual server.
@@ -39,6 +37,11 @@ impl ServerEntry {
         let real_servers = self.listener.real_servers();
         VirtualServer { real_servers, state: self.made.progress(), ..self.made.record.clone() }
     }
+
+    /// What is known without looking at the listener: its real servers are empty.
+    pub(in crate::cloud) fn record(&self) -> &VirtualServer {
+        &self.made.record
+    }
 }
 
 impl State {
@@ -51,19 +54,20 @@ impl State {
         checked_text("the name of an elastic IP", &name)?;
         checked_tags(&tags)?;
         let base = u32::from(self.pools.elastic);
-        let mut pool = (1..=ELASTIC_IPS_MAX).map(|n| Ipv4Addr::from(base + n));
+        let whole = || format!("the pool of the {} elastic IPs after {}", self.pools.elastic_max, self.pools.elastic);
+        let mut pool = (1..=self.pools.elastic_max).map(|n| Ipv4Addr::from(base + n));
         let taken: HashSet<_> = self.elastic_ips.values().map(|made| made.record.address).collect();
         let address = match address {
             Some(address) if !pool.any(|one| one == address) => {
-                return Err(CloudError::Invalid(format!("{address} is not in the pool {}/24", self.pools.elastic)));
+                return Err(CloudError::Invalid(format!("{address} is not in {}", whole())));
             }
             Some(address) if taken.contains(&address) => {
                 return Err(CloudError::Conflict(format!("{address} belongs to another elastic IP")));
             }
             Some(address) => address,
-            None => pool.find(|address| !taken.contains(address)).ok_or_else(|| {
-                CloudError::Exhausted(format!("the pool {}/24 of elastic IPs is used up", self.pools.elastic))
-            })?,
+            None => pool
+                .find(|address| !taken.contains(address))
+                .ok_or_else(|| CloudError::Exhausted(format!("{} is used up", whole())))?,
         };
         let record = ElasticIp { id: self.next_id("eip"), name, address, state: Progress::Pending, tags };
         self.tell("created", "elastic-ip", &record.id, &address.to_string());
@@ -157,6 +161,14 @@ impl State {
         let view = entry.view();
         self.tell("changed", "virtual-server", id, &format!("{}:{}", view.address, view.port));
         Ok(view)
+    }
+
+    pub(in crate::cloud) fn backend_counts(&self) -> Vec<(String, usize)> {
+        self.virtual_servers.values().map(|entry| (entry.made.record.name.clone(), entry.listener.backends())).collect()
+    }
+
+    pub(in crate::cloud) fn virtual_servers_behind(&self, address: Ipv4Addr) -> usize {
+        self.virtual_servers.values().filter(|entry| entry.listener.leads_to(address)).count()
     }
 
     /// The caller closes the listener that comes back.

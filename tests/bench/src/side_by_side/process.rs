@@ -1,0 +1,73 @@
+//! A manager as a process, and what it uses: from `/proc`.
+
+use std::{fs, process::Child, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::{
+    param::clock_ticks_per_second,
+    process::{Pid, Signal, kill_process},
+};
+use serde::{Deserialize, Serialize};
+
+/// A manager; dropped, it is asked to end, and waited for.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+/// Memory of a process, in MiB.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// Now.
+    pub(super) resident: f64,
+    /// At most, so far.
+    pub(super) peak: f64,
+}
+
+impl Process {
+    pub(super) const fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// CPU so far, user and system, with that of children which have ended (Skysail compiles in one).
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        let text = self.read("stat")?;
+        // The name of the program, in parentheses, may hold anything.
+        let (_, fields) = text.rsplit_once(')').context("/proc/PID/stat has no name")?;
+        // utime, stime, cutime and cstime are fields 14 to 17, and the rest begins with field 3.
+        let ticks: Result<Vec<u64>, _> = fields.split_whitespace().skip(11).take(4).map(str::parse).collect();
+        let ticks: u64 = ticks.context("/proc/PID/stat has other fields")?.iter().sum();
+        Ok(Duration::from_millis(ticks * 1_000 / clock_ticks_per_second()))
+    }
+
+    pub(super) fn memory(&self) -> Result<Memory> {
+        let text = self.read("status")?;
+        let mebibytes = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
+            let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse().context("memory in kB")?;
+            anyhow::Ok(kibibytes / 1024.0)
+        };
+        Ok(Memory { resident: mebibytes("VmRSS:")?, peak: mebibytes("VmHWM:")? })
+    }
+
+    /// # Errors
+    /// It has ended.
+    pub(super) fn still_runs(&mut self) -> Result<()> {
+        match self.0.try_wait().context("looking after the manager")? {
+            None => Ok(()),
+            Some(status) => bail!("the manager ended with {status}"),
+        }
+    }
+
+    fn read(&self, file: &str) -> Result<String> {
+        let path = format!("/proc/{}/{file}", self.0.id());
+        fs::read_to_string(&path).with_context(|| format!("reading {path}"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.id().try_into().ok().and_then(Pid::from_raw) {
+            let _ended_already = kill_process(pid, Signal::TERM);
+        }
+        drop(self.0.wait());
+    }
+}

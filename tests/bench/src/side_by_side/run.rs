@@ -1,0 +1,146 @@
+//! One run: a cluster that waits, a manager that starts, and what it used.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::{
+    contestant::{Contestant, Programs},
+    counters::difference,
+    figures::{Figures, seconds},
+    process::Process,
+    world::{LOOK_EVERY, Size, World},
+};
+
+/// Longer than either manager waits for nodes to settle before it goes on with what they changed.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Times and CPU, as they come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    pub(super) nodes: Duration,
+    pub(super) services: Duration,
+    pub(super) backends: Duration,
+    pub(super) cpu: Duration,
+}
+
+/// What was counted before a task began.
+pub(super) struct Before {
+    cpu: Duration,
+    api: BTreeMap<String, u64>,
+    provider: BTreeMap<String, u64>,
+    cloud: BTreeMap<String, u64>,
+}
+
+/// Starts this contestant on a cluster whose nodes and Services wait for it.
+///
+/// # Errors
+/// Something does not start, or the manager is not done within `limit`: with the end of its log.
+pub async fn measure(programs: &Programs, contestant: Contestant, size: Size, task: &Task) -> Result<Figures> {
+    let world = World::new(size, task.latency).await?;
+    let before = Before { cpu: Duration::ZERO, provider: BTreeMap::new(), ..Before::now(&world, None).await? };
+    let begun = Instant::now();
+    let mut process = world.start(programs, contestant)?;
+    let marks = done(&world, &mut process, begun, task).await?;
+    let figures = before.finish(&world, &process, begun, (marks, task.idle)).await?;
+    world.check_cloud()?;
+    Ok(figures)
+}
+
+/// How a task is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// Of each request to the cloud.
+    pub latency: Duration,
+    /// How long the manager is watched after its last request to the cloud.
+    pub idle: Duration,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// Waits until the manager has served the whole cluster.
+pub(super) async fn done(world: &World, process: &mut Process, begun: Instant, task: &Task) -> Result<Marks> {
+    let mut marks = Marks::default();
+    let work = async {
+        let (nodes, services, backends) = tokio::join!(
+            world.until_nodes_initialised(0..world.size.nodes, world.size.nodes),
+            world.until_services_have_addresses(),
+            world.until_backends(world.size.nodes),
+        );
+        marks = Marks {
+            nodes: nodes? - begun,
+            services: services? - begun,
+            backends: backends - begun,
+            cpu: process.cpu()?,
+        };
+        anyhow::Ok(())
+    };
+    let ended = timeout(task.limit, work).await;
+    process.still_runs().with_context(|| world.last_words())?;
+    ended.with_context(|| format!("not done after {:?}; the manager said:\n{}", task.limit, world.last_words()))??;
+    Ok(marks)
+}
+
+impl Before {
+    /// What is counted so far; a process that runs already has metrics.
+    pub(super) async fn now(world: &World, process: Option<&Process>) -> Result<Self> {
+        let (cpu, provider) = match process {
+            Some(process) => (process.cpu()?, world.manager_counters().await?.provider_calls()),
+            None => (Duration::ZERO, BTreeMap::new()),
+        };
+        Ok(Self { cpu, provider, api: world.api_counters().await?.api_requests(), cloud: world.cloud.request_counts() })
+    }
+
+    /// The figures, after the manager was watched for a while longer than until its last request to the cloud.
+    pub(super) async fn finish(
+        self,
+        world: &World,
+        process: &Process,
+        begun: Instant,
+        (marks, idle): (Marks, Duration),
+    ) -> Result<Figures> {
+        let quiet = until_quiet(world, process).await?;
+        let memory = process.memory()?;
+        sleep_until(quiet.at + idle).await;
+        let (memory_idle, cpu_idle) = (process.memory()?, process.cpu()? - quiet.cpu);
+        let provider = world.manager_counters().await?.provider_calls();
+        let api = world.api_counters().await?.api_requests();
+        let cloud = world.cloud.request_counts();
+        Ok(Figures {
+            nodes_s: seconds(marks.nodes),
+            services_s: seconds(marks.services),
+            backends_s: seconds(marks.backends),
+            quiet_s: seconds(quiet.at - begun),
+            cpu_s: seconds(marks.cpu.saturating_sub(self.cpu)),
+            cpu_quiet_s: seconds(quiet.cpu.saturating_sub(self.cpu)),
+            cpu_idle_s: seconds(cpu_idle),
+            resident_mib: memory.resident,
+            resident_idle_mib: memory_idle.resident,
+            peak_mib: memory_idle.peak,
+            provider_calls: difference(&self.provider, &provider),
+            cloud_requests: difference(&self.cloud, &cloud),
+            api_requests: difference(&self.api, &api),
+        })
+    }
+}
+
+/// When the cloud was asked for the last time, and the manager's CPU by then.
+struct Quiet {
+    at: Instant,
+    cpu: Duration,
+}
+
+/// Waits until the manager has not asked the cloud for a while: what it still had to do is done.
+async fn until_quiet(world: &World, process: &Process) -> Result<Quiet> {
+    let mut quiet = Quiet { at: Instant::now(), cpu: process.cpu()? };
+    let mut seen = world.cloud.request_counts();
+    while quiet.at.elapsed() < QUIET {
+        sleep(LOOK_EVERY).await;
+        let now = world.cloud.request_counts();
+        if now != seen {
+            (seen, quiet) = (now, Quiet { at: Instant::now(), cpu: process.cpu()? });
+        }
+    }
+    Ok(quiet)
+}

@@ -1,0 +1,236 @@
+//! The surroundings of one run: a real API server, a simulated cloud in this process, and a cluster that waits for its manager.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    ops::Range,
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{TryStreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api, Client, Config, Resource, ResourceExt as _,
+    api::DeleteParams,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use skysail_dev::cloud::{Instance, Knobs, SimCloud, SimOptions, SimServer};
+use skysail_test_support::apiserver::ApiServer;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::{
+    cluster::{self, NAMESPACE, UNINITIALIZED, machine, node_name},
+    contestant::{Contestant, Programs, Surroundings},
+    counters::{Counters, scrape},
+    process::Process,
+};
+
+/// Between two looks at the cloud's load balancers: short against what is measured, long against what a look costs.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A block of loopback that nothing else here uses, with room for more load balancers than there are node ports.
+const ELASTIC_IPS: (Ipv4Addr, u32) = (Ipv4Addr::new(127, 96, 0, 0), 8_190);
+const MACHINES: Ipv4Addr = Ipv4Addr::new(127, 112, 0, 0);
+
+/// How much there is in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Size {
+    /// Uninitialised, when the manager starts.
+    pub nodes: usize,
+    /// Of type `LoadBalancer`, each with one port.
+    pub services: usize,
+}
+
+/// See the module.
+pub(super) struct World {
+    pub(super) client: Client,
+    pub(super) cloud: SimCloud,
+    pub(super) size: Size,
+    /// Those of the first nodes.
+    pub(super) machines: Vec<Instance>,
+    port: u16,
+    kubeconfig: PathBuf,
+    folder: TempDir,
+    server: SimServer,
+    // It serves for as long as it is held.
+    _api: ApiServer,
+}
+
+impl World {
+    pub(super) async fn new(size: Size, latency: Duration) -> Result<Self> {
+        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        let cloud = SimCloud::new(SimOptions {
+            elastic_ips: ELASTIC_IPS.0,
+            elastic_ips_max: ELASTIC_IPS.1,
+            machines: MACHINES,
+            knobs: Knobs { latency_ms, ..Knobs::default() },
+            ..SimOptions::default()
+        });
+        let machines = machines(&cloud, 0..size.nodes)?;
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = cloud.serve(loopback).await.context("serving the cloud")?;
+        let api = tokio::task::spawn_blocking(ApiServer::start).await.context("starting the API server")??;
+        let folder = TempDir::new().context("a folder for the manager")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        fs::write(&kubeconfig, api.kubeconfig_yaml()).context("writing the kubeconfig")?;
+        let read = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let port =
+            TcpListener::bind(loopback).and_then(|listener| listener.local_addr()).context("a free port")?.port();
+        cluster::create_nodes(&client, &machines).await?;
+        cluster::create_services(&client, size).await?;
+        Ok(Self { client, cloud, size, machines, port, kubeconfig, folder, server, _api: api })
+    }
+
+    pub(super) fn start(&self, programs: &Programs, contestant: Contestant) -> Result<Process> {
+        let surroundings = Surroundings {
+            kubeconfig: &self.kubeconfig,
+            cloud_url: &self.server.url,
+            cloud_token: &self.server.token,
+            folder: self.folder.path(),
+            port: self.port,
+        };
+        programs.start(contestant, &surroundings)
+    }
+
+    /// The end of the manager's log.
+    pub(super) fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
+    }
+
+    /// The API server's metrics.
+    pub(super) async fn api_counters(&self) -> Result<Counters> {
+        scrape(&self.client).await.context("metrics of the API server")
+    }
+
+    /// The manager's metrics.
+    pub(super) async fn manager_counters(&self) -> Result<Counters> {
+        let url = format!("https://127.0.0.1:{}", self.port).parse().context("the manager's address")?;
+        let mut config = Config::new(url);
+        config.accept_invalid_certs = true;
+        scrape(&Client::try_from(config)?).await.context("metrics of the manager")
+    }
+
+    /// Makes machines and their nodes, with the numbers.
+    pub(super) async fn add_nodes(&self, numbers: Range<usize>) -> Result<()> {
+        cluster::create_nodes(&self.client, &machines(&self.cloud, numbers)?).await
+    }
+
+    /// Deletes machines and their nodes.
+    pub(super) async fn remove_nodes(&self, machines: &[Instance]) -> Result<()> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        for machine in machines {
+            self.cloud.delete_instance(&machine.id).await.context("deleting a machine")?;
+            nodes.delete(&machine.name, &DeleteParams::default()).await.context("deleting a node")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many of the nodes with these numbers are initialised.
+    pub(super) async fn until_nodes_initialised(&self, numbers: Range<usize>, count: usize) -> Result<Instant> {
+        let names: BTreeSet<String> = numbers.map(node_name).collect();
+        let initialised = |node: &Node| {
+            if !names.contains(&node.name_any()) {
+                return false;
+            }
+            let spec = node.spec.as_ref();
+            let tainted = spec
+                .and_then(|spec| spec.taints.as_ref())
+                .is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED));
+            let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+            !tainted
+                && spec.is_some_and(|spec| spec.provider_id.is_some())
+                && addresses.is_some_and(|addresses| addresses.iter().any(|address| address.type_ == "ExternalIP"))
+        };
+        until_true_of(Api::<Node>::all(self.client.clone()), count, initialised).await
+    }
+
+    /// Waits until every Service has an address.
+    pub(super) async fn until_services_have_addresses(&self) -> Result<Instant> {
+        let has_address = |service: &Service| {
+            let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+            ingress.is_some_and(|ingress| !ingress.is_empty())
+        };
+        let services = Api::<Service>::namespaced(self.client.clone(), NAMESPACE);
+        until_true_of(services, self.size.services, has_address).await
+    }
+
+    /// Waits until every Service has a load balancer, and each has exactly so many backends.
+    pub(super) async fn until_backends(&self, count: usize) -> Instant {
+        self.until(|cloud| {
+            let all = cloud.backend_counts();
+            all.len() == self.size.services && all.iter().all(|(_, backends)| *backends == count)
+        })
+        .await
+    }
+
+    /// Waits until [`Self::check_cloud`] finds nothing.
+    pub(super) async fn until_exact(&self) -> Instant {
+        self.until(|_| self.check_cloud().is_ok()).await
+    }
+
+    pub(super) async fn until(&self, holds: impl Fn(&SimCloud) -> bool) -> Instant {
+        while !holds(&self.cloud) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Instant::now()
+    }
+
+    /// # Errors
+    /// The load balancers are not those of the Services, or one does not lead to exactly the machines that there are.
+    pub(super) fn check_cloud(&self) -> Result<()> {
+        // A snapshot of a large cloud costs more than this look.
+        let machines_count = self.cloud.instance_count();
+        ensure!(
+            self.cloud.backend_counts().iter().all(|(_, backends)| *backends == machines_count),
+            "a load balancer has not as many backends as the cluster has machines"
+        );
+        let snapshot = self.cloud.snapshot();
+        let machines: BTreeSet<Ipv4Addr> = snapshot.instances.iter().map(|machine| machine.private_address).collect();
+        let count = snapshot.virtual_servers.len();
+        ensure!(count == self.size.services, "{count} load balancers for {} Services", self.size.services);
+        ensure!(
+            snapshot.elastic_ips.len() == count,
+            "{} elastic IPs for {count} load balancers",
+            snapshot.elastic_ips.len()
+        );
+        for server in &snapshot.virtual_servers {
+            let backends: BTreeSet<Ipv4Addr> = server.real_servers.iter().map(|backend| backend.address).collect();
+            ensure!(
+                backends == machines,
+                "load balancer {} has other backends than the cluster has machines",
+                server.name
+            );
+        }
+        Ok(())
+    }
+}
+
+fn machines(cloud: &SimCloud, numbers: Range<usize>) -> Result<Vec<Instance>> {
+    numbers.map(|number| cloud.create_instance(machine(number)).context("making a machine")).collect()
+}
+
+/// Follows the objects of a kind until it has been true of so many of them.
+async fn until_true_of<K>(api: Api<K>, count: usize, holds: impl Fn(&K) -> bool) -> Result<Instant>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let mut good = BTreeSet::new();
+    let objects = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
+    pin_mut!(objects);
+    while good.len() < count {
+        let object = objects.try_next().await.context("watching")?.context("the watch ended")?;
+        if holds(&object) {
+            good.insert(object.name_any());
+        }
+    }
+    Ok(Instant::now())
+}
