@@ -14,6 +14,8 @@ names=("$@")
 rm -rf "$tree" && mkdir -p "$tree"
 # With their times: what did not change is not built again.
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp -p --parents -t "$tree"
+# But for those that a run before may have left changed.
+sed -n 's|^+++ b/||p' "$mutations"/*.patch | sort -u | (cd "$tree" && xargs touch)
 
 # The copy is no repository, though it lies in one.
 tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
@@ -31,8 +33,8 @@ for name in "${names[@]}"; do
     echo "SURVIVED $seeds days"
     survived+=("$name")
   else
-    sed -n 's/^seed \([0-9]*\) ended badly.*/found by seed \1/p' "$target/$name.log" | head -1 | tr '\n' ':'
-    grep -E ' (VIOLATION|WRONG) ' "$target/$name.log" | head -1 | sed 's/.*\(VIOLATION\|WRONG\) */ /' | cut -c1-120
+    awk '/ (VIOLATION|WRONG) / && !what { what = substr($0, index($0, $3), 120) }
+      /^seed [0-9]+ ended badly/ { print "found by seed " $2 ": " what; exit }' "$target/$name.log"
   fi
   tree_apply -R "$patch"
 done

@@ -44,7 +44,8 @@ pub enum Fault {
     DropWatchAfter(usize),
     /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
     DelayWatch(Duration),
-    /// Answer a list that pins no revision from the state so many revisions ago, as far as that is remembered; other requests are served as usual.
+    /// Answer a list that takes any state (`resourceVersion=0`) from that of so many revisions ago, as far as it is remembered; other requests are served as
+    /// usual, also lists that ask for the most recent state: no API server shows them the past.
     StaleList(u64),
 }
 

@@ -54,7 +54,7 @@ impl State {
         Ok(view(&call.kind, stored))
     }
 
-    /// One page of a list; of the state `lag` revisions ago, where the caller pins no revision.
+    /// One page of a list; of the state `lag` revisions ago, where the caller takes any.
     pub(crate) fn list_page(&self, call: &Call, lag: u64) -> Result<Page, ApiError> {
         let params = &call.params;
         let selector = Selector::parse(&call.kind, &params.label_selector, &params.field_selector)?;
@@ -94,6 +94,7 @@ impl State {
         let Some(asked) =
             params.revision().map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message)))?
         else {
+            let lag = if params.resource_version == "0" { lag } else { 0 };
             let remembered = self.store.compacted().max(1);
             return Ok((self.store.revision().saturating_sub(lag).max(remembered), None));
         };
