@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use skysail_guest_sdk::{
     Absent as _, Error, Ingress, IpFamily, LoadBalancerStatus, NodeSet, Owned, Protocol, Result, Service,
     SessionAffinity,
@@ -53,8 +53,8 @@ struct NewElasticIp<'a> {
 }
 
 pub(crate) fn get(cloud: &Cloud, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-    let present = find(cloud, cluster, Some(&service.default_load_balancer_name()))?;
-    Ok(present.ips.first().map(|ip| Ingress::ip(&ip.address).into()))
+    let ips: Vec<ElasticIp> = list(cloud, "elastic-ips", cluster, Some(&service.default_load_balancer_name()))?;
+    Ok(ips.first().map(|ip| Ingress::ip(&ip.address).into()))
 }
 
 pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<LoadBalancerStatus> {
@@ -116,10 +116,11 @@ pub(crate) fn ensure(cloud: &Cloud, cluster: &str, service: &Service, nodes: &No
 pub(crate) fn update(cloud: &Cloud, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
     let ports = check(service)?;
     let addresses = addresses(nodes);
-    let present = find(cloud, cluster, Some(&service.default_load_balancer_name()))?;
+    let name = service.default_load_balancer_name();
+    let servers: Vec<VirtualServer> = list(cloud, "virtual-servers", cluster, Some(&name))?;
     let mut requests = Vec::new();
     for (port, node_port) in ports {
-        let server = present.servers.iter().find(|server| server.port == port);
+        let server = servers.iter().find(|server| server.port == port);
         let server = server.ok_or_else(|| Error::NotFound(format!("there is no virtual server for port {port}")))?;
         let backends = backends(&addresses, node_port);
         if server.real_servers != backends {
@@ -157,9 +158,15 @@ pub(crate) fn owned(cloud: &Cloud, cluster: &str) -> Result<Vec<Owned>> {
 }
 
 fn find(cloud: &Cloud, cluster: &str, name: Option<&str>) -> Result<Present> {
+    Ok(Present {
+        ips: list(cloud, "elastic-ips", cluster, name)?,
+        servers: list(cloud, "virtual-servers", cluster, name)?,
+    })
+}
+
+fn list<T: DeserializeOwned>(cloud: &Cloud, kind: &str, cluster: &str, name: Option<&str>) -> Result<Vec<T>> {
     let tag = format!("{CLUSTER_TAG}={cluster}");
-    let list = |kind: &str| cloud.api.get(&["v1", kind]).query("tag", &tag).query_opt("name", name);
-    Ok(Present { ips: Cloud::list(&list("elastic-ips"))?, servers: Cloud::list(&list("virtual-servers"))? })
+    Cloud::list(&cloud.api.get(&["v1", kind]).query("tag", &tag).query_opt("name", name))
 }
 
 /// Virtual servers first: an address in use is not given back.
