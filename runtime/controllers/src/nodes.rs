@@ -7,7 +7,10 @@
 use std::{
     collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use k8s_openapi::api::core::v1 as core;
@@ -105,6 +108,8 @@ struct Inner {
 pub(crate) struct Nodes {
     inner: Mutex<Inner>,
     dirty: Vec<Notify>,
+    /// Of each provider: whether a node left its set since the last publication.
+    departed: Vec<AtomicBool>,
 }
 
 /// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other taints do not matter.
@@ -122,6 +127,7 @@ impl Nodes {
         let (owned, eligible, troubled) = (sets(), sets(), sets());
         Self {
             dirty: claims.iter().map(|_| Notify::new()).collect(),
+            departed: claims.iter().map(|_| AtomicBool::new(false)).collect(),
             inner: Mutex::new(Inner {
                 views: HashMap::new(),
                 memberships: vec![0; claims.len()],
@@ -267,12 +273,16 @@ impl Nodes {
         stop: &CancellationToken,
         changed: impl Fn(),
     ) {
-        let Some(dirty) = self.dirty.get(provider) else { return };
+        let (Some(dirty), Some(departed)) = (self.dirty.get(provider), self.departed.get(provider)) else { return };
         while stop.run_until_cancelled(dirty.notified()).await.is_some() {
-            let latest = Instant::now() + settings.node_set_delay_max;
+            let mut latest = Instant::now() + settings.node_set_delay_max;
             let settled = async {
                 loop {
-                    let quiet = (Instant::now() + settings.node_set_quiet).min(latest);
+                    let now = Instant::now();
+                    if departed.swap(false, Ordering::Relaxed) {
+                        latest = latest.min(now + settings.node_set_departure_delay_max);
+                    }
+                    let quiet = (now + settings.node_set_quiet).min(latest);
                     if timeout_at(quiet, dirty.notified()).await.is_err() || Instant::now() >= latest {
                         return;
                     }
@@ -303,6 +313,10 @@ impl Nodes {
             *sum = sum.wrapping_add(view.backend);
         }
         if before != after || (after.is_some() && content(old_member) != content(new_member)) {
+            if let Some(departed) = before.filter(|_| before != after).and_then(|provider| self.departed.get(provider))
+            {
+                departed.store(true, Ordering::Relaxed);
+            }
             for provider in [before, after].into_iter().flatten() {
                 if let Some(dirty) = self.dirty.get(provider) {
                     dirty.notify_one();

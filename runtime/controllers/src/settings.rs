@@ -57,6 +57,8 @@ pub struct ControllerSettings {
     pub node_set_quiet: Duration,
     /// It is published at the latest this long after the first change. Default 30 s.
     pub node_set_delay_max: Duration,
+    /// The same where a node left the set: load balancers still lead there. Default 1 s.
+    pub node_set_departure_delay_max: Duration,
     /// After a release became active, the provider's objects are reconciled over at most this time. Default 60 s.
     pub swap_spread_max: Duration,
     /// Each load balancer is ensured once in this time though nothing changed, so that one that was changed behind our back comes back. Default 0: never.
@@ -122,6 +124,7 @@ impl Default for ControllerSettings {
             node_batch_window: Duration::from_millis(100),
             node_set_quiet: Duration::from_secs(2),
             node_set_delay_max: Duration::from_secs(30),
+            node_set_departure_delay_max: Duration::from_secs(1),
             swap_spread_max: Duration::from_mins(1),
             drift_repair_period: Duration::ZERO,
             drift_repairs_per_minute: 60,

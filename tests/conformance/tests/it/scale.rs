@@ -108,6 +108,29 @@ async fn nodes_that_trickle_in_are_an_update_each_30_s_and_not_one_each() {
     assert_eq!(updates.last().unwrap(), "update default/web nodes=(120 nodes)");
 }
 
+/// Nodes that come one by one hold up no node that goes: load balancers still lead to it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_while_others_trickle_in_is_out_of_the_load_balancers_within_2_s() {
+    let world = World::new().start().await;
+    world.fake().add_instances(["leaving"]);
+    world.add_node("leaving").await;
+    world.add_service("web", json!({})).await;
+    pass(10 * S).await;
+    drop(world.fake().take_calls());
+    for n in 0..10 {
+        let name = format!("n{n}");
+        world.fake().add_instances([name.as_str()]);
+        world.add_node(&name).await;
+        pass(S / 2).await;
+    }
+    let calls = world.fake().take_calls();
+    assert!(!calls.iter().any(|call| call.starts_with("update")), "they have not settled: {calls:?}");
+    world.we(world.nodes().delete("leaving", &kube::api::DeleteParams::default())).await;
+    pass(2 * S).await;
+    let updates = world.fake().take_calls().into_iter().filter(|call| call.starts_with("update")).collect::<Vec<_>>();
+    assert_eq!(updates, ["update default/web nodes=(10 nodes)"]);
+}
+
 /// The Go peer needs 14 calls for each Service here (and both cores for minutes): one ensure and, when the nodes have settled, one update.
 #[tokio::test(start_paused = true)]
 async fn many_nodes_and_services_arriving_cost_one_ensure_and_one_update_each_and_heartbeats_nothing() {
