@@ -62,7 +62,7 @@ pub struct Limits {
     pub events: u64,
     /// HTTP requests per call, refused ones included. Default 64.
     pub http_requests: u64,
-    /// HTTP requests per second of one provider, with bursts of as many. Default 50.
+    /// HTTP requests per second of one provider, with bursts of as many. Default 500.
     pub http_requests_per_second: u64,
     /// HTTP requests of one call in flight at once. Default 4.
     pub http_concurrency: u64,

@@ -172,9 +172,9 @@ pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
     unit: "requests per second of the provider",
     min: 1,
     max: 10_000,
-    default: 50,
+    default: 500,
     beyond: "the request waits, at most a second, or fails with `limited` and is not sent",
-    reason: "clouds refuse above tens per second and account",
+    reason: "what ten Services at once need of a cloud that answers in 20 ms; one that allows less answers 429, and the object waits for the time it names",
     value: |limits| limits.http_requests_per_second,
 };
 pub(super) const HTTP_CONCURRENCY: Bound = Bound {

@@ -29,11 +29,12 @@ pub(crate) struct GenericArgs {
     /// Address of the API server, in place of the kubeconfig's, with its scheme. Without a --kubeconfig no credentials go with it.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) master: Option<Uri>,
-    /// Requests a second to the API server, of each controller; below 0 there is no limit, and 0 means 5.
-    #[arg(long, value_name = "QPS", default_value = "20", allow_negative_numbers = true, value_parser = qps)]
+    /// Requests a second to the API server, of each controller; below 0 there is no limit, and 0 means 5. Upstream's 20 is older than the API
+    /// server's own fairness.
+    #[arg(long, value_name = "QPS", default_value = "200", allow_negative_numbers = true, value_parser = qps)]
     pub(crate) kube_api_qps: f32,
     /// Requests at once beyond --kube-api-qps; 0 means 10.
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 400)]
     pub(crate) kube_api_burst: u16,
     /// Each controller is an account of its own in kube-system, with a token of an hour: service-controller, node-controller,
     /// route-controller. What is missing is created.

@@ -15,7 +15,7 @@ pub(crate) struct NodeControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub(crate) node_status_update_frequency: Duration,
     /// Nodes of one provider that are written at once after the provider described them, from 1 to 1024.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) concurrent_node_syncs: u16,
     /// The same for the periodic addresses, up to 1024; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]

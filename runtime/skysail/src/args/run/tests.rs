@@ -34,14 +34,14 @@ fn default_of(arg: &Arg) -> String {
     arg.get_default_values().iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(",")
 }
 
-/// Upstream's defaults, flag by flag, for all that is honoured.
+/// Upstream's defaults, flag by flag, for all that is honoured; except the rates and the concurrency, of which `deploy/docs/differences.md` says why.
 #[test]
 fn o1_the_defaults_are_upstreams() {
     let upstream = [
         ("controllers", "*"),
         ("controller-start-interval", "0s"),
-        ("kube-api-qps", "20"),
-        ("kube-api-burst", "30"),
+        ("kube-api-qps", "200"),
+        ("kube-api-burst", "400"),
         ("master", ""),
         ("kubeconfig", ""),
         ("feature-gates", ""),
@@ -52,8 +52,8 @@ fn o1_the_defaults_are_upstreams() {
         ("route-reconciliation-period", "10s"),
         ("node-monitor-period", "5s"),
         ("node-status-update-frequency", "5m"),
-        ("concurrent-service-syncs", "1"),
-        ("concurrent-node-syncs", "1"),
+        ("concurrent-service-syncs", "10"),
+        ("concurrent-node-syncs", "10"),
         ("concurrent-node-status-updates", "0"),
         ("concurrent-node-lifecycle-syncs", "1"),
         ("logging-format", "text"),
