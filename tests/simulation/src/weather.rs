@@ -113,7 +113,7 @@ impl Inner {
             return Fault::DelayWatch(chance.milliseconds(100..=10_000));
         }
         if request.verb == "list" && chance.once_in(api.stale_list) {
-            return Fault::StaleList(u64::try_from(chance.number(1..=30)).unwrap_or_default());
+            return Fault::StaleList(u64::try_from(chance.number(1..=200)).unwrap_or_default());
         }
         if writes && chance.once_in(api.conflict) {
             return Fault::Refuse(error(StatusCode::CONFLICT, "Conflict", "the object has been modified"));
