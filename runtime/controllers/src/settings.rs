@@ -1,4 +1,4 @@
-//! What an operator may set for the controllers. Defaults are those of upstream's flags where upstream has the flag.
+//! What an operator may set for the controllers. Defaults are those of upstream's flags where upstream has the flag and nothing else is said.
 
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ pub struct ControllerSettings {
     pub controllers: EnabledControllers,
     /// `--controller-start-interval`: pause between the starts of two controllers. Default 0.
     pub controller_start_interval: Duration,
-    /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default 1; 0 is taken as 1.
+    /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default 10, upstream's is 1; 0 is taken as 1.
     pub concurrent_service_syncs: usize,
-    /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was described. Default 1; 0 is taken as 1.
+    /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was described. Default 10, upstream's is 1;
+    /// 0 is taken as 1.
     pub concurrent_node_syncs: usize,
     /// `--concurrent-node-status-updates`: the same for the periodic addresses. Default 0: as `concurrent_node_syncs`.
     pub concurrent_node_status_updates: usize,
@@ -106,8 +107,8 @@ impl Default for ControllerSettings {
             cluster_name: "kubernetes".to_owned(),
             controllers: EnabledControllers::default(),
             controller_start_interval: Duration::ZERO,
-            concurrent_service_syncs: 1,
-            concurrent_node_syncs: 1,
+            concurrent_service_syncs: 10,
+            concurrent_node_syncs: 10,
             concurrent_node_status_updates: 0,
             node_monitor_period: Duration::from_secs(5),
             concurrent_node_lifecycle_syncs: 1,

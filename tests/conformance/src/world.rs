@@ -181,6 +181,9 @@ impl World {
             settings: ControllerSettings {
                 configure_cloud_routes: false,
                 orphan_scan_period: Duration::ZERO,
+                // One thing after the other, so that a transcript has one order.
+                concurrent_service_syncs: 1,
+                concurrent_node_syncs: 1,
                 ..ControllerSettings::default()
             },
             ledger: Ledger::default(),
