@@ -9,11 +9,12 @@ mod workload;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use skysail_dev::cloud::{Knobs, SimCloud};
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
-    random::{self, Random},
+    random::{self, up_to},
     wait::eventually,
     workspace::component,
 };
@@ -57,7 +58,7 @@ async fn a_manager_that_is_killed_at_200_random_moments_loses_nothing_and_makes_
     let component = component("simcloud")?;
     let seed = random::seed()?;
     eprintln!("{}={seed}", random::SEED);
-    let mut random = Random::of(seed);
+    let mut random = Rng::with_seed(seed);
     let mut clusters = JoinSet::new();
     for _ in 0..CLUSTERS {
         clusters.spawn(one_cluster(component.clone(), random.fork()));
@@ -70,7 +71,7 @@ async fn a_manager_that_is_killed_at_200_random_moments_loses_nothing_and_makes_
     tally.check()
 }
 
-async fn one_cluster(component: PathBuf, mut random: Random) -> Result<Tally> {
+async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<Tally> {
     let (simulated, server) = (Simulated::start(&[]).await?, block_in_place(ApiServer::start)?);
     let (cloud, client) = (simulated.cloud.clone(), server.client().await?);
     let births = Births::of(&cloud);
@@ -100,7 +101,7 @@ async fn one_cluster(component: PathBuf, mut random: Random) -> Result<Tally> {
 struct Killer {
     cloud: SimCloud,
     manager: Manager,
-    random: Random,
+    random: Rng,
     births: Births,
     /// From the start of a manager to its first request to the cloud, when that was seen last.
     start_up: Duration,
@@ -161,7 +162,7 @@ impl Killer {
 
     /// Lets the manager live for a random time, kills it and starts the next one.
     async fn life(&mut self, tally: &mut Tally) -> Result<()> {
-        let latency_ms = self.random.within(0..LATENCY_MAX);
+        let latency_ms = self.random.u64(0..LATENCY_MAX);
         self.cloud.set_knobs(Knobs { latency_ms, ..Knobs::default() })?;
         let before = self.cloud.requests_count();
         let start_up = self.wait_for_the_moment(before).await?;
@@ -179,8 +180,8 @@ impl Killer {
     /// Waits for a random moment, uniform in its part of a life. How long the start took, where it ended.
     async fn wait_for_the_moment(&mut self, before: u64) -> Result<Option<Duration>> {
         let began = Instant::now();
-        let starting = self.random.within(0..100) < STARTING_PERCENT;
-        let time = self.random.up_to(if starting { self.start_up } else { WORK_MAX });
+        let starting = self.random.u64(0..100) < STARTING_PERCENT;
+        let time = up_to(&mut self.random, if starting { self.start_up } else { WORK_MAX });
         let (mut end, mut asked) = (starting.then(|| began + time), None);
         while end.is_none_or(|end| Instant::now() < end) {
             if asked.is_none() && self.cloud.requests_count() > before {

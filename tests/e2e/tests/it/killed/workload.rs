@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use fastrand::Rng;
 use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, ResourceExt as _},
@@ -11,7 +12,7 @@ use serde_json::json;
 use skysail_dev::cloud::{NewInstance, SimCloud};
 use skysail_test_e2e::{
     objects::{UNINITIALIZED, has_taint, nodes, register_node, services, set_pod_cidr, set_ready},
-    random::Random,
+    random::up_to,
 };
 use tokio::{sync::watch, time::Duration};
 
@@ -47,7 +48,7 @@ pub(super) struct WantedNode {
 pub(super) struct Workload {
     client: Client,
     cloud: SimCloud,
-    random: Random,
+    random: Rng,
     /// What was given out so far; none is given out twice.
     numbers: u16,
     pub(super) services: BTreeMap<String, WantedService>,
@@ -57,7 +58,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn new(client: Client, cloud: SimCloud, random: Random) -> Self {
+    pub(super) fn new(client: Client, cloud: SimCloud, random: Rng) -> Self {
         let (services, nodes, wishes) = Default::default();
         Self { client, cloud, random, numbers: 0, services, nodes, wishes }
     }
@@ -75,7 +76,7 @@ impl Workload {
     }
 
     async fn act(&mut self) -> Result<()> {
-        match self.random.within(0..100) {
+        match self.random.u64(0..100) {
             0..22 => self.create_service().await.context("creating a Service"),
             22..47 => self.change_ports().await.context("changing ports"),
             47..52 => self.label_service().await.context("labelling a Service"),
@@ -88,12 +89,12 @@ impl Workload {
     }
 
     async fn wait_a_moment(&mut self) {
-        tokio::time::sleep(self.random.up_to(PAUSE_MAX)).await;
+        tokio::time::sleep(up_to(&mut self.random, PAUSE_MAX)).await;
     }
 
     /// Under one of a few names, so that a Service is made where one is going: then the name is still taken.
     async fn create_service(&mut self) -> Result<()> {
-        let name = format!("s{}", self.random.within(0..SERVICES_MAX as u64));
+        let name = format!("s{}", self.random.usize(0..SERVICES_MAX));
         if self.services.contains_key(&name) {
             return Ok(());
         }
@@ -116,7 +117,7 @@ impl Workload {
     async fn change_ports(&mut self) -> Result<()> {
         let Some(name) = self.a_service() else { return Ok(()) };
         let mut ports = self.services.get(&name).map(|service| service.ports.clone()).unwrap_or_default();
-        match self.random.within(0..4) {
+        match self.random.u64(0..4) {
             0 => ports = self.ports(),
             1 => {
                 for (_, node_port) in &mut ports {
@@ -172,7 +173,7 @@ impl Workload {
         }
         let number = self.number();
         let (name, pod_cidr) = (format!("n{number}"), format!("10.244.{}.0/24", number % 256));
-        let (public, zone) = (number.is_multiple_of(2), self.random.one_of(["zone-a", "zone-b"]).map(str::to_owned));
+        let (public, zone) = (number.is_multiple_of(2), self.random.choice(["zone-a", "zone-b"]).map(str::to_owned));
         let machine = NewInstance { name: name.clone(), zone, instance_type: None, public, tags: BTreeMap::new() };
         let instance = self.cloud.create_instance(machine)?.id;
         register_node(&self.client, &name).await?;
@@ -183,7 +184,7 @@ impl Workload {
 
     /// Or includes it again.
     async fn exclude_node(&mut self) -> Result<()> {
-        let Some(name) = self.random.one_of(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
+        let Some(name) = self.random.choice(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
         let Some(node) = self.nodes.get_mut(&name) else { return Ok(()) };
         node.excluded = !node.excluded;
         let value = node.excluded.then_some("true");
@@ -197,7 +198,7 @@ impl Workload {
         if self.nodes.len() <= NODES_MIN {
             return Ok(());
         }
-        let Some(name) = self.random.one_of(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
+        let Some(name) = self.random.choice(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
         if has_taint(&nodes(&self.client).get(&name).await?, UNINITIALIZED) {
             return Ok(());
         }
@@ -212,12 +213,12 @@ impl Workload {
     }
 
     fn a_service(&mut self) -> Option<String> {
-        self.random.one_of(&self.services).map(|(name, _)| name.clone())
+        self.random.choice(&self.services).map(|(name, _)| name.clone())
     }
 
     /// One to three.
     fn ports(&mut self) -> Vec<(u16, u16)> {
-        (0..=self.random.within(0..3)).map(|_| (self.port(), self.node_port())).collect()
+        (0..=self.random.u64(0..3)).map(|_| (self.port(), self.node_port())).collect()
     }
 
     /// Each is another one.
