@@ -171,11 +171,11 @@ impl People {
     /// The cloud of the machine behind this node, and whether it runs.
     fn machine_of(&self, node: &str) -> Option<(Arc<Cloud>, bool)> {
         let object = self.referee.object(&format!("/api/v1/nodes/{node}")).unwrap_or_default();
-        let id = text(&object, "/spec/providerID").to_owned();
+        let id = text(&object, "/spec/providerID");
         self.clouds.iter().find_map(|cloud| {
             let state = cloud.state();
-            let own = if id.is_empty() { state.machine_named(node).cloned() } else { Some(id.clone()) };
-            own.and_then(|id| state.machines.get(&id).map(|machine| (Arc::clone(cloud), !machine.off)))
+            let machine = state.machines.get(state.behind(id, node)?)?;
+            Some((Arc::clone(cloud), !machine.off))
         })
     }
 

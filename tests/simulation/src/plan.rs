@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use skysail_controllers::ControllerSettings;
-use skysail_election::Timing;
 
 use crate::chance::Chance;
 
@@ -60,7 +59,6 @@ pub struct Plan {
     pub(crate) pause_max: Duration,
     pub(crate) replicas: usize,
     pub(crate) settings: ControllerSettings,
-    pub(crate) timing: Timing,
     pub(crate) api: ApiWeather,
     pub(crate) cloud: CloudWeather,
     pub(crate) mishaps: Mishaps,
@@ -113,7 +111,6 @@ impl Plan {
             pause_max: chance.milliseconds(100..=12_000),
             replicas: chance.number(1..=3),
             settings,
-            timing: Timing::default(),
             api,
             cloud,
             mishaps,

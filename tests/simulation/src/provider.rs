@@ -188,7 +188,7 @@ impl Instances for CloudProvider {
     async fn describe(&self, call: &Call, nodes: &NodeSet, _detail: Detail) -> Result<Vec<Result<Instance>>> {
         let entered = self.enter(call, "describe", None)?;
         let one = |state: &CloudState, node: &skysail_provider::Node| {
-            let id = node.provider_id.as_ref().or_else(|| state.machine_named(&node.name));
+            let id = state.behind(node.provider_id.as_deref().unwrap_or_default(), &node.name);
             let found = id.and_then(|id| state.instance(id));
             found.ok_or_else(|| Error::new(Code::NotFound, "404 no such machine"))
         };

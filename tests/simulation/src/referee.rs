@@ -84,10 +84,8 @@ impl Referee {
     }
 
     /// A process asks for the deletion of a node whose machine is there.
-    pub(crate) fn suspect(&self, node: &str) {
-        if let Some(object) = self.object(&format!("/api/v1/nodes/{node}")) {
-            self.lock().suspects.insert((node.to_owned(), text(&object, "/metadata/uid").to_owned()));
-        }
+    pub(crate) fn suspect(&self, node: &str, uid: &str) {
+        self.lock().suspects.insert((node.to_owned(), uid.to_owned()));
     }
 
     /// A person deletes a node.

@@ -87,7 +87,6 @@ impl Replica {
             client: named(&site.server, &name),
             providers: providers(&slots),
             settings: plan.settings.clone(),
-            timing: plan.timing,
             clock: ReplicaClock { began: Instant::now(), time_of_day: Timestamp::constant(1_767_225_600 + skew, 0) },
             name: name.clone(),
             stop: stop.clone(),
@@ -156,7 +155,6 @@ struct Life {
     client: kube::Client,
     providers: Providers,
     settings: ControllerSettings,
-    timing: Timing,
     clock: ReplicaClock,
     name: String,
     stop: CancellationToken,
@@ -166,12 +164,12 @@ struct Life {
 impl Life {
     /// Why it ended.
     async fn run(self) -> String {
-        let Self { client, providers, settings, timing, clock, name, stop, story } = self;
+        let Self { client, providers, settings, clock, name, stop, story } = self;
         let config = ElectionConfig {
             namespace: "kube-system".to_owned(),
             lease: LEASE.to_owned(),
             identity: name.clone(),
-            timing,
+            timing: Timing::default(),
         };
         let mut registry = Registry::default();
         let metrics = ElectionMetrics::register(&mut registry);

@@ -25,8 +25,6 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// What happened, line by line.
     pub story: Vec<String>,
-    /// Virtual time from the last fault until all was well.
-    pub settled_after: Duration,
 }
 
 /// What befalls processes and the cluster, beside the people's operations.
@@ -57,7 +55,6 @@ pub async fn run(plan: Plan) -> Outcome {
         day.pass(LOOK).await;
         wrong = differences(&day.site);
     }
-    let settled_after = began.elapsed();
     if wrong.is_empty() {
         day.site.story.tell("calm", "all is well");
         wrong = day.stays_quiet().await;
@@ -67,7 +64,7 @@ pub async fn run(plan: Plan) -> Outcome {
         story.tell("WRONG", line);
     }
     let failures = story.violations().into_iter().chain(wrong).collect();
-    Outcome { failures, story: story.lines(), settled_after }
+    Outcome { failures, story: story.lines() }
 }
 
 struct Day {

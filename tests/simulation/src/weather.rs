@@ -61,14 +61,13 @@ impl Weather {
         }
     }
 
-    /// Whether there is a machine for this node in any cloud.
-    fn has_machine(&self, node: &str) -> bool {
-        let object = self.referee.object(&format!("/api/v1/nodes/{node}")).unwrap_or_default();
-        let id = text(&object, "/spec/providerID");
-        self.clouds.iter().any(|cloud| {
-            let state = cloud.state();
-            state.machines.contains_key(id) || id.is_empty() && state.machine_named(node).is_some()
-        })
+    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud.
+    fn watch_deletion(&self, name: &str) {
+        let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
+        let id = text(&node, "/spec/providerID");
+        if self.clouds.iter().any(|cloud| cloud.state().behind(id, name).is_some()) {
+            self.referee.suspect(name, text(&node, "/metadata/uid"));
+        }
     }
 }
 
@@ -85,8 +84,8 @@ impl Faults for Weather {
             if resource != "events" {
                 self.story.tell("api", format_args!("{verb} {resource} {name} {subresource} (for {who})"));
             }
-            if *verb == "delete" && resource == "nodes" && self.has_machine(name) {
-                self.referee.suspect(name);
+            if *verb == "delete" && resource == "nodes" {
+                self.watch_deletion(name);
             }
         }
         let fault = self.lock().draw(request, writes);
