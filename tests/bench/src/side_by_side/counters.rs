@@ -48,17 +48,11 @@ impl Counters {
 
     /// Calls of the provider, under the names of the contract for both.
     pub(super) fn provider_calls(&self) -> BTreeMap<String, u64> {
-        let mut calls = BTreeMap::new();
-        for (metric, label) in
-            [("skysail_provider_calls_total", "function"), ("simcloud_provider_calls_total", "function")]
-        {
-            for (function, count) in
-                self.sums(metric, |labels| labels.get(label).map(|function| common_name(function).to_owned()))
-            {
-                *calls.entry(function).or_default() += count;
-            }
-        }
-        calls
+        // One manager has one of the two.
+        ["skysail_provider_calls_total", "simcloud_provider_calls_total"]
+            .into_iter()
+            .flat_map(|metric| self.sums(metric, |labels| Some(common_name(labels.get("function")?).to_owned())))
+            .collect()
     }
 }
 
