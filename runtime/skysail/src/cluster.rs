@@ -106,15 +106,19 @@ impl Cluster {
 /// The kubeconfig that is named, else the usual places.
 async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     match kubeconfig {
-        Some(path) => from_file(path).await,
+        Some(path) => from_file("--kubeconfig", path).await,
         None => Config::infer()
             .await
             .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account"),
     }
 }
 
-async fn from_file(path: &Path) -> anyhow::Result<Config> {
-    let what = || format!("--kubeconfig {}", path.display());
+/// The kubeconfig that this flag names.
+///
+/// # Errors
+/// It cannot be read, or is wrong.
+pub(crate) async fn from_file(flag: &str, path: &Path) -> anyhow::Result<Config> {
+    let what = || format!("{flag} {}", path.display());
     let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
 }

@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use kube::{
-    Client, Config,
-    client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, client::ClientBuilder};
 use skysail_serving::metrics::RestClientMetrics;
+
+use crate::cluster::from_file;
 
 /// A client of the API server that reviews users and rights: a kubeconfig that is named, else the pod's own account, else none.
 ///
@@ -20,16 +18,10 @@ pub(super) async fn of_the_reviewer(
     metrics: &RestClientMetrics,
 ) -> anyhow::Result<Option<Client>> {
     let config = match kubeconfig {
-        Some(path) => Some(read(flag, path).await?),
+        Some(path) => Some(from_file(flag, path).await?),
         None => Config::incluster().ok(),
     };
     config.map(|config| counted(config, metrics)).transpose()
-}
-
-async fn read(flag: &str, path: &Path) -> anyhow::Result<Config> {
-    let what = || format!("{flag} {}", path.display());
-    let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
 }
 
 fn counted(config: Config, metrics: &RestClientMetrics) -> anyhow::Result<Client> {
