@@ -6,7 +6,8 @@
 //!
 //! # What a Service says is hearsay
 //! Whoever may write a Service may write any provider's name into it. So a name that nothing else bears out has the provider asked what it has
-//! (`get`), and only what it has is deleted. Where it has nothing, all is as if nothing had been said.
+//! (`get`); where that is nothing, the Service goes on as if nothing had been said. The provider is told to delete what is this Service's in any case: what
+//! it did not see may be there.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
