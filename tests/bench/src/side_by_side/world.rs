@@ -6,6 +6,8 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     ops::Range,
     path::PathBuf,
+    process,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -33,8 +35,12 @@ use super::{
 
 /// Between two looks at the cloud's load balancers: short against what is measured, long against what a look costs.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A block of loopback that nothing else here uses, with room for more load balancers than there are node ports.
-const ELASTIC_IPS: (Ipv4Addr, u32) = (Ipv4Addr::new(127, 96, 0, 0), 8_190);
+/// More load balancers than there are node ports, less the first and the last address of a block.
+const ELASTIC_IPS_MAX: u32 = BLOCK - 2;
+/// Loopback addresses of one world, and how many blocks lie between `FIRST_BLOCK` and `MACHINES`.
+const BLOCK: u32 = 8_192;
+const BLOCKS: u32 = 128;
+const FIRST_BLOCK: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 0);
 const MACHINES: Ipv4Addr = Ipv4Addr::new(127, 112, 0, 0);
 
 /// How much there is in a cluster.
@@ -61,12 +67,19 @@ pub(super) struct World {
     _api: ApiServer,
 }
 
+/// A block of loopback for one world: two that live at once, of tests beside each other, must not meet each other's listeners.
+fn own_block() -> Ipv4Addr {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = process::id().wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) % BLOCKS;
+    Ipv4Addr::from_bits(FIRST_BLOCK.to_bits() + number * BLOCK)
+}
+
 impl World {
     pub(super) async fn new(size: Size, latency: Duration) -> Result<Self> {
         let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         let cloud = SimCloud::new(SimOptions {
-            elastic_ips: ELASTIC_IPS.0,
-            elastic_ips_max: ELASTIC_IPS.1,
+            elastic_ips: own_block(),
+            elastic_ips_max: ELASTIC_IPS_MAX,
             machines: MACHINES,
             knobs: Knobs { latency_ms, ..Knobs::default() },
             ..SimOptions::default()
@@ -233,4 +246,16 @@ where
         }
     }
     Ok(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ELASTIC_IPS_MAX, MACHINES, own_block};
+
+    #[test]
+    fn worlds_that_live_at_once_have_addresses_of_their_own() {
+        let (one, two) = (own_block().to_bits(), own_block().to_bits());
+        assert!(one.abs_diff(two) > ELASTIC_IPS_MAX, "{one:x} {two:x}");
+        assert!(one.max(two) + ELASTIC_IPS_MAX < MACHINES.to_bits(), "{one:x} {two:x}");
+    }
 }
