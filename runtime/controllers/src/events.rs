@@ -10,7 +10,8 @@
 //! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason within 600 s become one series.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
+    hash::{BuildHasher as _, Hash, RandomState},
     sync::Arc,
     time::Duration,
 };
@@ -212,12 +213,25 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
 /// A notice with its place among equal ones.
 #[derive(Clone, Debug)]
 struct Series {
-    /// What is counted together.
-    key: Notice,
+    /// Of what is counted together.
+    key: Digest,
     /// With the text to write.
     notice: Notice,
     count: i32,
     event_name: Option<String>,
+}
+
+/// Stands for a notice, or a part of one, in the maps: thousands of their texts would be megabytes.
+type Digest = [u64; 2];
+
+/// Makes [`Digest`]s. Nobody who writes messages knows the keys, so nobody can make two that meet.
+#[derive(Default)]
+struct Digests([RandomState; 2]);
+
+impl Digests {
+    fn of(&self, value: &impl Hash) -> Digest {
+        self.0.each_ref().map(|keys| keys.hash_one(value))
+    }
 }
 
 struct Known {
@@ -228,7 +242,7 @@ struct Known {
 
 struct Similar {
     since: Instant,
-    texts: BTreeSet<String>,
+    texts: Vec<Digest>,
     used: u64,
 }
 
@@ -241,9 +255,13 @@ struct Tokens {
 /// Decides which notices are one series and which are too many. Pure: the time is given.
 #[derive(Default)]
 struct Correlator {
-    known: HashMap<Notice, Known>,
-    similar: HashMap<Notice, Similar>,
-    tokens: HashMap<(Arc<str>, ObjectReference), Tokens>,
+    digests: Digests,
+    /// By the notice.
+    known: HashMap<Digest, Known>,
+    /// By the notice without its text.
+    similar: HashMap<Digest, Similar>,
+    /// By source and object.
+    tokens: HashMap<Digest, Tokens>,
     clock: u64,
 }
 
@@ -254,7 +272,7 @@ impl Correlator {
         let clock = self.clock;
         self.forget_oldest();
 
-        let source = (Arc::clone(&notice.source), notice.object.clone());
+        let source = self.digests.of(&(&notice.source, &notice.object));
         let tokens = self.tokens.entry(source).or_insert(Tokens { left: BURST, at: now, used: clock });
         tokens.left = (tokens.left + (now - tokens.at).as_secs_f64() / REFILL.as_secs_f64()).min(BURST);
         (tokens.at, tokens.used) = (now, clock);
@@ -263,23 +281,26 @@ impl Correlator {
         }
         tokens.left -= 1.0;
 
-        let without_text = Notice { message: String::new(), ..notice.clone() };
-        let fresh = Similar { since: now, texts: BTreeSet::new(), used: clock };
-        let similar = self.similar.entry(without_text.clone()).or_insert(fresh);
+        let without_text = self.digests.of(&(&notice.source, &notice.object, notice.kind, &notice.reason));
+        let fresh = Similar { since: now, texts: Vec::new(), used: clock };
+        let similar = self.similar.entry(without_text).or_insert(fresh);
         if now - similar.since > SIMILAR_WINDOW {
-            (similar.since, similar.texts) = (now, BTreeSet::new());
+            (similar.since, similar.texts) = (now, Vec::new());
         }
         similar.used = clock;
-        let aggregated = similar.texts.len() >= SIMILAR_MAX && !similar.texts.contains(&notice.message);
-        let (key, notice) = if aggregated {
+        let text = self.digests.of(&notice.message);
+        let is_new = !similar.texts.contains(&text);
+        let (key, notice) = if is_new && similar.texts.len() >= SIMILAR_MAX {
             let mut message = format!("(combined from similar events): {}", notice.message);
             cut(&mut message, MESSAGE_BYTES_MAX);
             (without_text, Notice { message, ..notice })
         } else {
-            similar.texts.insert(notice.message.clone());
-            (notice.clone(), notice)
+            if is_new {
+                similar.texts.push(text);
+            }
+            (self.digests.of(&notice), notice)
         };
-        let known = self.known.entry(key.clone()).or_insert(Known { event_name: None, count: 0, used: clock });
+        let known = self.known.entry(key).or_insert(Known { event_name: None, count: 0, used: clock });
         known.count = known.count.saturating_add(1);
         known.used = clock;
         Some(Series { key, notice, count: known.count, event_name: known.event_name.clone() })
