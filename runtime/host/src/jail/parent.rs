@@ -172,11 +172,9 @@ async fn read_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Result<(AnswerHea
     let mut head = [0; ANSWER_HEAD];
     stdout.read_exact(&mut head).await?;
     let head = AnswerHead::decode(&head)?;
-    let mut body = Vec::new();
-    stdout.take(head.length).read_to_end(&mut body).await?;
-    if body.len() as u64 != head.length {
-        return Err(Unanswered::Unreadable);
-    }
+    // Of that size and no more: machine code is kept for as long as its release may come back. `decode` has bounded the length.
+    let mut body = vec![0; usize::try_from(head.length).map_err(|_| Unanswered::Unreadable)?];
+    stdout.read_exact(&mut body).await?;
     Ok((head, body))
 }
 
