@@ -1,7 +1,7 @@
 //! Kubernetes nodes to the provider's vocabulary and back. Pure.
 
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference};
+use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference, StringMap};
 
 use crate::names;
 
@@ -15,8 +15,8 @@ pub fn node(object: &core::Node) -> Node {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         provider_id: provider_id(object).map(str::to_owned),
         addresses: addresses(object),
-        labels: object.metadata.labels.clone().unwrap_or_default(),
-        annotations: object.metadata.annotations.clone().unwrap_or_default(),
+        labels: object.metadata.labels.as_ref().map(StringMap::from).unwrap_or_default(),
+        annotations: object.metadata.annotations.as_ref().map(StringMap::from).unwrap_or_default(),
         pod_cidrs: pod_cidrs.or_else(|| Some(vec![spec?.pod_cidr.clone()?])).unwrap_or_default(),
         ready: is_ready(object),
     }
@@ -68,13 +68,8 @@ pub(crate) fn shutdown_taint() -> core::Taint {
 }
 
 /// The node as the subject of calls and Events.
-pub(crate) fn node_reference(object: &core::Node) -> ObjectReference {
-    ObjectReference {
-        kind: "Node",
-        namespace: String::new(),
-        name: object.metadata.name.clone().unwrap_or_default(),
-        uid: object.metadata.uid.clone().unwrap_or_default(),
-    }
+pub(crate) fn node_reference(node: &Node) -> ObjectReference {
+    ObjectReference { kind: "Node", namespace: String::new(), name: node.name.clone(), uid: node.uid.clone() }
 }
 
 /// The Service as the subject of calls and Events.

@@ -54,10 +54,10 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
     for name in names {
         match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(provider)) {
             // As upstream: where the provider has no machines, nobody initialises. A release that has them wakes the node.
-            Some(view) if convert::is_uninitialized(&view.object) && has_no_instances(cloud) => {
+            Some(view) if view.uninitialized && has_no_instances(cloud) => {
                 queue.done(name, Next::OnChange);
             }
-            Some(view) if convert::is_uninitialized(&view.object) => waiting.push(view),
+            Some(view) if view.uninitialized => waiting.push(view),
             Some(view) => initialized.push(view),
             None => {
                 queue.forget(&name);
@@ -84,7 +84,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
         .await;
     stream::iter(&initialized)
         .for_each_concurrent(writes, |view| async move {
-            let result = mirror_labels(context, &view.object).await;
+            let result = mirror_labels(context, &view.object()).await;
             finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
         })
         .await;
@@ -105,7 +105,7 @@ fn finish(
 ) {
     let queue = &context.lane(provider).nodes;
     let name = &view.node.name;
-    let reference = convert::node_reference(&view.object);
+    let reference = view.reference();
     context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
     let next = match &result {
         Ok(initialized) => {
@@ -138,18 +138,19 @@ async fn initialize_one(
     let instance =
         answer.cloned().unwrap_or_else(|| Err(missing())).map_err(Error::provider("get instance metadata"))?;
     let schemes = context.nodes.claims().get(provider).map(|claim| claim.schemes.clone()).unwrap_or_default();
-    let plan = initialize::initialize(&view.object, &instance, &schemes)
+    let object = view.object();
+    let plan = initialize::initialize(&object, &instance, &schemes)
         .map_err(|error| Error::provider("use instance metadata")(error.into()))?;
 
     let current = match &plan.addresses {
-        Some(addresses) => patch_addresses(context, &view.object, addresses).await?,
-        None => Some(core::Node::clone(&view.object)),
+        Some(addresses) => patch_addresses(context, &object, addresses).await?,
+        None => Some(object.clone()),
     };
     let Some(current) = current else { return Ok(false) };
     let patch = initialization_patch(&plan);
     let written = patch_node(context, &current, patch).await.map_err(Error::api("initialize node"))?;
     if written.is_some() {
-        observe_delays(context, &view.object);
+        observe_delays(context, &object);
     }
     Ok(written.is_some())
 }

@@ -95,10 +95,10 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let voice = &voice;
     stream::iter(planned)
-        .for_each_concurrent(writes, |(view, action)| async move { apply(context, voice, &view.object, action).await })
+        .for_each_concurrent(writes, |(view, action)| async move { apply(context, voice, &view, action).await })
         .await;
     let deletions = stream::iter(gone)
-        .map(|(view, node)| async move { (delete(context, voice, &view.object).await, view, node) })
+        .map(|(view, node)| async move { (delete(context, voice, &view).await, view, node) })
         .buffer_unordered(writes);
     let deletions: Vec<(Option<Deleted>, NodeView, Missing)> = deletions.collect().await;
     for (_, view, node) in deletions.into_iter().filter(|(deleted, ..)| *deleted == Some(Deleted::ByUs)) {
@@ -126,7 +126,7 @@ async fn look(context: &Context, provider: usize, now: Instant) -> Vec<(NodeView
     let asked = not_ready.into_iter().zip(described.into_iter().map(Some));
     let plan = |(view, answer): (NodeView, _)| {
         let age = now.saturating_duration_since(view.first_seen);
-        let action = action(&Case { object: &view.object, age, answer }, context.settings.uninitialized_node_grace);
+        let action = action(&Case { object: &view.object(), age, answer }, context.settings.uninitialized_node_grace);
         (view, action)
     };
     recovered.chain(asked).map(plan).collect()
@@ -149,7 +149,7 @@ fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)])
         .filter_map(|view| {
             let since = memory.sightings.confirmed(&view.node.uid, passes)?;
             let arrived = view.first_seen.checked_duration_since(memory.started).filter(|age| !age.is_zero());
-            Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object) }))
+            Some((view.clone(), Missing { since, arrived, announced: is_announced(&view.object()) }))
         })
         .collect()
 }

@@ -4,6 +4,8 @@
 //! settle, the state is published; the set itself is built by the first Service that reads it after that, and shared by all by reference. So a
 //! publication that no Service waits for costs nothing. What it must not do: call a provider or the API.
 
+mod kept;
+
 use std::{
     collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
@@ -14,15 +16,16 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{Node, NodeSet};
+use skysail_provider::{Node, NodeSet, ObjectReference};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::kept::Rest;
 use crate::{
-    convert, names,
+    convert, names, node,
     ownership::{self, Claim, Owner},
     settings::ControllerSettings,
 };
@@ -77,18 +80,29 @@ impl Published {
 /// One node with what was derived from it once.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
-    pub(crate) object: Arc<core::Node>,
     pub(crate) node: Arc<Node>,
+    rest: Arc<Rest>,
     pub(crate) owner: Owner,
     pub(crate) first_seen: Instant,
+    /// As `convert::is_uninitialized`.
+    pub(crate) uninitialized: bool,
+    /// As `node::is_wanting`.
+    pub(crate) wanting: bool,
+    /// Not ready, or ready with a shutdown taint left over.
+    troubled: bool,
     eligible: bool,
     backend: u64,
 }
 
 impl NodeView {
-    /// Not ready, or ready with a shutdown taint left over.
-    fn is_troubled(&self) -> bool {
-        !self.node.ready || convert::is_shutdown_tainted(&self.object)
+    /// The object, as far as it is kept. It is made for each caller.
+    pub(crate) fn object(&self) -> core::Node {
+        kept::object(&self.node, &self.rest)
+    }
+
+    /// The subject of Events.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        convert::node_reference(&self.node)
     }
 }
 
@@ -141,8 +155,8 @@ impl Nodes {
     }
 
     /// Takes a node as it is now; returns what it was and what it is.
-    pub(crate) fn put(&self, object: Arc<core::Node>) -> (Option<NodeView>, NodeView) {
-        let node = convert::node(&object);
+    pub(crate) fn put(&self, object: &core::Node) -> (Option<NodeView>, NodeView) {
+        let node = convert::node(object);
         let mut inner = self.lock();
         let old = inner.views.get(&node.name).cloned();
         // The same content keeps the same allocation: a heartbeat ends here, with no set made dirty.
@@ -153,10 +167,13 @@ impl Nodes {
         let same_object = old.as_ref().filter(|old| old.node.uid == node.uid);
         let view = NodeView {
             owner: ownership::node_owner(&inner.claims, node.provider_id.as_deref(), &node.labels),
-            eligible: is_eligible(&object),
+            uninitialized: convert::is_uninitialized(object),
+            wanting: node::is_wanting(object),
+            troubled: !node.ready || convert::is_shutdown_tainted(object),
+            eligible: is_eligible(object),
             backend: backend(&node),
             first_seen: same_object.map_or_else(Instant::now, |old| old.first_seen),
-            object,
+            rest: Arc::new(Rest::of(object)),
             node,
         };
         self.note(&mut inner, old.as_ref(), Some(&view));
@@ -302,7 +319,7 @@ impl Nodes {
         let (old_member, new_member) = (old.filter(eligible), new.filter(eligible));
         place(&mut inner.owned, &name, owner(new));
         place(&mut inner.eligible, &name, owner(new_member));
-        place(&mut inner.troubled, &name, owner(new.filter(|view| view.is_troubled())));
+        place(&mut inner.troubled, &name, owner(new.filter(|view| view.troubled)));
 
         let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
         let (before, after) = (owner(old_member), owner(new_member));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use skysail_provider::ProviderId;
+use skysail_provider::{ProviderId, StringMap};
 
 /// What one provider claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Owner {
 }
 
 /// Who owns a node: by the scheme of its provider ID; without one by selector; else the default.
-pub(crate) fn node_owner(claims: &[Claim], provider_id: Option<&str>, labels: &BTreeMap<String, String>) -> Owner {
+pub(crate) fn node_owner(claims: &[Claim], provider_id: Option<&str>, labels: &StringMap) -> Owner {
     match provider_id.filter(|id| !id.is_empty()) {
         Some(id) => match id.parse::<ProviderId>() {
             Ok(id) => only(claims, |claim| claim.schemes.iter().any(|scheme| scheme == id.scheme())),
@@ -51,7 +51,8 @@ pub(crate) fn node_owner(claims: &[Claim], provider_id: Option<&str>, labels: &B
         },
         None => {
             let selected = |claim: &Claim| {
-                !claim.node_selector.is_empty() && claim.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v))
+                !claim.node_selector.is_empty()
+                    && claim.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v.as_str()))
             };
             match only(claims, selected) {
                 Owner::Nobody => only(claims, |claim| claim.default),
@@ -90,6 +91,8 @@ fn only(claims: &[Claim], claimed: impl Fn(&Claim) -> bool) -> Owner {
 
 #[cfg(test)]
 mod tests {
+    use skysail_provider::StringMap;
+
     use super::{Claim, Owner, node_owner, service_owner, volume_owner};
 
     fn claims() -> Vec<Claim> {
@@ -109,7 +112,7 @@ mod tests {
 
     #[track_caller]
     fn check_node(provider_id: Option<&str>, pool: Option<&str>, owner: Owner) {
-        let labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
+        let labels = pool.map(|pool| ("pool", pool)).into_iter().collect();
         assert_eq!(node_owner(&claims(), provider_id, &labels), owner);
     }
 
@@ -131,7 +134,7 @@ mod tests {
 
     #[test]
     fn without_a_default_a_node_that_nobody_selects_is_nobodys() {
-        assert_eq!(node_owner(&claims()[1..], None, &[].into()), Owner::Nobody);
+        assert_eq!(node_owner(&claims()[1..], None, &StringMap::default()), Owner::Nobody);
     }
 
     #[test]

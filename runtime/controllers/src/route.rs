@@ -41,7 +41,6 @@ use self::{
 use crate::{
     backoff::retry,
     context::Context,
-    convert,
     error::{Error, api_status, chain},
     names::{controllers, reasons},
     nodes::NodeView,
@@ -161,7 +160,7 @@ impl Pass<'_> {
         let said = std::mem::take(&mut memory.complaints);
         for (view, complaint) in views.iter().zip(complaints).filter(|(_, complaint)| !complaint.is_empty()) {
             if said.get(&view.node.uid) != Some(complaint) {
-                let reference = convert::node_reference(&view.object);
+                let reference = view.reference();
                 let kind = (EventKind::Warning, reasons::INVALID_POD_CIDR);
                 self.context.reporter.event(&self.voice, &reference, kind, complaint);
             }
@@ -201,7 +200,7 @@ impl Pass<'_> {
         let reporter = &self.context.reporter;
         for (Creation { node, route }, result) in creations.iter().zip(answers.results) {
             let Some(view) = views.get(*node) else { continue };
-            let reference = convert::node_reference(&view.object);
+            let reference = view.reference();
             let cidr = &route.destination_cidr;
             let reason = result.as_ref().err().map(|error| chain(error));
             let result = result.map_err(Error::provider("create route"));
@@ -241,7 +240,7 @@ impl Pass<'_> {
         if view.owner.provider() != Some(provider) || view.node.uid != planned.node.uid {
             return None;
         }
-        let condition = condition::changed(&view.object, has_routes, Timestamp::now())?;
+        let condition = condition::changed(&view.object(), has_routes, Timestamp::now())?;
         Some((view, condition))
     }
 
@@ -249,9 +248,9 @@ impl Pass<'_> {
         let Self { context, voice, .. } = self;
         let text = format!("NetworkUnavailable is {}", condition.status);
         // Merged by type: the kubelet's conditions stay.
-        let patch = guarded(&view.object.metadata, json!({ "status": { "conditions": [condition] } }));
+        let patch = guarded(&view.object().metadata, json!({ "status": { "conditions": [condition] } }));
         let api: Api<core::Node> = Api::all(context.clients.route_controller.clone());
-        let reference = convert::node_reference(&view.object);
+        let reference = view.reference();
         let result = match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
             // It is gone.
             Err(error) if api_status(&error) == Some(404) => return Ok(()),

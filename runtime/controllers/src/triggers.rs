@@ -10,7 +10,6 @@ use crate::{
     convert,
     metrics::ProviderLabels,
     names::{controllers, reasons},
-    node,
     nodes::NodeView,
     ownership::Owner,
     report::{Voice, cluster},
@@ -20,7 +19,7 @@ use crate::{
         unclaimed,
         validate::{convert, has_finalizer, named_holder},
     },
-    watch::{Change, ObjectKey},
+    watch::{Change, ObjectKey, Version},
 };
 
 /// After a swap, objects follow each other at this distance while that fits into [`crate::ControllerSettings::swap_spread_max`].
@@ -92,21 +91,19 @@ fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) 
 }
 
 /// A node appeared, changed or went.
-pub(crate) fn node_changed(context: &Context, change: Change<core::Node>) {
+pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version>) {
     let Some(object) = change.new else {
         let old = context.nodes.remove(&change.key.name);
         route::node_changed(context, old.as_ref(), None);
         return;
     };
-    let (old, view) = context.nodes.put(object);
+    let (old, view) = context.nodes.put(&object);
     route::node_changed(context, old.as_ref(), Some(&view));
     if old.as_ref().map(|old| old.owner) != Some(view.owner) {
-        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
+        report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
     }
     // A heartbeat of a node that waits for its backoff is no reason to ask again.
-    let unchanged = old.is_some_and(|old| {
-        old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && node::is_wanting(&old.object)
-    });
+    let unchanged = old.is_some_and(|old| old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && old.wanting);
     if !unchanged {
         enqueue_node(context, &view);
     }
@@ -123,7 +120,7 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
     for (after, key) in spread(services, context.settings.swap_spread_max) {
         context.service_queue(provider).add_after(key, after);
     }
-    let waiting = context.nodes.owned(provider).into_iter().filter(|view| convert::is_uninitialized(&view.object));
+    let waiting = context.nodes.owned(provider).into_iter().filter(|view| view.uninitialized);
     for view in waiting {
         // They share one call, so there is nothing to spread.
         context.lane(provider).nodes.add_after(view.node.name.clone(), Duration::ZERO);
@@ -142,7 +139,7 @@ pub(crate) fn claims_changed(context: &Context) {
         return;
     }
     for view in moved {
-        report_verdict(context, controllers::CLOUD_NODE, &convert::node_reference(&view.object), view.owner);
+        report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
         enqueue_node(context, &view);
     }
     for provider in 0..context.providers.entries().len() {
@@ -180,7 +177,7 @@ fn spread(keys: Vec<ObjectKey>, max: Duration) -> impl Iterator<Item = (Duration
 
 fn enqueue_node(context: &Context, view: &NodeView) {
     if let Some(provider) = view.owner.provider()
-        && node::is_wanting(&view.object)
+        && view.wanting
     {
         context.lane(provider).nodes.add(view.node.name.clone());
     }

@@ -7,6 +7,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     hash::Hash,
+    marker::PhantomData,
     pin::pin,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -38,23 +39,54 @@ impl fmt::Display for ObjectKey {
 
 /// What happened to one object: appeared, changed, or went (no `new`).
 #[derive(Debug)]
-pub(crate) struct Change<K> {
+pub(crate) struct Change<K, T = Arc<K>> {
     pub(crate) key: ObjectKey,
-    pub(crate) old: Option<Arc<K>>,
+    pub(crate) old: Option<T>,
     pub(crate) new: Option<Arc<K>>,
 }
 
+/// Which state of which object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// What a cache keeps of an object: all of it, or only its version where somebody else keeps the rest.
+pub(crate) trait Kept<K>: Clone {
+    fn of(object: &Arc<K>) -> Self;
+    fn version(&self) -> Version;
+}
+
+impl<K: Resource> Kept<K> for Arc<K> {
+    fn of(object: &Self) -> Self {
+        Self::clone(object)
+    }
+
+    fn version(&self) -> Version {
+        let meta = self.meta();
+        Version { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() }
+    }
+}
+
+impl<K: Resource> Kept<K> for Version {
+    fn of(object: &Arc<K>) -> Self {
+        object.version()
+    }
+
+    fn version(&self) -> Version {
+        self.clone()
+    }
+}
+
 /// The objects of one kind as the API server last told.
-pub(crate) struct Cache<K> {
-    objects: RwLock<HashMap<ObjectKey, Arc<K>>>,
+pub(crate) struct Cache<K, T = Arc<K>> {
+    objects: RwLock<HashMap<ObjectKey, T>>,
     synced: watch::Sender<bool>,
+    kind: PhantomData<fn(K)>,
 }
 
 impl<K: Resource> Cache<K> {
-    pub(crate) fn new() -> Self {
-        Self { objects: RwLock::default(), synced: watch::Sender::new(false) }
-    }
-
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
@@ -69,20 +101,26 @@ impl<K: Resource> Cache<K> {
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
+}
+
+impl<K: Resource, T: Kept<K>> Cache<K, T> {
+    pub(crate) fn new() -> Self {
+        Self { objects: RwLock::default(), synced: watch::Sender::new(false), kind: PhantomData }
+    }
 
     /// Becomes true when the first list is complete.
     pub(crate) fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
     }
 
-    fn put(&self, object: Arc<K>) -> Change<K> {
+    fn put(&self, object: Arc<K>) -> Change<K, T> {
         let key = ObjectKey::of(&*object);
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let old = objects.insert(key.clone(), Arc::clone(&object));
+        let old = objects.insert(key.clone(), T::of(&object));
         Change { key, old, new: Some(object) }
     }
 
-    fn remove(&self, key: ObjectKey) -> Change<K> {
+    fn remove(&self, key: ObjectKey) -> Change<K, T> {
         let old = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
         Change { key, old, new: None }
     }
@@ -96,7 +134,7 @@ impl<K: Resource> Cache<K> {
     pub(crate) async fn follow(
         &self,
         events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
-        mut changed: impl FnMut(Change<K>),
+        mut changed: impl FnMut(Change<K, T>),
     ) where
         K::DynamicType: Default + Eq + Hash + Clone,
     {
@@ -131,13 +169,8 @@ impl<K: Resource> Cache<K> {
     }
 }
 
-fn is_same_version<K: Resource>(change: &Change<K>) -> bool {
-    match (&change.old, &change.new) {
-        (Some(old), Some(new)) => {
-            old.meta().uid == new.meta().uid && old.meta().resource_version == new.meta().resource_version
-        }
-        _ => false,
-    }
+fn is_same_version<K: Resource, T: Kept<K>>(change: &Change<K, T>) -> bool {
+    change.old.as_ref().map(T::version) == change.new.as_ref().map(Kept::<K>::version)
 }
 
 #[cfg(test)]
@@ -168,7 +201,7 @@ mod tests {
             Event::InitApply(node("c", "3")),
             Event::InitDone,
         ];
-        let cache = Cache::new();
+        let cache = Cache::<Node>::new();
         let mut lines = Vec::new();
         cache
             .follow(stream::iter(events.into_iter().map(Ok)), |change| {

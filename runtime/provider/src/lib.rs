@@ -21,6 +21,7 @@ mod provider;
 mod provider_id;
 mod routes;
 mod service;
+mod string_map;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
 pub use error::{Code, Error, Limit, LimitHit, Result};
@@ -38,3 +39,4 @@ pub use service::{
     Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, ServicePort,
     SessionAffinity, TrafficPolicy,
 };
+pub use string_map::StringMap;

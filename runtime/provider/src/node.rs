@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::StringMap;
+
 /// As `NodeAddressType`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -48,9 +50,9 @@ pub struct Node {
     /// `status.addresses`, in order.
     pub addresses: Vec<NodeAddress>,
     /// All labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: StringMap,
     /// All annotations.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: StringMap,
     /// `spec.podCIDRs`.
     pub pod_cidrs: Vec<String>,
     /// Whether the condition `Ready` is true.

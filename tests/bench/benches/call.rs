@@ -14,7 +14,7 @@ use skysail_host::{
 };
 use skysail_provider::{
     AddressKind, Call, Clusters as _, LoadBalancerStatus, LoadBalancers as _, Node, NodeAddress, NodeSet, Service,
-    SessionAffinity, TrafficPolicy,
+    SessionAffinity, StringMap, TrafficPolicy,
 };
 use skysail_test_bench::component;
 use tokio::runtime::Runtime;
@@ -112,7 +112,7 @@ fn compile(criterion: &mut Criterion) {
 }
 
 fn nodes(whole: bool) -> NodeSet {
-    let pairs = |kind: &str, count: usize| -> BTreeMap<String, String> {
+    let pairs = |kind: &str, count: usize| -> StringMap {
         (0..count).map(|n| (format!("example.com/{kind}-{n}"), "a value of some length".to_owned())).collect()
     };
     let node = |n: usize| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skysail_provider::Instance;
+use skysail_provider::{Instance, StringMap};
 
 use crate::names;
 
@@ -47,13 +47,10 @@ pub(crate) fn from_instance(
 ///
 /// # Errors
 /// As [`from_instance`].
-pub(crate) fn refreshed(
-    present: &BTreeMap<String, String>,
-    instance: &Instance,
-) -> Result<BTreeMap<String, String>, LabelError> {
+pub(crate) fn refreshed(present: &StringMap, instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     let mut labels = further(instance)?;
     labels.extend(known(instance)?);
-    labels.retain(|key, value| present.get(key) != Some(value));
+    labels.retain(|key, value| present.get(key) != Some(value.as_str()));
     Ok(labels)
 }
 

@@ -15,7 +15,7 @@ use skysail_provider::{Detail, EventKind, Instance, NodeAddress, NodeSet, Result
 
 use super::{
     addresses::{self, Update},
-    initialize::{self, InitializeError},
+    initialize::InitializeError,
     labels, patch_addresses, patch_node,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     convert,
     describe::describe,
     error::{Error, chain},
-    names::{controllers, reasons},
+    names::{self, controllers, reasons},
     nodes::NodeView,
     report::Voice,
 };
@@ -42,8 +42,7 @@ pub(crate) async fn update_all(context: &Context, provider: usize) {
         return;
     }
     // observe (pure)
-    let views: Vec<NodeView> =
-        context.nodes.owned(provider).into_iter().filter(|view| !convert::is_uninitialized(&view.object)).collect();
+    let views: Vec<NodeView> = context.nodes.owned(provider).into_iter().filter(|view| !view.uninitialized).collect();
     // describe (provider)
     let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
     let described = describe(context, provider, &set, Detail::Metadata).await;
@@ -57,7 +56,7 @@ pub(crate) async fn update_all(context: &Context, provider: usize) {
 }
 
 async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: ProviderResult<Instance>) {
-    let reference = convert::node_reference(&view.object);
+    let reference = view.reference();
     let written = match answer.map_err(Error::provider("get instance metadata")) {
         Ok(instance) => match compare(context, view, &instance) {
             Ok(changes) => write(context, voice, view, changes).await,
@@ -79,9 +78,8 @@ async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: P
 
 /// All or nothing: an instance of which a part cannot be used is not used at all.
 fn compare(context: &Context, view: &NodeView, instance: &Instance) -> Result<Changes, InitializeError> {
-    let present = convert::addresses(&view.object);
-    let provided = initialize::provided_node_ip(&view.object);
-    let addresses = addresses::update(&present, &instance.addresses, provided)?;
+    let provided = view.node.annotations.get(names::PROVIDED_NODE_IP_ANNOTATION);
+    let addresses = addresses::update(&view.node.addresses, &instance.addresses, provided)?;
     let labels = match context.settings.refresh_node_labels {
         true => labels::refreshed(&view.node.labels, instance)?,
         false => BTreeMap::new(),
@@ -91,11 +89,11 @@ fn compare(context: &Context, view: &NodeView, instance: &Instance) -> Result<Ch
 
 /// Whether anything was written; a node that is gone is nothing to write to.
 async fn write(context: &Context, voice: &Voice, view: &NodeView, changes: Changes) -> Result<bool, Error> {
-    let reference = convert::node_reference(&view.object);
-    let mut current = Some((*view.object).clone());
+    let reference = view.reference();
+    let mut current = Some(view.object());
     let mut written = false;
-    if let Some(Update { addresses, removed }) = changes.addresses {
-        current = patch_addresses(context, &view.object, &addresses).await?;
+    if let (Some(object), Some(Update { addresses, removed })) = (&current, changes.addresses) {
+        current = patch_addresses(context, object, &addresses).await?;
         if current.is_some() {
             written = true;
             context.reporter.done(voice, &reference, format!("wrote {} addresses", addresses.len()));
@@ -122,5 +120,5 @@ fn report_removed(context: &Context, voice: &Voice, view: &NodeView, removed: &[
         convert::to_core_addresses(removed).into_iter().map(|a| format!("{} {}", a.type_, a.address)).collect();
     let text = format!("The cloud does not give these addresses any more: {}", removed.join(", "));
     let kind = (EventKind::Normal, reasons::NODE_ADDRESSES_REMOVED);
-    context.reporter.event(voice, &convert::node_reference(&view.object), kind, text);
+    context.reporter.event(voice, &view.reference(), kind, text);
 }

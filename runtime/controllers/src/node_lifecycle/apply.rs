@@ -8,22 +8,22 @@ use skysail_provider::EventKind;
 use super::plan::Action;
 use crate::{
     context::Context,
-    convert,
     error::{Error, api_status, chain},
     names::reasons,
     node::patch_node,
+    nodes::NodeView,
     report::Voice,
 };
 
 /// All but deletions.
-pub(crate) async fn apply(context: &Context, voice: &Voice, object: &core::Node, action: Action) {
-    let reference = convert::node_reference(object);
+pub(crate) async fn apply(context: &Context, voice: &Voice, view: &NodeView, action: Action) {
+    let reference = view.reference();
     let result = match action {
         Action::Keep | Action::Gone => return,
         Action::Unknown(error) => Err(Error::provider("check whether the instance exists")(error)),
         Action::SetTaints(taints) => {
             let patch = json!({ "spec": { "taints": taints } });
-            patch_node(context, object, patch).await.map_err(Error::api("write the shutdown taint"))
+            patch_node(context, &view.object(), patch).await.map_err(Error::api("write the shutdown taint"))
         }
     };
     context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
@@ -41,11 +41,11 @@ pub(crate) enum Deleted {
 }
 
 /// None where the node could not be deleted.
-pub(crate) async fn delete(context: &Context, voice: &Voice, object: &core::Node) -> Option<Deleted> {
-    let reference = convert::node_reference(object);
+pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) -> Option<Deleted> {
+    let reference = view.reference();
     let text = "Deleting node because it does not exist in the cloud provider";
     context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
-    let result = delete_object(context, object).await;
+    let result = delete_object(context, &view.object()).await;
     if let Err(error) = &result
         && !error.is_conflict()
     {

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{
     context::Context,
-    convert,
     metrics::ProviderLabels,
     names::{self, reasons},
     nodes::NodeView,
@@ -57,6 +56,6 @@ pub(crate) fn held(context: &Context, voice: &Voice, alarm: &mut Alarm, held: &[
             names::ALLOW_DELETION_ANNOTATION,
         );
         let kind = (EventKind::Warning, reasons::NODE_DELETION_HELD);
-        context.reporter.event(voice, &convert::node_reference(&view.object), kind, text);
+        context.reporter.event(voice, &view.reference(), kind, text);
     }
 }

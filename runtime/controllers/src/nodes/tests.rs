@@ -114,19 +114,19 @@ fn nodes() -> Nodes {
     Nodes::new(vec![claim("one", true), claim("two", false)])
 }
 
-fn with_id(name: &str, id: &str) -> Arc<Node> {
+fn with_id(name: &str, id: &str) -> Node {
     let mut node = node(name);
     node.spec.as_mut().unwrap().provider_id = Some(id.to_owned());
-    Arc::new(node)
+    node
 }
 
 /// Whether the change of a node is one that Services are told. Upstream asks whether a node sync is to run, which then compares all sets; here only
 /// what changes a set is told, so three sorts of cases differ, each with its remark.
 fn is_told(always: Change, old: Change, new: Change) -> bool {
     let nodes = nodes();
-    nodes.put(Arc::new(changed(&[always, old])));
+    nodes.put(&changed(&[always, old]));
     nodes.publish(0);
-    nodes.put(Arc::new(changed(&[always, new])));
+    nodes.put(&changed(&[always, new]));
     nodes.publish(0)
 }
 
@@ -228,7 +228,7 @@ async fn s16_the_nodes_that_satisfy_the_predicate_are_listed() {
             if !keep(n) {
                 excluded(&mut node);
             }
-            nodes.put(Arc::new(node));
+            nodes.put(&node);
         }
         nodes.publish(0);
         names_in(&nodes, 0)
@@ -243,14 +243,14 @@ async fn s16_the_nodes_that_satisfy_the_predicate_are_listed() {
 async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
     let (one, other) = (nodes(), nodes());
     for name in ["a", "b", "c"] {
-        one.put(Arc::new(node(name)));
+        one.put(&node(name));
     }
     for (name, changes) in [("c", excluded as Change), ("x", nothing), ("b", id), ("a", deleting)] {
         let mut first = node(name);
         changes(&mut first);
-        other.put(Arc::new(first));
+        other.put(&first);
         other.publish(0);
-        other.put(Arc::new(node(name)));
+        other.put(&node(name));
     }
     other.publish(0);
     other.remove("x");
@@ -264,7 +264,7 @@ async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
 async fn a_publication_that_nobody_reads_builds_no_set() {
     let nodes = nodes();
     for n in 0..100 {
-        nodes.put(Arc::new(node(&n.to_string())));
+        nodes.put(&node(&n.to_string()));
     }
     nodes.publish(0);
     let holders = || Arc::strong_count(&nodes.get("7").unwrap().node);
@@ -276,7 +276,7 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
     for beat in 0..50 {
         let mut busy = node("8");
         label(&mut busy, "beat", &beat.to_string());
-        nodes.put(Arc::new(busy));
+        nodes.put(&busy);
         assert!(!nodes.publish(0));
         assert_eq!(holders(), unread, "no set was built");
     }
@@ -286,14 +286,14 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
 #[tokio::test(start_paused = true)]
 async fn an_early_reader_takes_no_change_away_from_the_others() {
     let nodes = nodes();
-    nodes.put(Arc::new(node("a")));
+    nodes.put(&node("a"));
     assert!(nodes.publish(0), "everyone is brought to a");
     assert!(!nodes.publish(0));
-    nodes.put(Arc::new(node("b")));
+    nodes.put(&node("b"));
     assert_eq!(names_in(&nodes, 0), ["a", "b"], "one is brought to a and b");
     assert!(nodes.publish(0), "the others are still at a");
     assert!(!nodes.publish(0));
-    nodes.put(Arc::new(node("c")));
+    nodes.put(&node("c"));
     assert_eq!(names_in(&nodes, 0), ["a", "b", "c"], "one is brought to a, b and c");
     nodes.remove("c");
     assert!(nodes.publish(0), "that one has to come back");
@@ -304,11 +304,11 @@ async fn an_early_reader_takes_no_change_away_from_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_read_stays_until_the_next_publication() {
     let nodes = nodes();
-    nodes.put(Arc::new(node("a")));
+    nodes.put(&node("a"));
     assert!(nodes.publish(0));
-    nodes.put(Arc::new(node("b")));
+    nodes.put(&node("b"));
     assert_eq!(names_in(&nodes, 0), ["a", "b"], "who reads first sees the nodes as they are");
-    nodes.put(Arc::new(node("c")));
+    nodes.put(&node("c"));
     assert_eq!(names_in(&nodes, 0), ["a", "b"]);
     assert!(nodes.publish(0));
     assert_eq!(names_in(&nodes, 0), ["a", "b", "c"]);
@@ -318,8 +318,8 @@ async fn a_set_that_was_read_stays_until_the_next_publication() {
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_keeps_the_same_allocation() {
     let nodes = nodes();
-    let (_, before) = nodes.put(Arc::new(node("a")));
-    let (_, after) = nodes.put(Arc::new(changed(&[|node| node.metadata.resource_version = Some("2".to_owned())])));
+    let (_, before) = nodes.put(&node("a"));
+    let (_, after) = nodes.put(&changed(&[|node| node.metadata.resource_version = Some("2".to_owned())]));
     assert!(Arc::ptr_eq(&before.node, &after.node));
 }
 
@@ -327,9 +327,9 @@ async fn a_heartbeat_keeps_the_same_allocation() {
 async fn each_provider_sees_its_own_nodes_and_nobody_sees_a_strangers() {
     let nodes = nodes();
     for (name, id) in [("a", "one://a"), ("b", "two://b"), ("c", "three://c"), ("d", "no scheme")] {
-        nodes.put(with_id(name, id));
+        nodes.put(&with_id(name, id));
     }
-    nodes.put(Arc::new(node("e")));
+    nodes.put(&node("e"));
     let names = |provider| nodes.owned(provider).into_iter().map(|view| view.node.name.clone()).collect::<Vec<_>>();
     assert_eq!((names(0), names(1)), (vec!["a".to_owned(), "e".to_owned()], vec!["b".to_owned()]));
     assert_eq!(nodes.get("c").unwrap().owner, Owner::Nobody);
@@ -339,8 +339,8 @@ async fn each_provider_sees_its_own_nodes_and_nobody_sees_a_strangers() {
 #[tokio::test(start_paused = true)]
 async fn new_claims_move_the_nodes_that_they_concern_and_no_others() {
     let nodes = nodes();
-    nodes.put(with_id("a", "one://a"));
-    nodes.put(with_id("c", "three://c"));
+    nodes.put(&with_id("a", "one://a"));
+    nodes.put(&with_id("c", "three://c"));
     let claim =
         |schemes: &[&str]| Claim { schemes: schemes.iter().map(|s| (*s).to_owned()).collect(), ..Claim::default() };
     let moved = nodes.reassign(vec![claim(&["one"]), claim(&["two", "three"])]);

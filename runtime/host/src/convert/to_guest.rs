@@ -21,7 +21,7 @@ pub(crate) const fn detail(detail: host::Detail) -> instances::Detail {
 pub(crate) fn node_bytes(node: &host::Node) -> usize {
     const ENTRY: usize = 8;
     let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready: _ } = node;
-    let pairs = |map: &BTreeMap<String, String>| map.iter().map(|(k, v)| k.len() + v.len() + 2 * ENTRY).sum::<usize>();
+    let pairs = |map: &host::StringMap| map.iter().map(|(k, v)| k.len() + v.len() + 2 * ENTRY).sum::<usize>();
     name.len()
         + uid.len()
         + provider_id.as_ref().map_or(0, String::len)
@@ -39,12 +39,16 @@ pub(crate) fn node_to_guest(node: &host::Node) -> guest::Node {
         uid: uid.clone(),
         provider_id: provider_id.clone(),
         addresses: addresses.iter().map(address_to_guest).collect(),
-        labels: pairs(labels),
-        annotations: pairs(annotations),
+        labels: node_pairs(labels),
+        annotations: node_pairs(annotations),
         pod_cidrs: pod_cidrs.clone(),
         ready: *ready,
         extra: Vec::new(),
     }
+}
+
+fn node_pairs(map: &host::StringMap) -> Vec<guest::Pair> {
+    map.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn address_to_guest(address: &host::NodeAddress) -> guest::NodeAddress {

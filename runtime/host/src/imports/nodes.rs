@@ -73,7 +73,11 @@ impl HostNodeSet for CallState {
     }
 
     fn label(&mut self, set: Resource<NodeSet>, key: String) -> wasmtime::Result<Vec<Option<String>>> {
-        self.column(&set, |node| node.labels.get(&key).cloned(), |value| value.as_ref().map_or(0, String::len))
+        self.column(
+            &set,
+            |node| node.labels.get(&key).map(str::to_owned),
+            |value| value.as_ref().map_or(0, String::len),
+        )
     }
 
     fn get(&mut self, set: Resource<NodeSet>, index: u32) -> wasmtime::Result<Option<ContractNode>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
-use skysail_provider::Instance;
+use skysail_provider::{Instance, StringMap};
 
 use super::{from_instance, mirrored, refreshed};
 
@@ -109,10 +109,10 @@ fn a_refresh_changes_what_differs_and_takes_nothing_away() {
     };
     let present = format!("{BETA} {STABLE} rack=6 mine=yes");
     let changed = "beta.kubernetes.io/instance-type=t2.large node.kubernetes.io/instance-type=t2.large rack=7";
-    assert_eq!(refreshed(&map(&present), &instance), Ok(map(changed)));
+    assert_eq!(refreshed(&StringMap::from(&map(&present)), &instance), Ok(map(changed)));
     // Of one key the last counts.
     let there = format!("{BETA} {STABLE} {changed}");
-    assert_eq!(refreshed(&map(&there), &instance), Ok(map("")), "and nothing once it is done");
+    assert_eq!(refreshed(&StringMap::from(&map(&there)), &instance), Ok(map("")), "and nothing once it is done");
     let bad = Instance { labels: map("a//b=c"), ..instance };
-    assert!(refreshed(&map(""), &bad).is_err());
+    assert!(refreshed(&StringMap::from(&map("")), &bad).is_err());
 }
