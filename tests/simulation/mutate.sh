@@ -26,14 +26,14 @@ for name in "${names[@]}"; do
   [ -f "$patch" ] || { echo "there is no mutation $name: see $mutations" >&2; exit 2; }
   tree_apply "$patch"
   printf '%-40s ' "$name"
-  if ! CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$target/$name.log" 2>&1; then
+  if ! CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$target/$name.log" 2>&1; then
     echo "does not build: see $target/$name.log"; exit 2
   fi
-  if "$target/debug/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1; then
+  if "$target/release/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1; then
     echo "SURVIVED $seeds days"
     survived+=("$name")
   else
-    awk '/ (VIOLATION|WRONG) / && !what { what = substr($0, index($0, $3), 120) }
+    awk '/(^| )(VIOLATION|WRONG) / && !what { what = substr($0, index($0, $3), 120) }
       /^seed [0-9]+ ended badly/ { print "found by seed " $2 ": " what; exit }' "$target/$name.log"
   fi
   tree_apply -R "$patch"

@@ -14,11 +14,13 @@ use tokio::{
     process::Command,
     runtime,
     task::JoinSet,
-    time::{Instant, interval},
+    time::{Instant, interval, timeout},
 };
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
+/// A day takes a second. One that takes this long goes round in circles at one moment of its clock.
+const REAL_TIME_MAX: Duration = Duration::from_mins(5);
 
 /// Simulate bad days of a cluster, its clouds and its managers.
 ///
@@ -125,7 +127,11 @@ async fn many(args: &Args) -> io::Result<ExitCode> {
 async fn live_through(seed: u64) -> Ended {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--one").arg(seed.to_string()).env_remove("SEEDS").env_remove("SEED_FROM");
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await?;
+    let output = timeout(REAL_TIME_MAX, command.stdin(Stdio::null()).kill_on_drop(true).output());
+    let Ok(output) = output.await else {
+        return Ok((seed, Some(format!("WRONG the day had not ended after {} s", REAL_TIME_MAX.as_secs()))));
+    };
+    let output = output?;
     if output.status.success() {
         return Ok((seed, None));
     }
