@@ -1,6 +1,10 @@
 //! One immutable component, compiled and linked: what a slot's occupant is made of.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use sha2::{Digest as _, Sha256};
 use skysail_provider::Interface;
@@ -64,19 +68,31 @@ pub enum ReleaseError {
 /// Native code for a component, made by this program: by its compile jail, or in this process. There is no way to make one of bytes from
 /// outside.
 pub struct CompiledComponent {
-    native: Vec<u8>,
+    code: Mutex<Code>,
+}
+
+/// Machine code is megabytes, and is held once: as it came, until the first load; then as wasmtime holds it for the releases.
+enum Code {
+    Native(Vec<u8>),
+    Loaded(Component),
 }
 
 impl CompiledComponent {
     /// What the compile jail of this process handed over: nothing else may come here, for it is executed.
     pub(crate) const fn from_jail(native: Vec<u8>) -> Self {
-        Self { native }
+        Self { code: Mutex::new(Code::Native(native)) }
     }
 
     /// Bytes of native code.
     #[must_use]
-    pub const fn size(&self) -> usize {
-        self.native.len()
+    pub fn size(&self) -> usize {
+        match &*self.code() {
+            Code::Native(native) => native.len(),
+            Code::Loaded(component) => {
+                let Range { start, end } = component.image_range();
+                end.addr() - start.addr()
+            }
+        }
     }
 
     /// Compiles in this process, without a bound on time or memory: for tests, tools and components that are trusted.
@@ -87,13 +103,34 @@ impl CompiledComponent {
         if wasmtime::Engine::detect_precompiled(wasm).is_some() {
             return Err(ReleaseError::Precompiled);
         }
-        engine.precompile_component(wasm).map(|native| Self { native }).map_err(ReleaseError::Compile)
+        engine.precompile_component(wasm).map(Self::from_jail).map_err(ReleaseError::Compile)
     }
-}
 
-impl fmt::Debug for CompiledComponent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CompiledComponent({} bytes)", self.native.len())
+    /// The component in this engine. Engines are few: with the one that loaded it first, nothing is copied.
+    fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
+        let mut code = self.code();
+        let native = match &mut *code {
+            Code::Loaded(component) if wasmtime::Engine::same(component.engine(), engine) => {
+                return Ok(component.clone());
+            }
+            Code::Loaded(component) => component.serialize()?,
+            Code::Native(native) => std::mem::take(native),
+        };
+        // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
+        // vendor never becomes one.
+        #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
+        let loaded = unsafe { Component::deserialize(engine, &native) };
+        match (&loaded, &mut *code) {
+            (Ok(component), Code::Native(_)) => *code = Code::Loaded(component.clone()),
+            // Another engine may take it.
+            (Err(_), Code::Native(kept)) => *kept = native,
+            (_, Code::Loaded(_)) => {}
+        }
+        loaded
+    }
+
+    fn code(&self) -> MutexGuard<'_, Code> {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,11 +162,7 @@ impl Release {
     /// # Errors
     /// [`ReleaseError`]: all but `Precompiled` and `Compile`.
     pub fn new(sandbox: &Sandbox, compiled: &CompiledComponent, digest: &str) -> Result<Self, ReleaseError> {
-        // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
-        // vendor never becomes one.
-        #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
-        let component =
-            unsafe { Component::deserialize(sandbox.wasmtime(), &compiled.native) }.map_err(ReleaseError::Load)?;
+        let component = compiled.load(sandbox.wasmtime()).map_err(ReleaseError::Load)?;
         // The first call should not pay for it.
         component.initialize_copy_on_write_image().map_err(ReleaseError::Load)?;
         check_resources(&component)?;
@@ -239,4 +272,31 @@ impl Exports {
 /// Whether the component exports the interface at all; that it has another type than the contract's is another matter.
 fn is_exported(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().get_export_index(None, format!("skysail:provider/{interface}@0.1.0").as_str()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CompiledComponent, ReleaseError};
+    use crate::{Limits, engine_config};
+
+    /// A component with nothing in it.
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    #[test]
+    fn code_is_held_once_and_loads_into_every_engine_that_it_fits() -> Result<(), ReleaseError> {
+        let engine = |fuel: bool| {
+            let mut config = engine_config(Limits::default().stack_bytes);
+            wasmtime::Engine::new(config.consume_fuel(fuel)).unwrap()
+        };
+        let (one, other, misfit) = (engine(true), engine(true), engine(false));
+        let compiled = CompiledComponent::in_process(&one, EMPTY)?;
+        let size = compiled.size();
+        assert!(compiled.load(&misfit).is_err());
+        let (first, again) = (compiled.load(&one).unwrap(), compiled.load(&one).unwrap());
+        assert_eq!(first.image_range(), again.image_range(), "the same memory");
+        assert_ne!(first.image_range(), compiled.load(&other).unwrap().image_range());
+        assert!(compiled.load(&misfit).is_err());
+        assert!(compiled.size() >= size && first.image_range() == compiled.load(&one).unwrap().image_range());
+        Ok(())
+    }
 }
