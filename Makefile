@@ -50,7 +50,7 @@ guests: ## build every component (providers and probes) into target/components
 bench: ## the benchmarks, with optimisation: figures go to target/criterion, and beside a manager in Go to target/bench (hours; SIDE_BY_SIDE='--help')
 	@.ci/setup bench
 	@$(with) guests/build.sh
-	@$(cargo) build --locked --release -p skysail
+	@$(cargo) build --locked --profile dist -p skysail
 	@$(cargo) bench --locked -p skysail-test-bench --benches
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)
 

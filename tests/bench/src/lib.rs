@@ -31,15 +31,16 @@ pub fn target_folder() -> Result<PathBuf> {
     Ok(profile()?.parent().context("no folder above the profile's")?.to_owned())
 }
 
-/// The manager, built with the same profile as this program.
+/// The manager: as users run it where this program is optimised, and otherwise as the tests run it.
 ///
 /// # Errors
 /// It is not built.
 pub fn skysail() -> Result<PathBuf> {
-    let program = profile()?.join("skysail");
+    let profile = profile()?;
+    let program = if profile.ends_with("release") { profile.with_file_name("dist") } else { profile }.join("skysail");
     anyhow::ensure!(
         program.is_file(),
-        "there is no {}: build skysail with the same profile first (make bench and make test do)",
+        "there is no {}: build skysail with that profile first (make bench and make test do)",
         program.display()
     );
     Ok(program)
