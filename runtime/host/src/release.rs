@@ -109,28 +109,29 @@ impl CompiledComponent {
     /// The component in this engine. Engines are few: with the one that loaded it first, nothing is copied.
     fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         let mut code = self.code();
-        let native = match &mut *code {
-            Code::Loaded(component) if wasmtime::Engine::same(component.engine(), engine) => {
-                return Ok(component.clone());
+        match &*code {
+            Code::Loaded(component) if wasmtime::Engine::same(component.engine(), engine) => Ok(component.clone()),
+            Code::Loaded(component) => deserialize(engine, &component.serialize()?),
+            Code::Native(native) => {
+                let component = deserialize(engine, native)?;
+                *code = Code::Loaded(component.clone());
+                Ok(component)
             }
-            Code::Loaded(component) => component.serialize()?,
-            Code::Native(native) => std::mem::take(native),
-        };
-        // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
-        // vendor never becomes one.
-        #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
-        let loaded = unsafe { Component::deserialize(engine, &native) };
-        match (&loaded, &mut *code) {
-            (Ok(component), Code::Native(_)) => *code = Code::Loaded(component.clone()),
-            // Another engine may take it.
-            (Err(_), Code::Native(kept)) => *kept = native,
-            (_, Code::Loaded(_)) => {}
         }
-        loaded
     }
 
     fn code(&self) -> MutexGuard<'_, Code> {
         self.code.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Only what a [`CompiledComponent`] holds may come here.
+fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
+    // vendor never becomes one.
+    #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
+    unsafe {
+        Component::deserialize(engine, native)
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn initialize(
 }
 
 /// The kubelet's `--node-ip`.
-pub(crate) fn provided_node_ip(object: &core::Node) -> Option<&str> {
+fn provided_node_ip(object: &core::Node) -> Option<&str> {
     object.metadata.annotations.as_ref()?.get(names::PROVIDED_NODE_IP_ANNOTATION).map(String::as_str)
 }
 

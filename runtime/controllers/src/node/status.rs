@@ -89,6 +89,9 @@ fn compare(context: &Context, view: &NodeView, instance: &Instance) -> Result<Ch
 
 /// Whether anything was written; a node that is gone is nothing to write to.
 async fn write(context: &Context, voice: &Voice, view: &NodeView, changes: Changes) -> Result<bool, Error> {
+    if changes.addresses.is_none() && changes.labels.is_empty() {
+        return Ok(false);
+    }
     let reference = view.reference();
     let mut current = Some(view.object());
     let mut written = false;

@@ -2,7 +2,7 @@
 //!
 //! The API's own type is some 1.5 KiB before the first string, and would hold labels, annotations and addresses a second time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{Node as Object, NodeCondition, NodeSpec, NodeStatus, Taint},
@@ -38,7 +38,7 @@ impl Rest {
 }
 
 /// The object of which both were made, as far as it is kept.
-pub(super) fn object(node: &Arc<Node>, rest: &Rest) -> Object {
+pub(super) fn object(node: &Node, rest: &Rest) -> Object {
     let map = |map: &StringMap| Some(BTreeMap::from(map)).filter(|map| !map.is_empty());
     let condition = |(type_, status, reason): &(String, String, Option<String>)| NodeCondition {
         type_: type_.clone(),
@@ -78,8 +78,6 @@ fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use k8s_openapi::api::core::v1::Node as Object;
     use serde_json::json;
 
@@ -105,6 +103,6 @@ mod tests {
         }))
         .unwrap();
         trim::trim_node(&mut whole);
-        assert_eq!(object(&Arc::new(convert::node(&whole)), &Rest::of(&whole)), whole);
+        assert_eq!(object(&convert::node(&whole), &Rest::of(&whole)), whole);
     }
 }

@@ -1,7 +1,5 @@
 //! From `skysail-provider` to the contract.
 
-use std::collections::BTreeMap;
-
 use skysail_provider as host;
 
 use super::ENABLE_NODE_ADDRESSES;
@@ -39,16 +37,12 @@ pub(crate) fn node_to_guest(node: &host::Node) -> guest::Node {
         uid: uid.clone(),
         provider_id: provider_id.clone(),
         addresses: addresses.iter().map(address_to_guest).collect(),
-        labels: node_pairs(labels),
-        annotations: node_pairs(annotations),
+        labels: pairs(labels.iter()),
+        annotations: pairs(annotations.iter()),
         pod_cidrs: pod_cidrs.clone(),
         ready: *ready,
         extra: Vec::new(),
     }
-}
-
-fn node_pairs(map: &host::StringMap) -> Vec<guest::Pair> {
-    map.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn address_to_guest(address: &host::NodeAddress) -> guest::NodeAddress {
@@ -204,6 +198,6 @@ fn ingress_to_guest(ingress: &host::Ingress) -> guest::Ingress {
     }
 }
 
-fn pairs(map: &BTreeMap<String, String>) -> Vec<(String, String)> {
-    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+fn pairs(map: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Vec<guest::Pair> {
+    map.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
 }
