@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     clients::Clients,
+    cluster_ips::ClusterIps,
     nodes::Nodes,
     ownership::{self, Owner},
     providers::{ProviderEntry, Providers},
@@ -58,6 +59,8 @@ pub(crate) struct Context {
     pub(crate) providers: Providers,
     pub(crate) reporter: Reporter,
     pub(crate) services: Cache<core::Service>,
+    /// Of all Services.
+    pub(crate) cluster_ips: ClusterIps,
     pub(crate) nodes: Nodes,
     /// Becomes true when the first list of nodes is complete.
     pub(crate) nodes_synced: watch::Sender<bool>,
@@ -84,6 +87,7 @@ impl Context {
             settings,
             reporter,
             services: Cache::new(),
+            cluster_ips: ClusterIps::default(),
             nodes: Nodes::new(providers.claims(&[])),
             nodes_synced: watch::Sender::new(false),
             ledger,
@@ -127,8 +131,7 @@ impl Context {
     /// seen in the API of every version; those that are given out are.
     pub(crate) fn refuse_cluster_ip(&self, address: IpAddr) -> Option<String> {
         let address = address.to_canonical();
-        let has = |object: &core::Service| validate::cluster_ips(object).any(|ip| ip == address);
-        let key = self.services.find(has)?;
+        let key = self.cluster_ips.service(address)?;
         Some(format!(
             "{address} is refused: it is the cluster IP of the Service {key}. Correct what the cloud or the provider's cloud-config gives out"
         ))

@@ -14,6 +14,7 @@
 
 mod backoff;
 mod clients;
+mod cluster_ips;
 mod context;
 mod convert;
 mod describe;

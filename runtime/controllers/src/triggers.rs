@@ -28,6 +28,7 @@ const SWAP_PACE: Duration = Duration::from_millis(100);
 /// A Service appeared, changed or went.
 pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>) {
     let Change { key, old, new } = change;
+    context.cluster_ips.follow(change);
     if let (Some(old), Some(new)) = (old, new)
         && !is_relevant(old, new)
     {

@@ -91,12 +91,6 @@ impl<K: Resource> Cache<K> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// The first object, in no order, of which this holds.
-    pub(crate) fn find(&self, holds: impl Fn(&K) -> bool) -> Option<ObjectKey> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        objects.iter().find(|(_, object)| holds(object)).map(|(key, _)| key.clone())
-    }
-
     /// All objects, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()

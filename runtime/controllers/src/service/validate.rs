@@ -67,12 +67,6 @@ pub(crate) fn class(object: &core::Service) -> Option<&str> {
     object.spec.as_ref()?.load_balancer_class.as_deref()
 }
 
-/// The addresses that the cluster itself gave the Service; a headless one has none.
-pub(crate) fn cluster_ips(object: &core::Service) -> impl Iterator<Item = IpAddr> {
-    let ips = object.spec.as_ref().and_then(|spec| spec.cluster_ips.as_deref()).unwrap_or_default();
-    ips.iter().filter_map(|ip| ip.parse().ok())
-}
-
 /// Whether our finalizer holds the object.
 pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
