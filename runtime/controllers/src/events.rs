@@ -7,12 +7,16 @@
 //! # Guarantees
 //! - `tell` never blocks: the queue has [`QUEUE_MAX`] places and drops what does not fit, counted.
 //! - Memory is bounded by [`SERIES_MAX`].
+//! - What begins and has ended before its turn came is not told: the end is, and says as much.
 //! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason within 600 s become one series.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, Hash, RandomState},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -59,23 +63,52 @@ pub(crate) struct Notice {
     pub(crate) message: String,
 }
 
+/// A notice in the queue.
+pub(crate) struct Waiting {
+    notice: Notice,
+    /// Of what it says the beginning, if it does.
+    begun: Option<Begun>,
+}
+
+/// Something of which the beginning was told.
+#[derive(Clone)]
+pub(crate) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    /// Its end is told now. Under load the queue is thousands long, and some of it would be news of what is over.
+    pub(crate) fn ended(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Takes Events.
 #[derive(Clone)]
 pub(crate) struct Events {
-    queue: mpsc::Sender<Notice>,
+    queue: mpsc::Sender<Waiting>,
     metrics: ControllerMetrics,
 }
 
 impl Events {
-    pub(crate) fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Notice>) {
+    pub(crate) fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Waiting>) {
         let (queue, notices) = mpsc::channel(QUEUE_MAX);
         (Self { queue, metrics }, notices)
     }
 
     /// Tells, or drops when the queue is full.
-    pub(crate) fn tell(&self, mut notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
+        self.enqueue(notice, None);
+    }
+
+    /// Tells as [`Self::tell`] does, unless what begins has ended first.
+    pub(crate) fn tell_beginning(&self, notice: Notice) -> Begun {
+        let begun = Begun(Arc::default());
+        self.enqueue(notice, Some(begun.clone()));
+        begun
+    }
+
+    fn enqueue(&self, mut notice: Notice, begun: Option<Begun>) {
         cut(&mut notice.message, MESSAGE_BYTES_MAX);
-        if self.queue.try_send(notice).is_err() {
+        if self.queue.try_send(Waiting { notice, begun }).is_err() {
             self.metrics.events_dropped.inc();
         }
     }
@@ -107,17 +140,20 @@ impl Recorder {
     }
 
     /// Writes until all senders are gone, or until `stop`; then only what waits already.
-    pub(crate) async fn run(mut self, mut notices: mpsc::Receiver<Notice>, stop: CancellationToken) {
-        while let Some(Some(notice)) = stop.run_until_cancelled(notices.recv()).await {
-            self.record(notice).await;
+    pub(crate) async fn run(mut self, mut notices: mpsc::Receiver<Waiting>, stop: CancellationToken) {
+        while let Some(Some(waiting)) = stop.run_until_cancelled(notices.recv()).await {
+            self.record(waiting).await;
         }
         notices.close();
-        while let Some(notice) = notices.recv().await {
-            self.record(notice).await;
+        while let Some(waiting) = notices.recv().await {
+            self.record(waiting).await;
         }
     }
 
-    async fn record(&mut self, notice: Notice) {
+    async fn record(&mut self, Waiting { notice, begun }: Waiting) {
+        if begun.is_some_and(|begun| begun.0.load(Ordering::Relaxed)) {
+            return;
+        }
         let Some(series) = self.correlator.correlate(notice, Instant::now()) else {
             self.metrics.events_dropped.inc();
             return;

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clients::Clients,
     context::Context,
-    events::{Events, Notice, Recorder},
+    events::{Events, Recorder, Waiting},
     metrics::ControllerMetrics,
     node, node_lifecycle,
     providers::Providers,
@@ -46,7 +46,7 @@ const EVENTS_GRACE: Duration = Duration::from_secs(5);
 /// All controllers for all providers.
 pub struct Manager {
     context: Context,
-    notices: mpsc::Receiver<Notice>,
+    notices: mpsc::Receiver<Waiting>,
 }
 
 /// Why the manager ended before it was told to.

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::{
     error::{Error, chain},
-    events::{Events, Notice},
+    events::{Begun, Events, Notice},
     metrics::{ControllerMetrics, OutcomeLabels},
     names::{self, reasons},
 };
@@ -82,15 +82,25 @@ impl Reporter {
         (kind, reason): (EventKind, &'static str),
         message: impl Into<String>,
     ) {
-        let message = message.into();
+        let notice = self.notice(voice, object, (kind, reason), message.into());
+        self.events.tell(notice);
+    }
+
+    /// An Event on the object that says that something begins. Whoever tells the end says so to what is returned.
+    pub(crate) fn begins(&self, voice: &Voice, object: &ObjectReference, reason: &'static str, message: &str) -> Begun {
+        let notice = self.notice(voice, object, (EventKind::Normal, reason), message.to_owned());
+        self.events.tell_beginning(notice)
+    }
+
+    fn notice(
+        &self,
+        voice: &Voice,
+        object: &ObjectReference,
+        (kind, reason): (EventKind, &'static str),
+        message: String,
+    ) -> Notice {
         self.say(voice, object, format!("{reason}: {message}"), kind == EventKind::Warning);
-        self.events.tell(Notice {
-            source: Arc::from(voice.controller),
-            object: object.clone(),
-            kind,
-            reason: reason.to_owned(),
-            message,
-        });
+        Notice { source: Arc::from(voice.controller), object: object.clone(), kind, reason: reason.to_owned(), message }
     }
 
     /// A step that succeeded and has no Event.

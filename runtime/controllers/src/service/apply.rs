@@ -53,9 +53,10 @@ impl Subject<'_> {
         let provider = load_balancers(&*entry.provider)?;
         // What is repeated by the clock and finds all as it was is no news.
         let repeated = self.context.ledger.is_overdue(self.key);
-        if !repeated {
-            self.normal(service, reasons::ENSURING_LOAD_BALANCER, "Ensuring load balancer");
-        }
+        let begun = (!repeated).then(|| {
+            let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
+            reporter.begins(self.voice, &reference(service), what, "Ensuring load balancer")
+        });
         self.context.ledger.begin(self.key, &entry.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if self.shared.nodes.is_empty() {
@@ -81,6 +82,9 @@ impl Subject<'_> {
         self.context.ledger.settle(self.key, settled(Some(answer.clone())));
         if !repeated || answer != service.status {
             self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer");
+        }
+        if let Some(begun) = begun {
+            begun.ended();
         }
         self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
         self.context.ledger.written(self.key);

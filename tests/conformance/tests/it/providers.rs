@@ -280,7 +280,6 @@ async fn who_takes_over_from_a_provider_that_left_says_so() {
         api patch services/status classy
         provider one ensure default/classy ports=80/TCP nodes=
         event classy Warning LoadBalancerLeftBehind x1: The provider two made this Service's load balancer and is not there any more; one takes the Service over. If one is another cloud, delete what two made by hand
-        event classy Normal EnsuringLoadBalancer x1: Ensuring load balancer
         event classy Warning UnAvailableLoadBalancer x1: There are no available nodes for LoadBalancer
         event classy Normal EnsuredLoadBalancer x1: Ensured load balancer
     "#]]).await;
