@@ -71,6 +71,7 @@ pub(crate) const RULES: &[Rule] = &[
     rules::tests::NONE_SILENCED,
     rules::tests::WAIT_FOR_CONDITIONS,
     rules::tests::ONE_BINARY,
+    rules::tests::MUTATIONS_APPLY,
     rules::tests::PROBES,
     rules::conformance::CONFORMANCE,
     rules::conformance::NAMED_TESTS,

@@ -62,6 +62,43 @@ pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
     },
 };
 
+pub(crate) const MUTATIONS_APPLY: Rule = Rule {
+    name: "mutations-apply",
+    why: "a deliberate bug that cannot be put in does not show any more that the simulation would find it",
+    way_out: "make the patch anew against the code of today, and run tests/simulation/mutate.sh with its name",
+    check: |tree| {
+        let patches =
+            tree.files.iter().filter(|file| file.path.contains("/mutations/") && file.path.ends_with(".patch"));
+        patches.flat_map(|file| hunks_without_a_place(tree, file)).collect()
+    },
+};
+
+/// The hunks of a patch whose old lines do not stand in their file.
+fn hunks_without_a_place(tree: &Tree, patch: &File) -> Vec<Hit> {
+    let (mut hits, mut target, mut hunk) = (Vec::new(), None, None);
+    let judge = |hunk: Option<(usize, String)>, target: Option<&str>| {
+        let (number, old) = hunk?;
+        let path = target.unwrap_or_default();
+        let stands = tree.get(path).is_some_and(|file| file.text.contains(&old));
+        (!stands).then(|| Hit::new(&patch.path, number, format!("this is not to be found in {path}")))
+    };
+    for (number, line) in patch.lines() {
+        if let Some(path) = line.strip_prefix("--- a/") {
+            hits.extend(judge(hunk.take(), target));
+            target = Some(path);
+        } else if line.starts_with("@@ ") {
+            hits.extend(judge(hunk.replace((number, String::new())), target));
+        } else if let Some((_, old)) = &mut hunk
+            && let Some(text) = line.strip_prefix(' ').or_else(|| line.strip_prefix('-'))
+        {
+            old.push_str(text);
+            old.push('\n');
+        }
+    }
+    hits.extend(judge(hunk, target));
+    hits
+}
+
 pub(crate) const ONE_BINARY: Rule = Rule {
     name: "one-test-binary",
     why: "each integration binary links the whole program once more",
