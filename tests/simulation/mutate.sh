@@ -20,18 +20,30 @@ sed -n 's|^+++ b/||p' "$mutations"/*.patch | sort -u | (cd "$tree" && xargs touc
 # The copy is no repository, though it lies in one.
 tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
 
+# build LOG: whether it builds.
+build() {
+  CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
+}
+# Without a bug all days end well: else a day that ends badly shows nothing.
+printf '%-40s ' "no bug"
+build "$target/none.log" || { echo "does not build: see $target/none.log"; exit 2; }
+"$target/release/simulate" --seeds "$seeds" >"$target/none.log" 2>&1 || { echo "ends badly: see $target/none.log"; exit 2; }
+echo "$seeds days end well"
+
 survived=()
 for name in "${names[@]}"; do
   patch=$PWD/$mutations/$name.patch
   [ -f "$patch" ] || { echo "there is no mutation $name: see $mutations" >&2; exit 2; }
   tree_apply "$patch"
   printf '%-40s ' "$name"
-  if ! CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$target/$name.log" 2>&1; then
-    echo "does not build: see $target/$name.log"; exit 2
-  fi
-  if "$target/release/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1; then
+  build "$target/$name.log" || { echo "does not build: see $target/$name.log"; exit 2; }
+  status=0
+  "$target/release/simulate" --seeds "$seeds" >"$target/$name.log" 2>&1 || status=$?
+  if [ $status = 0 ]; then
     echo "SURVIVED $seeds days"
     survived+=("$name")
+  elif [ $status != 1 ] || ! grep -q '^seed [0-9]* ended badly' "$target/$name.log"; then
+    echo "cannot be tried: see $target/$name.log"; exit 2
   else
     awk '/(^| )(VIOLATION|WRONG) / && !what { what = substr($0, index($0, $3), 120) }
       /^seed [0-9]+ ended badly/ { print "found by seed " $2 ": " what; exit }' "$target/$name.log"

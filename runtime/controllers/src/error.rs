@@ -71,6 +71,14 @@ pub(crate) fn is_fenced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(cause) if cause.is::<FenceClosed>())
 }
 
+/// Whether a write that failed so may have been carried out all the same: the answer was lost, or does not say.
+pub(crate) fn may_be_carried_out(error: &Error) -> bool {
+    match error {
+        Error::Provider { .. } => false,
+        Error::Api { source, .. } => !is_fenced(source) && api_status(source).is_none_or(|status| status >= 500),
+    }
+}
+
 /// The HTTP status that the API server answered with.
 pub(crate) fn api_status(error: &kube::Error) -> Option<u16> {
     match error {

@@ -50,6 +50,8 @@ const SIMILAR_MAX: usize = 10;
 const SIMILAR_WINDOW: Duration = Duration::from_mins(10);
 /// The API refuses a longer note.
 const MESSAGE_BYTES_MAX: usize = 1024;
+/// The API refuses a longer name.
+const NAME_BYTES_MAX: usize = 253;
 /// A write that the API cannot take now is tried this often in all; Events are a courtesy and must not pile up.
 const TRIES: usize = 3;
 
@@ -94,9 +96,9 @@ impl Events {
         (Self { queue, metrics }, notices)
     }
 
-    /// Tells, or drops when the queue is full.
-    pub(crate) fn tell(&self, notice: Notice) {
-        self.enqueue(notice, None);
+    /// Tells, or drops when the queue is full; says which.
+    pub(crate) fn tell(&self, notice: Notice) -> bool {
+        self.enqueue(notice, None)
     }
 
     /// Tells as [`Self::tell`] does, unless what begins has ended first.
@@ -106,11 +108,13 @@ impl Events {
         begun
     }
 
-    fn enqueue(&self, mut notice: Notice, begun: Option<Begun>) {
+    fn enqueue(&self, mut notice: Notice, begun: Option<Begun>) -> bool {
         cut(&mut notice.message, MESSAGE_BYTES_MAX);
-        if self.queue.try_send(Waiting { notice, begun }).is_err() {
+        let taken = self.queue.try_send(Waiting { notice, begun }).is_ok();
+        if !taken {
             self.metrics.events_dropped.inc();
         }
+        taken
     }
 }
 
@@ -216,7 +220,7 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
     let ObjectReference { kind: object_kind, namespace: object_namespace, name, uid } = object;
     core::Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            name: Some(event_name(name, now)),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -244,6 +248,16 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
         ),
         ..core::Event::default()
     }
+}
+
+/// As client-go's: the object's name and the time in hexadecimal; cut where that would be longer than a name may be.
+fn event_name(object: &str, now: Timestamp) -> String {
+    let time = format!(".{:x}", now.as_nanosecond());
+    let mut name = object.to_owned();
+    cut(&mut name, NAME_BYTES_MAX - time.len());
+    // A label of a name ends with a letter or a digit.
+    name.truncate(name.trim_end_matches(['.', '-']).len());
+    name + &time
 }
 
 /// A notice with its place among equal ones.

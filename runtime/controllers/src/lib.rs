@@ -44,7 +44,7 @@ mod watch;
 
 pub use clients::Clients;
 pub use convert::node as provider_node;
-pub use manager::{Manager, ManagerError};
+pub use manager::{Ending, Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use persistent_volumes::{PersistentVolumeLabeler, Review, provider_volume};
 pub use provider_addresses::{CidrError, ProviderAddresses};

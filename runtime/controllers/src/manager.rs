@@ -40,8 +40,8 @@ use crate::{
 /// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept: what a page leaves behind, holes in the heap, stays for the
 /// life of the process. client-go asks for 500.
 const LIST_PAGE: u32 = 100;
-/// How long a shutdown waits for the Events that are still to be written.
-const EVENTS_GRACE: Duration = Duration::from_secs(5);
+/// How long a shutdown waits for the Events that are still to be written. The lease is given back after it: the next one must not wait for a courtesy.
+const EVENTS_GRACE: Duration = Duration::from_millis(500);
 
 /// All controllers for all providers.
 pub struct Manager {
@@ -58,6 +58,15 @@ pub enum ManagerError {
     /// A task panicked.
     #[error("a task panicked")]
     Panicked(#[source] tokio::task::JoinError),
+}
+
+/// How a manager ended that was told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing of it is under way any more.
+    Clean,
+    /// Calls were cancelled: what they sent to a cloud may still arrive, so that nobody else may begin before the lease has run out.
+    CutOff,
 }
 
 impl Manager {
@@ -89,11 +98,11 @@ impl Manager {
         self.context.reporter.activity()
     }
 
-    /// Runs until `stop`, then ends what is in flight.
+    /// Runs until `stop`, then ends what is in flight, and says whether it had to be cut off.
     ///
     /// # Errors
     /// A task panicked or ended by itself. What the API or a provider answers is never an error here.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), ManagerError> {
+    pub async fn run(self, stop: CancellationToken) -> Result<Ending, ManagerError> {
         let Self { context, notices } = self;
         let context = Arc::new(context);
         let grace = context.settings.shutdown_grace;
@@ -105,14 +114,14 @@ impl Manager {
         let mut tasks = JoinSet::new();
         spawn_all(&mut tasks, &context, &stop);
         let result = tokio::select! {
-            result = all_ended(&mut tasks, &stop) => result,
-            () = stop.cancelled() => {
-                let ended = timeout(grace, all_ended(&mut tasks, &stop)).await;
-                ended.unwrap_or_else(|_| {
+            result = all_ended(&mut tasks, &stop) => result.map(|()| Ending::Clean),
+            () = stop.cancelled() => match timeout(grace, all_ended(&mut tasks, &stop)).await {
+                Ok(result) => result.map(|()| Ending::Clean),
+                Err(_elapsed) => {
                     tracing::warn!(grace_ms = grace.as_millis(), "calls still in flight are cancelled");
-                    Ok(())
-                })
-            }
+                    Ok(Ending::CutOff)
+                }
+            },
         };
         // Dropped, the tasks are aborted, and with them their calls.
         drop(tasks);
@@ -140,7 +149,8 @@ fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &Cancell
     let (enabled, starts) = (context.settings.controllers, Starts::new(&context.settings));
     // An API server's watch alone keeps a manager without providers alive.
     spawn(tasks, "watch nodes".to_owned(), watch_nodes(Arc::clone(context), stop.clone()));
-    if enabled.service {
+    // Nodes' addresses are judged by the cluster IPs.
+    if enabled.service || enabled.cloud_node {
         spawn(tasks, "watch services".to_owned(), watch_services(Arc::clone(context), stop.clone()));
     }
     for (index, entry) in context.providers.entries().iter().enumerate() {

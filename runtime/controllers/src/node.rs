@@ -77,6 +77,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
         .for_each_concurrent(writes, |view| {
             let answer = answers.get(view.node.name.as_str());
             async move {
+                let view = &afresh(context, view);
                 let result = initialize_one(context, provider, view, answer).await;
                 finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
             }
@@ -88,6 +89,17 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
             finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
         })
         .await;
+}
+
+/// The node as it is after a call that may have taken long: kubelets write it every few seconds, and a write that starts from an older state is refused. The
+/// state of before where it is another node by now, or another question: then the write is refused, and the node's next turn asks again.
+pub(crate) fn afresh(context: &Context, before: &NodeView) -> NodeView {
+    let same = |now: &NodeView| {
+        let asked =
+            |view: &NodeView| (view.node.uid.clone(), view.node.provider_id.clone(), view.owner, view.uninitialized);
+        asked(now) == asked(before)
+    };
+    context.nodes.get(&before.node.name).filter(same).unwrap_or_else(|| before.clone())
 }
 
 /// A release serves, and it has no machines.

@@ -81,7 +81,9 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
     memory.sightings.note(planned.iter().filter_map(word), now);
     let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     memory.deleted.retain(|uid| shown.contains(uid.as_str()));
-    let missing = confirmed(context, memory, &planned);
+    let mut missing = confirmed(context, memory, &planned);
+    // Somebody may have deleted some of them while the provider was asked: they are no loss that we could cause.
+    missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
     let judgement = judge(context, provider, memory, &missing, now);
     // report
@@ -101,10 +103,13 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
         .map(|(view, node)| async move { (delete(context, voice, &view).await, view, node) })
         .buffer_unordered(writes);
     let deletions: Vec<(Option<Deleted>, NodeView, Missing)> = deletions.collect().await;
-    for (_, view, node) in deletions.into_iter().filter(|(deleted, ..)| *deleted == Some(Deleted::ByUs)) {
-        memory.deleted.insert(view.node.uid.clone());
-        if !node.announced {
-            memory.breaker.deleted(node.arrived, memory.started.elapsed());
+    for (deleted, view, node) in deletions {
+        let counts = matches!(deleted, Some(Deleted::ByUs | Deleted::Perhaps));
+        if counts && !node.announced {
+            memory.breaker.deleted(&view.node.uid, node.arrived, memory.started.elapsed());
+        }
+        if deleted == Some(Deleted::ByUs) {
+            memory.deleted.insert(view.node.uid.clone());
         }
     }
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());

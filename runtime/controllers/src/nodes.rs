@@ -199,9 +199,12 @@ impl Nodes {
         self.lock().views.len()
     }
 
-    /// New claims: every node is judged again. Returns the views whose owner changed.
-    pub(crate) fn reassign(&self, claims: Vec<Claim>) -> Vec<NodeView> {
+    /// Every node is judged again by the claims that `claims` makes of those in force. Returns the views whose owner changed.
+    ///
+    /// They are made under the lock: of two at once the later one has seen what the earlier one saw, and more.
+    pub(crate) fn reassign(&self, claims: impl FnOnce(&[Claim]) -> Vec<Claim>) -> Vec<NodeView> {
         let mut inner = self.lock();
+        let claims = claims(&inner.claims);
         if *inner.claims == *claims {
             return Vec::new();
         }

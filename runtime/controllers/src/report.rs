@@ -74,16 +74,16 @@ impl Reporter {
         self.activity.subscribe()
     }
 
-    /// An Event on the object.
+    /// An Event on the object. Whether it will be written: not where too much waits.
     pub(crate) fn event(
         &self,
         voice: &Voice,
         object: &ObjectReference,
         (kind, reason): (EventKind, &'static str),
         message: impl Into<String>,
-    ) {
+    ) -> bool {
         let notice = self.notice(voice, object, (kind, reason), message.into());
-        self.events.tell(notice);
+        self.events.tell(notice)
     }
 
     /// An Event on the object that says that something begins. Whoever tells the end says so to what is returned.

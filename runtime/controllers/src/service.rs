@@ -20,7 +20,10 @@ pub(crate) mod turns;
 pub(crate) mod unclaimed;
 pub(crate) mod validate;
 
+use std::time::Duration;
+
 use skysail_provider::{Code, EventKind};
+use tokio::time::Instant;
 
 use self::{
     apply::Subject,
@@ -36,6 +39,9 @@ use crate::{
     triggers,
     watch::ObjectKey,
 };
+
+/// Between two looks at a Service that the API has and the watch does not show.
+const LATE_WATCH: Duration = Duration::from_secs(5);
 
 /// Reconciles one Service and says when to come back.
 pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> Next {
@@ -55,9 +61,17 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
     triggers::claims_changed(context);
     let voice = Voice { controller: controllers::SERVICE, provider: context.provider(provider).name.clone() };
     let queue = context.service_queue(provider);
+    if let Some(other) = context.route_service(key).filter(|other| *other != provider) {
+        // It was this provider's once, and waited: what another one holds is that one's to clean up first.
+        queue.forget(key);
+        context.service_queue(other).add(key.clone());
+        return Next::OnChange;
+    }
     let (object, result) = reconcile(context, provider, key, &voice).await;
     context.reporter.reconciled(&voice, &object, result.as_ref().map(|_| ()));
     match result {
+        // Only the nodes of what serves were brought: what failed waits on.
+        Ok(_) if let Some(left) = context.ledger.waits(key) => Next::After(left),
         Ok(next) => {
             queue.forget(key);
             // Another provider may have to go on where this one has cleaned up.
@@ -68,7 +82,9 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
         }
         Err(error) => {
             let failures = queue.failed(key, retry(&error, 0).counts);
-            match retry(&error, failures) {
+            let retry = retry(&error, failures);
+            context.ledger.retries_at(key, Instant::now() + retry.after);
+            match retry {
                 Retry { after, until_change: true, .. } => Next::Within(after),
                 Retry { after, .. } => Next::After(after),
             }
@@ -83,6 +99,7 @@ async fn reconcile(
     voice: &Voice,
 ) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
     // observe (pure)
+    context.ledger.take_up_loss(key);
     let object = context.services.get(key);
     let entry = context.held(key, provider);
     let shared = context.nodes.shared(provider);
@@ -115,7 +132,19 @@ async fn reconcile(
     // apply (provider, client)
     let remembered = matches!(plan, Plan::DeleteRemembered(_));
     let updating = matches!(plan, Plan::Update { .. });
-    let result = apply(&subject, object.as_deref(), plan).await;
+    let called = updating || matches!(plan, Plan::Ensure { .. });
+    let mut result = apply(&subject, object.as_deref(), plan).await;
+    if called && matches!(result, Ok(Next::OnChange)) && subject.is_outdated() {
+        // Whoever published meanwhile may have looked into the ledger before this Service was in it.
+        result = Ok(Next::After(Duration::ZERO));
+    }
+    if let Some(object) = context.services.get(key)
+        && context.ledger.notice_loss(key, &object)
+        && matches!(result, Ok(Next::OnChange))
+    {
+        // It was lost before the answer to the write that it undid was here.
+        result = Ok(Next::After(Duration::ZERO));
+    }
     // report
     if let Err(error) = &result {
         let text = chain(error);
@@ -139,9 +168,12 @@ async fn apply(
     object: Option<&k8s_openapi::api::core::v1::Service>,
     plan: Plan,
 ) -> Result<Next, Error> {
-    let again = Next::After(std::time::Duration::ZERO);
+    let again = Next::After(Duration::ZERO);
     match (plan, object) {
         (Plan::DeleteRemembered(service), object) => {
+            if object.is_none() && subject.is_still_there(&service).await? {
+                return Ok(Next::After(LATE_WATCH));
+            }
             subject.delete_remembered(&service).await?;
             // Another object has the name by now: its turn comes next.
             Ok(if object.is_some() { again } else { Next::OnChange })

@@ -29,7 +29,13 @@ const SWAP_PACE: Duration = Duration::from_millis(100);
 pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>) {
     let Change { key, old, new } = change;
     context.cluster_ips.follow(change);
+    if !context.settings.controllers.service {
+        // Another manager's work; what is given to nodes is judged by the cluster IPs all the same.
+        return;
+    }
+    let lost = new.as_ref().is_some_and(|new| context.ledger.notice_loss(key, new));
     if let (Some(old), Some(new)) = (old, new)
+        && !lost
         && !is_relevant(old, new)
     {
         return;
@@ -37,7 +43,7 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     if let (Some(old), Some(new)) = (old, new)
         && lost_status(old, new)
     {
-        context.ledger.unwritten(key);
+        context.ledger.lose(key);
     }
     if let Some(new) = new {
         let owner = context.service_owner(new);
@@ -135,7 +141,7 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
 /// Sets are published at once: a release that has just become active says which schemes are its own, and a Service that was told of its nodes as
 /// they were before would lose all its backends.
 pub(crate) fn claims_changed(context: &Context) {
-    let moved = context.nodes.reassign(context.providers.claims(&context.nodes.claims()));
+    let moved = context.nodes.reassign(|claims| context.providers.claims(claims));
     if moved.is_empty() {
         return;
     }
@@ -156,7 +162,12 @@ pub(crate) fn node_set_published(context: &Context, provider: usize) {
     let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
     for key in context.ledger.held_by(&context.provider(provider).name) {
-        context.service_queue(provider).nudge(key);
+        if context.ledger.waits(&key).is_some() {
+            // Its `ensure` failed and waits; what serves until then must not be left with nodes that are gone.
+            context.service_queue(provider).add(key);
+        } else {
+            context.service_queue(provider).nudge(key);
+        }
     }
 }
 

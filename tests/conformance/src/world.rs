@@ -16,7 +16,8 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ledger, Manager, ManagerError, ProviderAddresses, ProviderEntry, Providers,
+    ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ManagerError, ProviderAddresses, ProviderEntry,
+    Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -131,7 +132,7 @@ pub struct World {
     /// Ends the manager.
     pub stop: CancellationToken,
     /// The manager.
-    pub running: JoinSet<Result<(), ManagerError>>,
+    pub running: JoinSet<Result<Ending, ManagerError>>,
     /// The API.
     pub server: Arc<ApiServer>,
     /// The manager's metrics.

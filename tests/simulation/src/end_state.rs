@@ -11,6 +11,7 @@ use skysail_provider::Protocol;
 
 use crate::{
     cloud::{Balancer, Cloud, CloudState, Port},
+    operations::{OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
     referee::text,
     replica::{CLASS, Site},
 };
@@ -71,6 +72,12 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     let shown: Vec<&str> = ingress.into_iter().flatten().map(|one| text(one, "/ip")).collect();
     let key = format!("lb-{}", text(service, "/metadata/uid"));
     let real = wanted.and_then(|cloud| cloud.state.addresses.get(&key).cloned());
+    if wanted.is_some() && real.is_none() {
+        wrong.push(format!("the Service {name} has no address in its cloud"));
+    }
+    if !text(service, OTHERS_MARK).is_empty() && !strings(service, "/metadata/finalizers").contains(&OTHERS_FINALIZER) {
+        wrong.push(format!("the Service {name} has lost another controller's finalizer"));
+    }
     if shown != real.iter().map(String::as_str).collect::<Vec<_>>() {
         wrong.push(format!("the Service {name} shows {shown:?}, the cloud has {real:?}"));
     }
@@ -126,6 +133,10 @@ fn check_node(node: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
         if [UNINITIALIZED_TAINT, SHUTDOWN_TAINT].contains(&taint) {
             wrong.push(format!("the node {name} has the taint {taint}"));
         }
+    }
+    let has = |key: &str| taints.into_iter().flatten().any(|taint| text(taint, "/key") == key);
+    if !text(node, OTHERS_MARK).is_empty() && !has(OTHERS_TAINT) {
+        wrong.push(format!("the node {name} has lost another controller's taint"));
     }
     let address = machine.addresses.first().map(|address| address.address.as_str()).unwrap_or_default();
     let addresses = node.pointer("/status/addresses").and_then(Value::as_array);

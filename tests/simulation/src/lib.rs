@@ -36,3 +36,4 @@ mod weather;
 pub use plan::Plan;
 pub use referee::Referee;
 pub use simulation::{Outcome, run};
+pub use story::Story;

@@ -3,13 +3,15 @@
 use std::{
     io::{self, Write as _},
     num::NonZero,
+    panic::{self, AssertUnwindSafe},
     process::{ExitCode, Stdio},
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
 
 use clap::Parser;
-use skysail_test_simulation::{Plan, entropy, run};
+use skysail_test_simulation::{Outcome, Plan, Story, entropy, run};
 use tokio::{
     process::Command,
     runtime,
@@ -21,6 +23,10 @@ use tokio::{
 const PROGRESS: Duration = Duration::from_secs(10);
 /// A day takes a second. One that takes this long goes round in circles at one moment of its clock.
 const REAL_TIME_MAX: Duration = Duration::from_mins(5);
+/// Longer than that: the process itself ends such a day, and tells its story.
+const PROCESS_MAX: Duration = Duration::from_mins(6);
+/// The end of a story that goes round in circles.
+const LINES_MAX: usize = 500;
 
 /// Simulate bad days of a cluster, its clouds and its managers.
 ///
@@ -70,7 +76,15 @@ fn main() -> ExitCode {
 fn one(seed: u64, story: bool) -> io::Result<ExitCode> {
     entropy::fix(seed);
     let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let outcome = runtime.block_on(run(Plan::of(seed)));
+    let told = Arc::new(OnceLock::new());
+    let watched = Arc::clone(&told);
+    thread::spawn(move || end_in_time(&watched));
+    // Whoever panics, the manager or the simulation: what led to it is worth more than the stack.
+    let lived = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(Plan::of(seed), &told))));
+    let outcome = lived.unwrap_or_else(|_| Outcome {
+        failures: vec!["VIOLATION somebody panicked: standard error says who".to_owned()],
+        story: told.get().map(Story::lines).unwrap_or_default(),
+    });
     let bad = !outcome.failures.is_empty();
     let story = if story || bad { outcome.story } else { Vec::new() };
     let mut out = io::stdout().lock();
@@ -78,6 +92,23 @@ fn one(seed: u64, story: bool) -> io::Result<ExitCode> {
         writeln!(out, "{line}")?;
     }
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Ends this process when the day takes too long, with the end of its story.
+fn end_in_time(told: &OnceLock<Story>) {
+    let end = Instant::now() + REAL_TIME_MAX;
+    while Instant::now() < end {
+        thread::park_timeout(end - Instant::now());
+    }
+    let lines = told.get().map(Story::lines).unwrap_or_default();
+    let mut out = io::stdout().lock();
+    for line in lines.iter().skip(lines.len().saturating_sub(LINES_MAX)) {
+        // Nobody may be left to read it.
+        drop(writeln!(out, "{line}"));
+    }
+    drop(writeln!(out, "WRONG the day had not ended after {} s", REAL_TIME_MAX.as_secs()));
+    drop(out.flush());
+    std::process::exit(1);
 }
 
 /// The seed, and the story where it ended badly.
@@ -127,9 +158,12 @@ async fn many(args: &Args) -> io::Result<ExitCode> {
 async fn live_through(seed: u64) -> Ended {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--one").arg(seed.to_string()).env_remove("SEEDS").env_remove("SEED_FROM");
-    let output = timeout(REAL_TIME_MAX, command.stdin(Stdio::null()).kill_on_drop(true).output());
+    let output = timeout(PROCESS_MAX, command.stdin(Stdio::null()).kill_on_drop(true).output());
     let Ok(output) = output.await else {
-        return Ok((seed, Some(format!("WRONG the day had not ended after {} s", REAL_TIME_MAX.as_secs()))));
+        return Ok((
+            seed,
+            Some(format!("WRONG the day had not ended after {} s, and its process neither", PROCESS_MAX.as_secs())),
+        ));
     };
     let output = output?;
     if output.status.success() {

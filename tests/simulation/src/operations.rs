@@ -20,6 +20,12 @@ use crate::{
 };
 
 const NAMES_MAX: usize = 8;
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+/// Label of an object that has something of another controller, which stays.
+const MARK: &str = "example.com-others";
+pub(crate) const OTHERS_MARK: &str = "/metadata/labels/example.com-others";
+pub(crate) const OTHERS_FINALIZER: &str = "example.com/other";
+pub(crate) const OTHERS_TAINT: &str = "example.com/other";
 
 /// One kind of thing that people do.
 #[derive(Clone, Copy, Debug)]
@@ -28,24 +34,30 @@ enum Operation {
     ChangePorts,
     ChangeType,
     Annotate,
+    Spoil,
+    EmptyStatus,
     DeleteService,
     AddMachine,
     DeleteMachine,
     SwitchMachine,
+    MoveMachine,
     ExcludeNode,
     DeleteNode,
     Heartbeat,
 }
 
-const WEIGHTS: [(u32, Operation); 11] = [
+const WEIGHTS: [(u32, Operation); 14] = [
     (6, Operation::CreateService),
     (4, Operation::ChangePorts),
     (3, Operation::ChangeType),
     (2, Operation::Annotate),
+    (1, Operation::Spoil),
+    (2, Operation::EmptyStatus),
     (4, Operation::DeleteService),
     (6, Operation::AddMachine),
     (3, Operation::DeleteMachine),
     (2, Operation::SwitchMachine),
+    (1, Operation::MoveMachine),
     (2, Operation::ExcludeNode),
     (2, Operation::DeleteNode),
     (3, Operation::Heartbeat),
@@ -91,12 +103,12 @@ impl People {
                 self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
             }
             Operation::ChangeType => {
-                let kind = if self.chance.once_in(0.5) { "LoadBalancer" } else { "ClusterIP" };
-                // A class is of load balancers only.
-                let spec = if kind == "ClusterIP" {
-                    json!({ "type": kind, "loadBalancerClass": null, "externalTrafficPolicy": null })
-                } else {
-                    json!({ "type": kind })
+                // A class is of load balancers only, and stays while the type does; the node ports of a NodePort stay, too.
+                let spec = match self.chance.number(0..=5) {
+                    0 | 1 => json!({ "type": "ClusterIP", "loadBalancerClass": null, "externalTrafficPolicy": null }),
+                    2 | 3 => json!({ "type": "NodePort", "loadBalancerClass": null }),
+                    4 => json!({ "type": "LoadBalancer" }),
+                    _ => json!({ "type": "LoadBalancer", "loadBalancerClass": self.class() }),
                 };
                 self.patch_some_service(json!({ "spec": spec })).await;
             }
@@ -104,10 +116,16 @@ impl People {
                 let value = self.chance.number(0..=3).to_string();
                 self.patch_some_service(json!({ "metadata": { "annotations": { "example.com/a": value } } })).await;
             }
+            Operation::Spoil => {
+                self.patch_some_service(json!({ "metadata": { "annotations": { SOURCE_RANGES: "everywhere" } } }))
+                    .await;
+            }
+            Operation::EmptyStatus => self.empty_some_status().await,
             Operation::DeleteService => self.delete_some_service().await,
             Operation::AddMachine => self.add_machine().await,
             Operation::DeleteMachine => self.delete_some_machine().await,
             Operation::SwitchMachine => self.switch_some_machine().await,
+            Operation::MoveMachine => self.move_some_machine(),
             Operation::ExcludeNode => self.exclude_some_node().await,
             Operation::DeleteNode => {
                 if let Some(name) = self.some_node() {
@@ -140,6 +158,15 @@ impl People {
                     self.delete_node(&machine.name).await;
                     self.register(&machine.name, &cloud).await;
                 }
+            }
+        }
+        for name in self.names("/api/v1/namespaces/default/services") {
+            let mended = json!({ "metadata": { "annotations": { SOURCE_RANGES: null } } });
+            drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&mended)).await);
+            let path = format!("/api/v1/namespaces/default/services/{name}");
+            let object = self.referee.object(&path).unwrap_or_default();
+            if object.pointer("/metadata/deletionTimestamp").is_some() {
+                self.other_controller_lets_go(&name, &object).await;
             }
         }
         for name in self.names("/api/v1/nodes") {
@@ -187,19 +214,58 @@ impl People {
 
     async fn create_service(&mut self) {
         let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
-        let class = match self.chance.number(0..=9) {
-            0..=5 => Value::Null,
-            6..=8 => json!(CLASS),
-            _ => json!("example.com/nobody"),
-        };
+        let class = self.class();
         let policy = if self.chance.once_in(0.3) { "Local" } else { "Cluster" };
         let spec = json!({
             "type": "LoadBalancer", "ports": self.ports(), "loadBalancerClass": class, "externalTrafficPolicy": policy,
         });
         self.story.tell(PEOPLE, format_args!("create service {name} {spec}"));
-        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        let metadata = if self.chance.once_in(0.2) {
+            json!({ "name": name, "finalizers": [OTHERS_FINALIZER], "labels": { MARK: "yes" } })
+        } else {
+            json!({ "name": name })
+        };
+        let object = json!({ "metadata": metadata, "spec": spec });
         // It may be there already: kubectl says so, and nothing happens.
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
+    }
+
+    fn class(&mut self) -> Value {
+        match self.chance.number(0..=9) {
+            0..=5 => Value::Null,
+            6..=8 => json!(CLASS),
+            _ => json!("example.com/nobody"),
+        }
+    }
+
+    /// Another controller has done what its finalizer waited for.
+    async fn other_controller_lets_go(&self, name: &str, object: &Value) {
+        let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let left: Vec<&Value> = finalizers.into_iter().flatten().filter(|one| *one != OTHERS_FINALIZER).collect();
+        let version = text(object, "/metadata/resourceVersion");
+        let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": left } });
+        drop(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+    }
+
+    async fn empty_some_status(&mut self) {
+        let names = self.names("/api/v1/namespaces/default/services");
+        if let Some(name) = self.chance.pick(&names).cloned() {
+            self.story.tell(PEOPLE, format_args!("empty the status of service {name}"));
+            let patch = json!({ "status": { "loadBalancer": { "ingress": null } } });
+            drop(self.services().patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+        }
+    }
+
+    /// A machine gets another address.
+    fn move_some_machine(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let Some((cloud, _)) = self.machine_of(&name) else { return };
+        let address = format!("10.99.{}.{}", self.chance.number(0..=200), self.chance.number(1..=254));
+        self.story.tell(PEOPLE, format_args!("machine {name} of {} has the address {address} now", cloud.name));
+        cloud.change(|state| {
+            let own = state.machines.values_mut().filter(|machine| machine.name == name);
+            own.for_each(|machine| machine.address.clone_from(&address));
+        });
     }
 
     async fn patch_some_service(&mut self, patch: Value) {
@@ -216,6 +282,11 @@ impl People {
         if let Some(name) = self.chance.pick(&names).cloned() {
             self.story.tell(PEOPLE, format_args!("delete service {name}"));
             self.services().delete(&name, &DeleteParams::default()).await.unwrap();
+            if self.chance.once_in(0.5) {
+                let path = format!("/api/v1/namespaces/default/services/{name}");
+                let object = self.referee.object(&path).unwrap_or_default();
+                self.other_controller_lets_go(&name, &object).await;
+            }
         }
     }
 
@@ -238,9 +309,14 @@ impl People {
         let label = if cloud.has_routes { "first" } else { "second" };
         let taint =
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
+        let (mut labels, mut taints) = (json!({ CLOUD_LABEL: label }), vec![taint]);
+        if self.chance.once_in(0.3) {
+            taints.push(json!({ "key": OTHERS_TAINT, "value": "x", "effect": "NoSchedule" }));
+            labels = json!({ CLOUD_LABEL: label, MARK: "yes" });
+        }
         let object = json!({
-            "metadata": { "name": name, "labels": { CLOUD_LABEL: label } },
-            "spec": { "podCIDR": cidr, "podCIDRs": [cidr], "taints": [taint] },
+            "metadata": { "name": name, "labels": labels },
+            "spec": { "podCIDR": cidr, "podCIDRs": [cidr], "taints": taints },
         });
         self.story.tell(PEOPLE, format_args!("register node {name} {cidr}"));
         self.nodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();

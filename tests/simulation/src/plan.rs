@@ -15,6 +15,8 @@ pub(crate) struct ApiWeather {
     /// Carried out, and answered with a timeout.
     pub(crate) lost_answer: f64,
     pub(crate) slow: f64,
+    /// Carried out at once, and answered later.
+    pub(crate) late_answer: f64,
     /// Of watches: ends after a few events.
     pub(crate) dropped_watch: f64,
     /// Of watches: lags behind.
@@ -76,9 +78,10 @@ impl Plan {
             internal: share(0.2),
             lost_answer: share(0.2),
             slow: share(0.3),
+            late_answer: share(0.3),
             dropped_watch: share(0.8),
             delayed_watch: share(0.8),
-            stale_list: share(0.8),
+            stale_list: share(0.4),
         };
         let cloud = CloudWeather {
             error_before: share(0.2),
@@ -134,7 +137,7 @@ fn settings(chance: &mut Chance) -> ControllerSettings {
         // The breaker is for disasters: here every machine that goes is meant to go.
         node_deletion_percent_max: 100,
         orphan_scan_period: Duration::from_mins(1),
-        delete_orphans: false,
+        delete_orphans: chance.once_in(0.3),
         ..ControllerSettings::default()
     };
     if chance.once_in(0.3) {

@@ -190,7 +190,10 @@ impl Instances for CloudProvider {
         let one = |state: &CloudState, node: &skysail_provider::Node| {
             let id = state.behind(node.provider_id.as_deref().unwrap_or_default(), &node.name);
             let found = id.and_then(|id| state.instance(id));
-            found.ok_or_else(|| Error::new(Code::NotFound, "404 no such machine"))
+            found.ok_or_else(|| {
+                self.referee.calls_missing(&node.uid);
+                Error::new(Code::NotFound, "404 no such machine")
+            })
         };
         let look = |state: &CloudState| nodes.as_slice().iter().map(|node| one(state, node)).collect();
         entered.read(format!("list machines for {} nodes", nodes.len()), look).await

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures::FutureExt as _;
@@ -11,10 +12,15 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use skysail_controllers::names::LOAD_BALANCER_FINALIZER;
 use skysail_dev::api::ApiServer;
+use skysail_election::Timing;
 use skysail_provider::Service;
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use crate::{client::REFEREE, replica::LEASE_PATH, story::Story};
+
+/// Between two calls of [`Referee::settle`], at most.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sees every write and every call.
 pub struct Referee {
@@ -27,10 +33,27 @@ pub struct Referee {
 struct Inner {
     /// By the Service's UID: who is at it.
     calls: BTreeMap<String, String>,
-    /// Nodes whose machine was there when a process asked for their deletion: name and UID.
-    suspects: BTreeSet<(String, String)>,
+    /// Nodes whose machine was there when a process asked for their deletion: name and UID, and when the request was carried out, if it was.
+    suspects: BTreeMap<(String, String), Instant>,
+    /// UIDs of nodes whose machine some cloud called missing.
+    called_missing: BTreeSet<String>,
+    /// Some process was shown a list of the past.
+    past_was_shown: bool,
+    /// The lease's version, and when it was first seen.
+    lease: Option<(String, Instant)>,
     /// UIDs of nodes that people deleted.
     deleted_by_people: BTreeSet<String>,
+}
+
+impl Inner {
+    /// When this version of the lease was first seen.
+    fn see(&mut self, lease: Option<&Value>) -> Option<Instant> {
+        let version = text(lease?, "/metadata/resourceVersion");
+        match &self.lease {
+            Some((known, seen)) if known == version => Some(*seen),
+            Some(_) | None => Some(self.lease.insert((version.to_owned(), Instant::now())).1),
+        }
+    }
 }
 
 /// A call about one Service; it ends when this is dropped.
@@ -70,10 +93,35 @@ impl Referee {
         if holder != Some(process) {
             self.story.violate(format_args!("{process} writes while {holder:?} leads: {what}"));
         }
+        let renewed = self.lock().see(lease.as_ref());
+        if renewed.is_some_and(|seen| seen.elapsed() > Timing::default().lease_duration() + LOOK_EVERY) {
+            self.story.violate(format_args!("{process} writes after its lease has run out: {what}"));
+        }
     }
 
-    /// Never anything in the cloud for a Service that would go without us.
+    /// A cloud said that this node's machine is not there.
+    pub(crate) fn calls_missing(&self, uid: &str) {
+        self.lock().called_missing.insert(uid.to_owned());
+    }
+
+    /// Never a deletion because of anything but "not found".
+    pub(crate) fn asks_to_delete(&self, name: &str, uid: &str) {
+        if !self.lock().called_missing.contains(uid) {
+            self.story
+                .violate(format_args!("the node {name} ({uid}) shall go, and no cloud called its machine missing"));
+        }
+    }
+
+    /// A process is shown a list of the past.
+    pub(crate) fn past_is_shown(&self) {
+        self.lock().past_was_shown = true;
+    }
+
+    /// Never anything in the cloud for a Service that would go without us. Whoever was shown a finalizer that is not there any more cannot know.
     pub(crate) fn made_for(&self, uid: &str) {
+        if self.lock().past_was_shown {
+            return;
+        }
         let services = self.object("/api/v1/services").unwrap_or_default();
         let Some(service) = items(&services).find(|service| text(service, "/metadata/uid") == uid) else { return };
         let finalizers = service.pointer("/metadata/finalizers").and_then(Value::as_array);
@@ -84,8 +132,8 @@ impl Referee {
     }
 
     /// A process asks for the deletion of a node whose machine is there.
-    pub(crate) fn suspect(&self, node: &str, uid: &str) {
-        self.lock().suspects.insert((node.to_owned(), uid.to_owned()));
+    pub(crate) fn suspect(&self, node: &str, uid: &str, carried_out: Duration) {
+        self.lock().suspects.insert((node.to_owned(), uid.to_owned()), Instant::now() + carried_out);
     }
 
     /// A person deletes a node.
@@ -93,10 +141,19 @@ impl Referee {
         self.lock().deleted_by_people.insert(uid.to_owned());
     }
 
-    /// Never a node whose machine is there: a deletion may have been asked for that a precondition refused.
+    /// Never a node whose machine is there: a deletion may have been asked for that a precondition refused. To be called each [`LOOK_EVERY`].
     pub(crate) fn settle(&self) {
-        let suspects = std::mem::take(&mut self.lock().suspects);
-        for (name, uid) in suspects {
+        let now = Instant::now();
+        let lease = self.object(LEASE_PATH);
+        let suspects = {
+            let mut inner = self.lock();
+            inner.see(lease.as_ref());
+            let (settled, open) = std::mem::take(&mut inner.suspects).into_iter().partition(|(_, at)| *at < now);
+            inner.suspects = open;
+            let settled: BTreeMap<(String, String), Instant> = settled;
+            settled
+        };
+        for (name, uid) in suspects.into_keys() {
             let object = self.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
             if text(&object, "/metadata/uid") != uid && !self.lock().deleted_by_people.contains(&uid) {
                 self.story.violate(format_args!("the node {name} ({uid}) was deleted, and its machine is there"));

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ledger, Manager, ProviderAddresses, ProviderEntry, Providers,
+    ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ProviderAddresses, ProviderEntry, Providers,
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
@@ -183,9 +183,11 @@ impl Life {
         tokio::select! {
             biased;
             lost = leader.lost() => lost.to_string(),
-            ended = manager.run(stop.clone()) => match (ended, leader.release().await) {
-                (Err(error), _) => panic!("{name}: {error}"),
-                (Ok(()), released) => format!("is stopped: {released:?}"),
+            ended = manager.run(stop.clone()) => match ended {
+                Err(error) => panic!("{name}: {error}"),
+                // As `skysail run`: what was cut off may still arrive, so the lease is left to run out.
+                Ok(Ending::CutOff) => "is stopped, cut off".to_owned(),
+                Ok(Ending::Clean) => format!("is stopped: {:?}", leader.release().await),
             },
         }
     }

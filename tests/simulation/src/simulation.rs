@@ -1,13 +1,16 @@
 //! One day: bad weather and busy people, then calm, and a look at what became of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use skysail_dev::api::{ApiOptions, ApiServer};
 use tokio::time::Instant;
 
 use crate::{
     Plan, Referee, chance::Chance, clock::wait, cloud::Cloud, end_state::differences, operations::People,
-    replica::Replica, replica::Site, story::Story, weather::Weather,
+    referee::LOOK_EVERY, replica::Replica, replica::Site, story::Story, weather::Weather,
 };
 
 /// How long after the last fault everything may take. Retries of what the cloud denied come up to five minutes apart, and a load balancer that lost its
@@ -41,8 +44,12 @@ enum Event {
 }
 
 /// Lives through the day of this plan. The clock of the runtime has to be paused.
-pub async fn run(plan: Plan) -> Outcome {
+///
+/// What is told so far is in `told` from its first moment on, also where this panics or never ends.
+pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     let mut day = Day::begin(plan);
+    // It is empty: each day has its own.
+    drop(told.set(day.site.story.clone()));
     for _ in 0..day.plan.operations {
         let pause = day.chance.milliseconds(0..=u64::try_from(day.plan.pause_max.as_millis()).unwrap_or_default());
         day.pass(pause).await;
@@ -112,7 +119,7 @@ impl Day {
             if left.is_zero() {
                 return;
             }
-            wait(left.min(Duration::from_secs(1))).await;
+            wait(left.min(LOOK_EVERY)).await;
         }
     }
 
@@ -242,9 +249,16 @@ impl Day {
             }
         }
         let lines = self.site.story.lines();
-        let busy = lines.iter().skip(told).filter(|line| is_write(line));
+        let calls = self.plan.settings.drift_repair_period.is_zero();
+        let busy = lines.iter().skip(told).filter(|line| is_write(line) || (calls && is_call_that_changes(line)));
         busy.take(10).map(|line| format!("all was well, and yet: {line}")).collect()
     }
+}
+
+/// A line that tells of a call that brings a load balancer to something.
+fn is_call_that_changes(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().take(3).collect();
+    matches!(words.as_slice(), [_, "call", "ensure" | "update" | "ensure-deleted"])
 }
 
 /// A line that tells of a write to the API.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The log of one run. Cloning shares it.
 #[derive(Clone, Debug)]
-pub(crate) struct Story(Arc<Mutex<Inner>>);
+pub struct Story(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -42,7 +42,9 @@ impl Story {
         inner.violations.push(format!("at {at:.3} s: {what}"));
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// All of it so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
         self.lock().lines.clone()
     }
 

@@ -61,12 +61,14 @@ impl Weather {
         }
     }
 
-    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud.
-    fn watch_deletion(&self, name: &str) {
+    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud; and nobody asks for one whose machine no
+    /// cloud ever called missing.
+    fn watch_deletion(&self, name: &str, carried_out: Duration) {
         let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
+        self.referee.asks_to_delete(name, text(&node, "/metadata/uid"));
         let id = text(&node, "/spec/providerID");
         if self.clouds.iter().any(|cloud| cloud.state().behind(id, name).is_some()) {
-            self.referee.suspect(name, text(&node, "/metadata/uid"));
+            self.referee.suspect(name, text(&node, "/metadata/uid"), carried_out);
         }
     }
 }
@@ -84,11 +86,15 @@ impl Faults for Weather {
             if resource != "events" {
                 self.story.tell("api", format_args!("{verb} {resource} {name} {subresource} (for {who})"));
             }
-            if *verb == "delete" && resource == "nodes" {
-                self.watch_deletion(name);
-            }
         }
         let fault = self.lock().draw(request, writes);
+        if request.verb == "delete" && request.resource == "nodes" {
+            let carried_out = if let Fault::Latency(after) = &fault { *after } else { Duration::ZERO };
+            self.watch_deletion(&request.name, carried_out);
+        }
+        if matches!(fault, Fault::StaleList(_)) {
+            self.referee.past_is_shown();
+        }
         if fault != Fault::None {
             let RequestInfo { verb, resource, name, .. } = request;
             // Events are named after the time of day, which no seed decides.
@@ -137,6 +143,9 @@ impl Inner {
         if chance.once_in(api.slow) {
             return Fault::Latency(chance.milliseconds(10..=4_000));
         }
+        if chance.once_in(api.late_answer) {
+            return Fault::LateAnswer(chance.milliseconds(10..=6_000));
+        }
         Fault::None
     }
 }
@@ -152,6 +161,7 @@ fn told(fault: &Fault) -> String {
         Fault::Latency(time) => format!("a latency of {} ms", ms(time)),
         Fault::Refuse(error) => format!("{} {}", error.code.as_u16(), error.reason),
         Fault::LoseAnswer(error) => format!("{} {}, although it is done", error.code.as_u16(), error.reason),
+        Fault::LateAnswer(time) => format!("an answer that comes {} ms after it was done", ms(time)),
         Fault::DropWatchAfter(events) => format!("an end after {events} events"),
         Fault::DelayWatch(time) => format!("a delay of {} ms", ms(time)),
         Fault::StaleList(revisions) => format!("the state {revisions} revisions ago"),

@@ -34,15 +34,9 @@ fn a_seed_is_the_same_day_to_the_last_line() {
     assert_eq!(text(&first.stdout), text(&second.stdout));
 }
 
+/// That they apply is a rule of tests/tidy; that they are found, mutate.sh shows.
 #[test]
-fn each_mutation_still_applies_to_the_tree() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut patches = 0;
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("mutations")).unwrap() {
-        let patch = entry.unwrap().path();
-        let output = Command::new("git").args(["apply", "--check"]).arg(&patch).current_dir(&root).output().unwrap();
-        assert!(output.status.success(), "{}: {}", patch.display(), text(&output.stderr));
-        patches += 1;
-    }
+fn there_are_at_least_ten_deliberate_bugs() {
+    let patches = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("mutations")).unwrap().count();
     assert!(patches >= 10, "{patches}");
 }

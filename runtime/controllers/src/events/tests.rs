@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use skysail_provider::{EventKind, ObjectReference};
 use tokio::time::Instant;
 
-use super::{Correlator, Notice, SERIES_MAX};
+use super::{Correlator, Notice, SERIES_MAX, event_name};
 
 fn notice(name: &str, reason: &str, message: &str) -> Notice {
     let object = ObjectReference {
@@ -63,4 +64,14 @@ async fn memory_ends_at_the_bound() {
     }
     let sizes = [correlator.known.len(), correlator.similar.len(), correlator.tokens.len()];
     assert!(sizes.iter().all(|size| *size <= SERIES_MAX), "{sizes:?}");
+}
+
+#[test]
+fn the_name_of_an_event_is_one_that_the_api_takes() {
+    let now = Timestamp::from_nanosecond(0x17c5_0000_0000_0000).unwrap();
+    assert_eq!(event_name("web", now), "web.17c5000000000000");
+    let long = format!("{}-.{}", "a".repeat(234), "b".repeat(17));
+    let name = event_name(&long, now);
+    assert_eq!(name, format!("{}.17c5000000000000", "a".repeat(234)));
+    assert!(event_name(&"a".repeat(253), now).len() == 253);
 }

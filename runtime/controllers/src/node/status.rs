@@ -15,6 +15,7 @@ use skysail_provider::{Detail, EventKind, Instance, NodeAddress, NodeSet, Result
 
 use super::{
     addresses::{self, Update},
+    afresh,
     initialize::InitializeError,
     labels, patch_addresses, patch_node,
 };
@@ -50,7 +51,7 @@ pub(crate) async fn update_all(context: &Context, provider: usize) {
     let voice = &voice;
     stream::iter(views.iter().zip(described))
         .for_each_concurrent(context.settings.node_status_writes(), |(view, answer)| async move {
-            update_one(context, voice, view, answer).await;
+            update_one(context, voice, &afresh(context, view), answer).await;
         })
         .await;
 }

@@ -8,7 +8,7 @@ use skysail_provider::EventKind;
 use super::plan::Action;
 use crate::{
     context::Context,
-    error::{Error, api_status, chain},
+    error::{Error, api_status, chain, may_be_carried_out},
     names::reasons,
     node::patch_node,
     nodes::NodeView,
@@ -38,9 +38,11 @@ pub(crate) enum Deleted {
     ByUs,
     /// It was gone already, says the API server.
     ByAnother,
+    /// The API server's answer was lost, or was one that does not say whether it was carried out.
+    Perhaps,
 }
 
-/// None where the node could not be deleted.
+/// None where the node is still there for certain.
 pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) -> Option<Deleted> {
     let reference = view.reference();
     let text = "Deleting node because it does not exist in the cloud provider";
@@ -53,10 +55,13 @@ pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) ->
         context.reporter.event(voice, &reference, kind, chain(error));
     }
     context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
-    if result.is_ok() {
-        context.reporter.done(voice, &reference, "deleted");
+    match result {
+        Ok(deleted) => {
+            context.reporter.done(voice, &reference, "deleted");
+            Some(deleted)
+        }
+        Err(error) => may_be_carried_out(&error).then_some(Deleted::Perhaps),
     }
-    result.ok()
 }
 
 async fn delete_object(context: &Context, object: &core::Node) -> Result<Deleted, Error> {

@@ -68,6 +68,7 @@ impl Judgement {
 /// A node that it let go and that counts.
 #[derive(Debug)]
 struct Deleted {
+    uid: String,
     arrived: Option<Moment>,
     at: Moment,
 }
@@ -113,9 +114,10 @@ impl Breaker {
         before.max().unwrap_or(present).max(present)
     }
 
-    /// A node that counts is deleted.
-    pub(crate) fn deleted(&mut self, arrived: Option<Moment>, now: Moment) {
-        self.deleted.push_back(Deleted { arrived, at: now });
+    /// A node that counts is deleted, or may be: one whose deletion was tried again counts once.
+    pub(crate) fn deleted(&mut self, uid: &str, arrived: Option<Moment>, now: Moment) {
+        self.deleted.retain(|deleted| deleted.uid != uid);
+        self.deleted.push_back(Deleted { uid: uid.to_owned(), arrived, at: now });
     }
 }
 

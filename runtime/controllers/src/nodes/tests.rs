@@ -343,7 +343,7 @@ async fn new_claims_move_the_nodes_that_they_concern_and_no_others() {
     nodes.put(&with_id("c", "three://c"));
     let claim =
         |schemes: &[&str]| Claim { schemes: schemes.iter().map(|s| (*s).to_owned()).collect(), ..Claim::default() };
-    let moved = nodes.reassign(vec![claim(&["one"]), claim(&["two", "three"])]);
+    let moved = nodes.reassign(|_| vec![claim(&["one"]), claim(&["two", "three"])]);
     assert_eq!(
         moved.into_iter().map(|view| (view.node.name.clone(), view.owner)).collect::<Vec<_>>(),
         [("c".to_owned(), Owner::Provider(1))]

@@ -6,13 +6,13 @@
 use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1 as core;
-use kube::api::{Api, Patch};
+use kube::api::{Api, ListParams, Patch};
 use serde_json::{Value, json};
 use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, Service};
 use tokio::time::Instant;
 
 use super::{
-    ledger::Settled,
+    ledger::{Settled, version},
     status,
     validate::{self, has_finalizer},
 };
@@ -80,14 +80,14 @@ impl Subject<'_> {
         };
         // Before the status is written: a conflict there must not cost the provider a second call.
         self.context.ledger.settle(self.key, settled(Some(answer.clone())));
-        if !repeated || answer != service.status {
-            self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer");
-        }
-        if let Some(begun) = begun {
+        if (!repeated || answer != service.status)
+            && self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer")
+            && let Some(begun) = begun
+        {
             begun.ended();
         }
-        self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
-        self.context.ledger.written(self.key);
+        let version = self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
+        self.context.ledger.written(self.key, version);
         Ok(())
     }
 
@@ -122,10 +122,9 @@ impl Subject<'_> {
         };
         metrics.update_host_latency.observe(begun.elapsed().as_secs_f64());
         metrics.node_sync_latency.observe(self.shared.published.elapsed().as_secs_f64());
-        let settled = Settled { membership: self.shared.membership, ..settled };
         match result {
             Ok(()) => {
-                self.context.ledger.settle(self.key, settled);
+                self.context.ledger.updated(self.key, self.shared.membership);
                 if nodes.is_empty() {
                     let text = "There are no available nodes for LoadBalancer";
                     self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
@@ -135,7 +134,8 @@ impl Subject<'_> {
                 Ok(false)
             }
             Err(error) if error.code() == Code::ImplementedElsewhere => {
-                self.context.ledger.settle(self.key, Settled { status: None, ..settled });
+                let membership = self.shared.membership;
+                self.context.ledger.settle(self.key, Settled { status: None, membership, ..settled });
                 Ok(false)
             }
             Err(error) if error.code() == Code::NotFound => {
@@ -158,8 +158,8 @@ impl Subject<'_> {
     ) -> Result<(), Error> {
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if let Some(status) = status {
-            self.patch_status(guarded.as_ref().unwrap_or(object), &status).await?;
-            self.context.ledger.written(self.key);
+            let version = self.patch_status(guarded.as_ref().unwrap_or(object), &status).await?;
+            self.context.ledger.written(self.key, version);
         }
         Ok(())
     }
@@ -184,6 +184,17 @@ impl Subject<'_> {
         // Last: without the entry nothing would bring a write that failed back.
         self.context.ledger.remove(self.key);
         Ok(())
+    }
+
+    /// Asks the API itself for an object that the watch does not show. Our finalizer keeps it until we take that off, so one that vanished otherwise was
+    /// forced, or is missing from a list that should have had it.
+    pub(crate) async fn is_still_there(&self, service: &Service) -> Result<bool, Error> {
+        let client = self.context.clients.shared_informers.clone();
+        let api: Api<core::Service> = Api::namespaced(client, &self.key.namespace);
+        // A list, for which the manager has the right anyway.
+        let named = ListParams::default().fields(&format!("metadata.name={}", self.key.name));
+        let found = api.list(&named).await.map_err(Error::api("look for the Service that is gone"))?;
+        Ok(found.items.iter().any(|object| object.metadata.uid.as_deref() == Some(service.uid.as_str())))
     }
 
     /// Deletes the load balancer of an object that is gone.
@@ -287,10 +298,10 @@ impl Subject<'_> {
         }
     }
 
-    /// Writes the status where it differs. An object that vanished needs none.
-    async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<(), Error> {
+    /// Writes the status where it differs, and says which version of the object has it. An object that vanished needs none.
+    async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<Option<u64>, Error> {
         if validate::status(object) == *status {
-            return Ok(());
+            return Ok(version(object));
         }
         let ingress = match status.ingress.as_slice() {
             [] => Value::Null,
@@ -305,8 +316,8 @@ impl Subject<'_> {
             root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotation() }));
         }
         match self.patch(object, patch).await {
-            Ok(_) => Ok(()),
-            Err(error) if api_status(&error) == Some(404) => Ok(()),
+            Ok(object) => Ok(version(&object)),
+            Err(error) if api_status(&error) == Some(404) => Ok(None),
             Err(error) => Err(Error::api("update load balancer status")(error)),
         }
     }
@@ -319,6 +330,12 @@ impl Subject<'_> {
         api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await
     }
 
+    /// Whether the nodes or the release are others than when the reconcile began.
+    pub(super) fn is_outdated(&self) -> bool {
+        let generation = *self.context.provider(self.provider).generation.borrow();
+        generation != self.generation || self.context.nodes.shared(self.provider).membership != self.shared.membership
+    }
+
     fn holder_annotation(&self) -> Value {
         json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.context.provider(self.provider).name })
     }
@@ -327,12 +344,13 @@ impl Subject<'_> {
         self.context.call(self.provider, Some(reference(service)))
     }
 
-    fn normal(&self, service: &Service, reason: &'static str, message: &str) {
-        self.tell(service, EventKind::Normal, reason, message);
+    /// Whether it will be told: not where too much waits.
+    fn normal(&self, service: &Service, reason: &'static str, message: &str) -> bool {
+        self.tell(service, EventKind::Normal, reason, message)
     }
 
-    fn tell(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) {
-        self.context.reporter.event(self.voice, &reference(service), (kind, reason), message);
+    fn tell(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) -> bool {
+        self.context.reporter.event(self.voice, &reference(service), (kind, reason), message)
     }
 }
 

@@ -13,11 +13,20 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
+use tokio::time::Instant;
 
+use super::validate::status;
 use crate::watch::ObjectKey;
+
+/// The version of an object as a number, which is what an API server of Kubernetes gives; none where it is something else.
+pub(crate) fn version(object: &core::Service) -> Option<u64> {
+    object.metadata.resource_version.as_deref()?.parse().ok()
+}
 
 /// One Service that was handed to a provider.
 #[derive(Clone, Debug)]
@@ -28,6 +37,28 @@ pub(crate) struct Entry {
     pub(crate) service: Arc<Service>,
     /// What the last successful calls brought it to; none before, and after a failed `ensure`.
     pub(crate) settled: Option<Settled>,
+    /// After a failed `ensure`: the Service of the last one that succeeded, and what it was brought to.
+    pub(crate) before: Option<(Arc<Service>, Settled)>,
+    /// Version of the object that had it, as far as it is known.
+    pub(crate) written_at: Option<u64>,
+    /// When the failed `ensure` is tried again.
+    pub(crate) retry_at: Option<Instant>,
+}
+
+impl Entry {
+    /// One that has just been handed over.
+    pub(crate) const fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
+        Self { provider, service, settled: None, before: None, written_at: None, retry_at: None }
+    }
+
+    /// Whether the object does not have what was written to it before it became what it is. Told by its version: a watch that lagged, or a list after it broke,
+    /// shows the loss and may never have shown what was lost.
+    pub(crate) fn is_lacking(&self, object: &core::Service) -> bool {
+        let expected =
+            self.settled.as_ref().filter(|settled| settled.written).and_then(|settled| settled.status.as_ref());
+        let newer = self.written_at.zip(version(object)).is_some_and(|(written, now)| now > written);
+        newer && expected.is_some_and(|status| !status.ingress.is_empty()) && status(object).ingress.is_empty()
+    }
 }
 
 /// The result of a successful `ensure` and the updates since.
@@ -50,6 +81,8 @@ struct Inner {
     hearsay: HashSet<ObjectKey>,
     /// Those that are ensured again although nothing is known to have changed.
     overdue: HashSet<ObjectKey>,
+    /// Those whose object lost what had been written to it, be it while a call was in flight: nothing that was read before says that it is there.
+    lost: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -57,7 +90,7 @@ impl Inner {
     fn put(&mut self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let provider: Arc<str> = provider.into();
         self.by_provider.entry(Arc::clone(&provider)).or_default().insert(key.clone());
-        self.entries.insert(key.clone(), Entry { provider, service, settled: None });
+        self.entries.insert(key.clone(), Entry::new(provider, service));
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
@@ -88,7 +121,7 @@ impl Ledger {
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Entry> {
         let inner = self.lock();
         let entry = inner.entries.get(key).cloned()?;
-        let settled = entry.settled.filter(|_| !inner.overdue.contains(key));
+        let settled = entry.settled.clone().filter(|_| !inner.overdue.contains(key));
         Some(Entry { settled, ..entry })
     }
 
@@ -121,8 +154,15 @@ impl Ledger {
     /// An `ensure` begins: from here on the provider may hold something.
     pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
-        inner.take(key);
+        let same = |entry: &Entry| *entry.provider == *provider && entry.service.uid == service.uid;
+        let before = inner.take(key).filter(same).and_then(|entry| match entry.settled {
+            Some(settled) => Some((entry.service, settled)),
+            None => entry.before,
+        });
         inner.put(key, provider, service);
+        if let Some(entry) = inner.entries.get_mut(key) {
+            entry.before = before;
+        }
     }
 
     /// The object says that this provider made its load balancer. What is known already counts more.
@@ -147,27 +187,73 @@ impl Ledger {
     /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.
     pub(crate) fn unsettle_all(&self) {
         let mut inner = self.lock();
-        inner.entries.values_mut().for_each(|entry| entry.settled = None);
+        inner.entries.values_mut().for_each(|entry| (entry.settled, entry.before) = (None, None));
         inner.overdue.clear();
     }
 
     /// A call succeeded.
     pub(crate) fn settle(&self, key: &ObjectKey, settled: Settled) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.settled = Some(settled);
+            (entry.settled, entry.before) = (Some(settled), None);
         }
     }
 
-    /// The provider's last answer reached the object.
-    pub(crate) fn written(&self, key: &ObjectKey) {
-        if let Some(settled) = self.lock().entries.get_mut(key).and_then(|entry| entry.settled.as_mut()) {
-            settled.written = true;
+    /// An `update` succeeded: of what was settled, or of what was before an `ensure` failed, only the nodes are others.
+    pub(crate) fn updated(&self, key: &ObjectKey, membership: u64) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            let before = entry.before.as_mut().map(|(_, settled)| settled);
+            if let Some(settled) = entry.settled.as_mut().or(before) {
+                settled.membership = membership;
+            }
         }
     }
 
-    /// The object has lost it.
-    pub(crate) fn unwritten(&self, key: &ObjectKey) {
-        if let Some(settled) = self.lock().entries.get_mut(key).and_then(|entry| entry.settled.as_mut()) {
+    /// The provider's last answer reached the object, which had this version then.
+    pub(crate) fn written(&self, key: &ObjectKey, version: Option<u64>) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.written_at = version;
+            if let Some(settled) = &mut entry.settled {
+                settled.written = true;
+            }
+        }
+    }
+
+    /// Takes note where the object does not have what was written to it; says whether.
+    pub(crate) fn notice_loss(&self, key: &ObjectKey, object: &core::Service) -> bool {
+        let mut inner = self.lock();
+        let lacking = inner.entries.get(key).is_some_and(|entry| entry.is_lacking(object));
+        if lacking {
+            inner.lost.insert(key.clone());
+        }
+        lacking
+    }
+
+    /// An `ensure` failed and is tried again then.
+    pub(crate) fn retries_at(&self, key: &ObjectKey, at: Instant) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.retry_at = Some(at);
+        }
+    }
+
+    /// How long a failed `ensure` of something that serves waits for its next try; none where that is not the case.
+    pub(crate) fn waits(&self, key: &ObjectKey) -> Option<Duration> {
+        let inner = self.lock();
+        let entry = inner.entries.get(key).filter(|entry| entry.settled.is_none() && entry.before.is_some())?;
+        Some(entry.retry_at?.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// The object has lost it, says the watch.
+    pub(crate) fn lose(&self, key: &ObjectKey) {
+        self.lock().lost.insert(key.clone());
+    }
+
+    /// A reconcile begins, and reads the object after this: what was lost until now it will see. What is lost from here on waits for the next one, whatever
+    /// this one brings the entry to.
+    pub(crate) fn take_up_loss(&self, key: &ObjectKey) {
+        let mut inner = self.lock();
+        if inner.lost.remove(key)
+            && let Some(settled) = inner.entries.get_mut(key).and_then(|entry| entry.settled.as_mut())
+        {
             settled.written = false;
         }
     }
@@ -175,13 +261,15 @@ impl Ledger {
     /// The provider says that there is nothing to update: the next step is `ensure`.
     pub(crate) fn unsettle(&self, key: &ObjectKey) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.settled = None;
+            (entry.settled, entry.before) = (None, None);
         }
     }
 
     /// Nothing is left in the cloud, or nobody is left who could delete it.
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Entry> {
-        self.lock().take(key)
+        let mut inner = self.lock();
+        inner.lost.remove(key);
+        inner.take(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -52,7 +52,7 @@ pub(crate) enum Plan {
         /// The finalizer is missing, or the object names another holder beside it.
         add_finalizer: bool,
     },
-    /// Only the nodes changed.
+    /// Only the nodes changed; or nothing but they can be brought to what is wanted, and then it is the Service as it was ensured last.
     Update {
         service: Arc<Service>,
         settled: Settled,
@@ -89,6 +89,9 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
             _ => Plan::Cleanup(Arc::new(service)),
         };
     }
+    if let Some(update) = observed.entry.and_then(|entry| update_of_before(entry, observed, !problems.is_empty())) {
+        return update;
+    }
     if !problems.is_empty() {
         return Plan::Refuse(problems);
     }
@@ -100,6 +103,17 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         }
         _ => Plan::Ensure { service: Arc::new(service), add_finalizer },
     }
+}
+
+/// What is wanted now is refused or has failed: what was ensured last serves on, and must not be left with nodes that are gone.
+fn update_of_before(entry: &Entry, observed: &Observed<'_>, refused: bool) -> Option<Plan> {
+    let (service, settled) = match (&entry.settled, &entry.before) {
+        (Some(settled), _) if refused => (&entry.service, settled),
+        (None, Some((service, settled))) => (service, settled),
+        (Some(_), _) | (None, None) => return None,
+    };
+    let outdated = settled.status.is_some() && settled.membership != observed.shared.membership;
+    outdated.then(|| Plan::Update { service: Arc::clone(service), settled: settled.clone() })
 }
 
 /// Whether the load balancer has to go, be it to make room for another provider's.

@@ -7,7 +7,9 @@ use super::validate::{class, convert, has_finalizer, is_load_balancer, named_hol
 
 /// Whether `ensure` has to be called because the Service changed.
 ///
-/// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load balancer is wanted at all is decided before.
+/// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load balancer is wanted at all is decided before. The class
+/// cannot change while the type stays, but between two looks the type may have changed twice; upstream, which sees each change, compares the number of the
+/// families.
 pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
     old.source_ranges != new.source_ranges
         || old.ports != new.ports
@@ -18,7 +20,8 @@ pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
         || old.uid != new.uid
         || old.external_traffic_policy != new.external_traffic_policy
         || old.health_check_node_port != new.health_check_node_port
-        || old.ip_families.len() != new.ip_families.len()
+        || old.ip_families != new.ip_families
+        || old.load_balancer_class != new.load_balancer_class
 }
 
 /// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either, unless it is

@@ -40,12 +40,15 @@ pub enum Fault {
     Refuse(ApiError),
     /// Do it, then answer with this error: the client cannot know that it was done.
     LoseAnswer(ApiError),
+    /// Do it, and answer this much later: what it changed is seen before the answer is there.
+    LateAnswer(Duration),
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
     /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
     DelayWatch(Duration),
-    /// Answer a list that takes any state (`resourceVersion=0`) from that of so many revisions ago, as far as it is remembered; other requests are served as
-    /// usual, also lists that ask for the most recent state: no API server shows them the past.
+    /// Answer a list from the state of so many revisions ago, as far as it is remembered, as an API server that lags behind; other requests are served as usual.
+    /// A list that takes any state (`resourceVersion=0`) may always show it; one that asks for the most recent state only where something is broken, such as
+    /// a cluster store that was cut off from its majority.
     StaleList(u64),
 }
 
@@ -97,9 +100,12 @@ impl WatchFault {
         match fault {
             Fault::DropWatchAfter(events) => Self { events_left: Some(*events), ..Self::default() },
             Fault::DelayWatch(delay) => Self { delay: *delay, ..Self::default() },
-            Fault::None | Fault::Latency(_) | Fault::Refuse(_) | Fault::LoseAnswer(_) | Fault::StaleList(_) => {
-                Self::default()
-            }
+            Fault::None
+            | Fault::Latency(_)
+            | Fault::Refuse(_)
+            | Fault::LoseAnswer(_)
+            | Fault::LateAnswer(_)
+            | Fault::StaleList(_) => Self::default(),
         }
     }
 

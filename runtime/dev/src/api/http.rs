@@ -137,10 +137,18 @@ impl ApiServer {
                 drop(self.route(incoming, target, params, &fault));
                 refusal(error)
             }
-            Fault::None | Fault::Latency(_) | Fault::DropWatchAfter(_) | Fault::DelayWatch(_) | Fault::StaleList(_) => {
+            Fault::None
+            | Fault::Latency(_)
+            | Fault::LateAnswer(_)
+            | Fault::DropWatchAfter(_)
+            | Fault::DelayWatch(_)
+            | Fault::StaleList(_) => {
                 self.route(incoming, target, params, &fault).unwrap_or_else(|error| refusal(&error))
             }
         };
+        if let Fault::LateAnswer(late) = &fault {
+            tokio::time::sleep(*late).await;
+        }
         self.requests().record(requests::Request { info, status: response.status() });
         response
     }

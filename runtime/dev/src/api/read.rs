@@ -94,7 +94,6 @@ impl State {
         let Some(asked) =
             params.revision().map_err(|e| ApiError::bad_request(format!("invalid resource version: {}", e.message)))?
         else {
-            let lag = if params.resource_version == "0" { lag } else { 0 };
             let remembered = self.store.compacted().max(1);
             return Ok((self.store.revision().saturating_sub(lag).max(remembered), None));
         };

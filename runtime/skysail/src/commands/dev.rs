@@ -128,7 +128,7 @@ impl Dev {
             if stopped.run_until_cancelled(first_releases).await.is_none() {
                 return Ok(());
             }
-            manager.run(stopped).await.context("the controllers ended")
+            manager.run(stopped).await.map(drop).context("the controllers ended")
         });
         let dev = Self { world, fleet, feeds: Some(feeds), folder, components };
         Ok((dev, Tasks { stop, manager: running, ties }))

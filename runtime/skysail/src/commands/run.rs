@@ -7,9 +7,9 @@ mod serving;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Manager, ProviderEntry, Providers};
+use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ending, Manager, ProviderEntry, Providers};
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
 use skysail_serving::metrics::RestClientMetrics;
@@ -161,7 +161,12 @@ impl Manage {
             let managers = managers.collect::<anyhow::Result<Vec<_>>>()?;
             let mut managers = std::pin::pin!(futures::future::try_join_all(managers));
             tokio::select! {
-                outcome = &mut managers => return outcome.map(drop),
+                outcome = &mut managers => {
+                    if outcome?.contains(&Ending::CutOff) {
+                        bail!("calls were still under way when the time to end was over: the lease is left to run out");
+                    }
+                    return Ok(());
+                }
                 () = follow.until_ownership_changes(&mut fleet, &ownership) => {
                     tracing::info!("the provider file changed who owns what: starting the controllers again");
                     ended.cancel();
@@ -172,14 +177,14 @@ impl Manage {
     }
 
     /// Runs a share of the controllers once this process may.
-    async fn lead(&self, share: &Share, providers: Providers, ended: CancellationToken) -> anyhow::Result<()> {
+    async fn lead(&self, share: &Share, providers: Providers, ended: CancellationToken) -> anyhow::Result<Ending> {
         let mut leads = share.fence.clone();
         let fence = match ended.run_until_cancelled(leads.wait_for(Option::is_some)).await {
             Some(Ok(fence)) => (*fence).clone(),
             // Stopped before, or the elections have ended: whoever runs them says why.
             Some(Err(_)) | None => None,
         };
-        let Some(fence) = fence else { return Ok(()) };
+        let Some(fence) = fence else { return Ok(Ending::Clean) };
         self.health.controllers_run(share.controllers);
         let settings = ControllerSettings { controllers: share.controllers, ..self.settings.clone() };
         let clients = self.clients.map(|client| fenced(client, fence.clone()));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
+use http::StatusCode;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -308,4 +309,22 @@ async fn e1_the_node_of_a_deleted_machine_goes_within_fifteen_seconds_of_its_sil
     lose(&world, 0..1).await;
     pass(15 * S).await;
     assert_eq!(remaining(&world).await, 2);
+}
+
+/// An API server in trouble carries deletions out and does not say so: they are a loss all the same.
+#[tokio::test(start_paused = true)]
+async fn deletions_whose_answer_was_lost_count() {
+    let world = cluster(9).await;
+    world.disturb(|request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("delete", "nodes") => {
+            let timeout = ApiError::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", "request did not complete in time");
+            Fault::LoseAnswer(timeout)
+        }
+        _ => Fault::None,
+    });
+    for lost in 0..9 {
+        lose(&world, lost..lost + 1).await;
+        pass(MINUTE).await;
+    }
+    assert_eq!(remaining(&world).await, 6, "a third of nine may go");
 }

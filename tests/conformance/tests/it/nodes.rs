@@ -182,3 +182,32 @@ async fn many_nodes_are_asked_about_in_pages() {
     let calls = world.fake().take_calls();
     assert_eq!(calls, ["describe metadata nodes=(500 nodes)", "describe metadata nodes=n500"]);
 }
+
+/// Kubelets write their nodes every few seconds; a cloud may take as long.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_written_while_the_cloud_is_asked_is_initialised_by_that_answer() {
+    let world = World::new().start().await;
+    world.fake().set_instance("a", Ok(machine("fake://a", &["10.0.0.1"])));
+    world.fake().on_call(|_| Box::pin(pass(3 * S)));
+    world.add_new_node("a").await;
+    pass(S).await;
+    world.heartbeat("a", "True").await;
+    pass(10 * S).await;
+    assert!(world.node("a").await.unwrap().spec.unwrap().provider_id.is_some());
+    let asked = world.fake().calls().into_iter().filter(|call| call.starts_with("describe metadata")).count();
+    assert_eq!(asked, 1);
+}
+
+/// Also where the Services are another manager's work.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_ip_is_refused_as_a_nodes_address_without_the_service_controller_too() {
+    let world = World::new().set(|settings| settings.controllers.service = false).start().await;
+    world.add_service("web", json!({ "type": "ClusterIP" })).await;
+    pass(S).await;
+    let web = world.we(world.services().get("web")).await;
+    let ip = web.spec.unwrap().cluster_ip.unwrap();
+    world.fake().set_instance("a", Ok(machine("fake://a", &[&ip])));
+    world.add_new_node("a").await;
+    pass(10 * S).await;
+    assert_eq!(world.node("a").await.unwrap().spec.unwrap().provider_id, None);
+}

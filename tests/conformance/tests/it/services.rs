@@ -6,7 +6,9 @@ use expect_test::expect;
 use serde_json::json;
 use skysail_provider::{Code, Error, Ingress, LoadBalancerStatus};
 
-use skysail_test_conformance::world::{S, World, pass};
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+use crate::upstream_services::calls;
 
 async fn with_web() -> World {
     let mut world = World::new().start().await;
@@ -205,4 +207,89 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     pass(120 * S).await;
     let late = world.transcript().await.matches("provider ensure").count();
     assert_eq!((early, late), (5, 5));
+}
+
+/// A type that changes and changes back has the API server empty the status; the node ports stay, so nothing else tells.
+async fn flip_the_type(world: &World) {
+    world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
+    world.patch_service("web", json!({ "spec": { "type": "LoadBalancer" } })).await;
+}
+
+fn slow(world: &World, function: &'static str) {
+    world.fake().on_call(move |line| {
+        let slow = line.starts_with(function);
+        Box::pin(async move {
+            if slow {
+                pass(5 * S).await;
+            }
+        })
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_emptied_while_an_update_is_in_flight_is_written_again() {
+    let world = with_web().await;
+    let before = world.state("web").await;
+    slow(&world, "update");
+    world.add_node("c").await;
+    pass(4 * S).await;
+    flip_the_type(&world).await;
+    assert_ne!(world.state("web").await, before);
+    pass(60 * S).await;
+    assert_eq!(world.state("web").await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_emptied_while_an_ensure_is_in_flight_is_written_again() {
+    let world = with_web().await;
+    let before = world.state("web").await;
+    slow(&world, "ensure");
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
+    pass(2 * S).await;
+    flip_the_type(&world).await;
+    assert_ne!(world.state("web").await, before);
+    pass(60 * S).await;
+    assert_eq!(world.state("web").await, before);
+}
+
+/// What serves must not be left with nodes that are gone because of what is wanted and cannot be had.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_refused_or_fails_still_hears_of_its_nodes() {
+    let world = with_web().await;
+    let ranges = "service.beta.kubernetes.io/load-balancer-source-ranges";
+    world.patch_service("web", json!({ "metadata": { "annotations": { ranges: "everywhere" } } })).await;
+    pass(10 * S).await;
+    drop(calls(&world));
+    world.delete_node("a").await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=b"]);
+
+    world.patch_service("web", json!({ "metadata": { "annotations": { ranges: null } } })).await;
+    pass(10 * S).await;
+    for _ in 0..20 {
+        world.fake().fail_next("ensure", Error::new(Code::Exhausted, "no quota"));
+    }
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    pass(10 * S).await;
+    drop(calls(&world));
+    world.add_node("c").await;
+    pass(10 * S).await;
+    assert_eq!(calls(&world).first().map(String::as_str), Some("update default/web nodes=b,c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_changed_between_two_looks_is_ensured() {
+    let world = World::with(vec![Cloud::new("fake").class("example.com/a").class("example.com/b")]).start().await;
+    world.add_service("web", json!({ "loadBalancerClass": "example.com/a" })).await;
+    pass(10 * S).await;
+    drop(calls(&world));
+    slow(&world, "ensure");
+    world.patch_service("web", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
+    pass(2 * S).await;
+    world.patch_service("web", json!({ "spec": { "type": "NodePort", "loadBalancerClass": null } })).await;
+    let back = json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": "example.com/b" } });
+    world.patch_service("web", back).await;
+    pass(60 * S).await;
+    let ensured = calls(&world).into_iter().filter(|call| call.starts_with("ensure ")).count();
+    assert_eq!(ensured, 2);
 }

@@ -1,9 +1,6 @@
 //! Upstream's cases of the node lifecycle controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -148,21 +145,17 @@ async fn b17_a_node_created_anew_between_look_up_and_delete_is_kept() {
     let world = world("False", machine(false)).await;
     world.fake().set_instance("node0", error(Code::NotFound));
     pass(5 * S).await;
-    // In the second pass, after which it would go.
-    let client = world.client.clone();
-    let once = AtomicUsize::new(0);
-    world.fake().on_call(move |_| {
-        let api: Api<Node> = Api::all(client.clone());
-        let first = once.fetch_add(1, Ordering::SeqCst) == 0;
-        Box::pin(async move {
-            if first {
-                api.delete("node0", &DeleteParams::default()).await.unwrap();
-                let object = json!({ "metadata": { "name": "node0" }, "spec": { "providerID": "fake://new" } });
-                api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-            }
-        })
+    world.disturb(|request: &RequestInfo| match request.verb {
+        "delete" => Fault::Latency(2 * S),
+        _ => Fault::None,
     });
-    pass(5 * S).await;
+    // The second pass, after which it goes; and its deletion is on its way.
+    pass(6 * S).await;
+    let api: Api<Node> = Api::all(world.client.clone());
+    world.we(api.delete("node0", &DeleteParams::default())).await;
+    let object = json!({ "metadata": { "name": "node0" }, "spec": { "providerID": "fake://new" } });
+    world.we(api.create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
+    pass(3 * S).await;
     let refused = |r: &skysail_dev::api::Request| r.info.verb == "delete" && r.status.as_u16() == 409;
     assert!(world.server.requests().recent().iter().any(refused), "the precondition held");
     assert_eq!(world.node("node0").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://new"));

@@ -104,7 +104,9 @@ impl Play {
         self.waiting = waiting;
         let gone: Vec<Missing> = gone;
         self.deleted += gone.len();
-        gone.iter().for_each(|node| self.breaker.deleted(node.arrived, now));
+        for (n, node) in gone.iter().enumerate() {
+            self.breaker.deleted(&(self.deleted - n).to_string(), node.arrived, now);
+        }
     }
 }
 
@@ -149,7 +151,7 @@ fn time_lets_the_longest_missing_go_within_the_budget() {
     let all = breaker.judge(LIMITS, &fleet(9), &nodes, start + LIMITS.window);
     assert_eq!(all.may_go, [true, true, false, true, false, false, false, false], "a third of nine");
     assert!(all.is_open());
-    (0..3).for_each(|_| breaker.deleted(None, start + LIMITS.window));
+    (0..3).for_each(|uid: u8| breaker.deleted(&uid.to_string(), None, start + LIMITS.window));
     let later = breaker.judge(LIMITS, &fleet(6), &nodes[..5], start + LIMITS.window + MINUTE);
     assert_eq!(later.may_go, [false; 5], "the budget of this window is used up");
     let next = breaker.judge(LIMITS, &fleet(6), &nodes[..5], start + 2 * LIMITS.window);

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
-/// `ensured`, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `other-class`; whose
+/// `ensured`, `failed` after it was ensured, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `other-class`; whose
 /// it is: `anothers`, `nobodys`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
@@ -42,10 +42,10 @@ fn planned(words: &str) -> String {
         status: (!has("elsewhere")).then_some(status),
         written: !has("unwritten"),
     };
-    let entry = (has("begun") || has("ensured") || has("elsewhere")).then(|| Entry {
-        provider: "fake".into(),
-        service: Arc::new(convert(&remembered).service),
-        settled: (!has("begun")).then_some(settled),
+    let entry = (has("begun") || has("ensured") || has("elsewhere") || has("failed")).then(|| Entry {
+        before: has("failed").then(|| (Arc::new(convert(&remembered).service), settled.clone())),
+        settled: (!has("begun") && !has("failed")).then_some(settled),
+        ..Entry::new("fake".into(), Arc::new(convert(&remembered).service))
     });
     let plan = plan(&Observed {
         object: (!has("gone")).then_some(&object),
@@ -123,6 +123,15 @@ fn what_changed_decides_between_ensure_and_update() {
     check("lb finalizer ensured other-nodes other-port", expect!["ensure port=81 finalizer=false"]);
     check("lb finalizer ensured other-release", expect!["ensure port=80 finalizer=false"]);
     check("lb finalizer begun other-nodes", expect!["ensure port=80 finalizer=false"]);
+}
+
+/// What serves goes on hearing of its nodes while what is wanted is refused or has failed.
+#[test]
+fn what_cannot_be_had_keeps_no_nodes_from_what_serves() {
+    check("lb finalizer failed", expect!["ensure port=80 finalizer=false"]);
+    check("lb finalizer failed other-nodes", expect!["update"]);
+    check("lb finalizer failed other-nodes other-port", expect!["update"]);
+    check("lb finalizer ensured bad-port other-nodes", expect!["update"]);
 }
 
 /// 4.9 item 2: another controller does the work, so nodes are not ours to bring.

@@ -36,7 +36,7 @@ fn default_of(arg: &Arg) -> String {
 
 /// Upstream's defaults, flag by flag, for all that is honoured; except the rates and the concurrency, of which `deploy/docs/differences.md` says why.
 #[test]
-fn o1_the_defaults_are_upstreams() {
+fn o1_the_defaults_are_upstreams_but_for_rates_and_concurrency() {
     let upstream = [
         ("controllers", "*"),
         ("controller-start-interval", "0s"),

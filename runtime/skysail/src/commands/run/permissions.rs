@@ -23,7 +23,7 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
         rights.iter().map(move |right| (client, *right))
     };
     let shared = of(&clients.shared_informers, true, &WATCH_NODES);
-    let shared = shared.chain(of(&clients.shared_informers, enabled.service, &WATCH_SERVICES));
+    let shared = shared.chain(of(&clients.shared_informers, enabled.service || enabled.cloud_node, &WATCH_SERVICES));
     let service = of(&clients.service_controller, enabled.service, &SERVICE);
     let service = service.chain(of(&clients.service_events, enabled.service, &EVENTS));
     let node = of(&clients.node_controller, enabled.cloud_node, &CLOUD_NODE);
