@@ -192,6 +192,7 @@ impl<'a> Running<'a> {
 
     fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>) {
         self.recorded = true;
+        self.release.vitals().note(self.function, &outcome, limit);
         let wall = self.began.elapsed();
         let mut record = CallRecord {
             provider: Arc::clone(self.sandbox.shared_name()),

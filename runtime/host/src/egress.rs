@@ -240,6 +240,14 @@ impl EgressPolicy {
     }
 }
 
+/// Whether an address is public: neither private nor link-local nor special in another way, and no metadata service.
+///
+/// # Errors
+/// What it is.
+pub fn judge_public_address(address: IpAddr) -> Result<(), String> {
+    Addresses::default().judge(address).map(drop).map_err(|refused| refused.to_string())
+}
+
 // === impl Rule ===
 
 impl Rule {

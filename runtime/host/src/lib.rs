@@ -31,6 +31,7 @@ mod store;
 mod test_guest;
 mod text;
 mod toll;
+mod vitals;
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},

@@ -17,6 +17,7 @@ use crate::{
     imports,
     limits::{MEMORIES_MAX, TABLES_MAX},
     store::CallState,
+    vitals::Vitals,
 };
 
 /// The release cannot be loaded.
@@ -140,6 +141,7 @@ fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Com
 pub struct Release {
     digest: Arc<str>,
     cache: Arc<Cache>,
+    vitals: Vitals,
     instance_pre: InstancePre<CallState>,
     exports: Exports,
 }
@@ -170,7 +172,8 @@ impl Release {
         let linker = imports::linker(sandbox.wasmtime()).map_err(ReleaseError::Link)?;
         let instance_pre = linker.instantiate_pre(&component).map_err(ReleaseError::Link)?;
         let exports = Exports::of(&instance_pre)?;
-        Ok(Self { digest: digest.into(), cache: Arc::new(Cache::new(sandbox.limits())), instance_pre, exports })
+        let cache = Arc::new(Cache::new(sandbox.limits()));
+        Ok(Self { digest: digest.into(), cache, vitals: Vitals::default(), instance_pre, exports })
     }
 
     /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are trusted.
@@ -198,6 +201,10 @@ impl Release {
 
     pub(crate) const fn shared_digest(&self) -> &Arc<str> {
         &self.digest
+    }
+
+    pub(crate) const fn vitals(&self) -> &Vitals {
+        &self.vitals
     }
 
     pub(crate) const fn cache(&self) -> &Arc<Cache> {

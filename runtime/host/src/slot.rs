@@ -12,6 +12,8 @@
 //! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
 //!   compiled again, until [`Reconfiguration::commit`].
 //!
+//! - A release that turns out worse than its predecessor is taken back (`probation`).
+//!
 //! # Caveats
 //! A drain needs no deadline of its own: every call has one.
 
@@ -33,6 +35,7 @@ use crate::{
 };
 
 mod metrics;
+mod probation;
 mod provider;
 mod quarantine;
 mod reconfigure;
@@ -44,10 +47,12 @@ mod steps;
 mod tests;
 
 pub use metrics::SlotMetrics;
+pub use probation::ProbationOptions;
 pub use reconfigure::Reconfiguration;
 pub use stage::Stage;
-pub use status::{ActiveStatus, CandidateStatus, Reason, Refusal, SlotStatus, SourceFailure};
+pub use status::{ActiveStatus, CandidateStatus, ProbationStatus, Reason, Refusal, SlotStatus, SourceFailure};
 
+use probation::Probation;
 use quarantine::Quarantine;
 use status::Shared;
 
@@ -62,6 +67,8 @@ pub struct SlotOptions {
     /// Lets a release serve that has another name or other provider-ID schemes than its predecessor. Default no: nodes and load balancers
     /// would no longer be known as this provider's.
     pub allow_identity_change: bool,
+    /// How long a new release is watched, if at all; [`Slot::guard`] does it.
+    pub probation: Option<ProbationOptions>,
 }
 
 /// What all slots of a process share. Cloning is cheap.
@@ -112,6 +119,7 @@ pub struct Slot {
     work: Mutex<Work>,
     /// Reconfigurations that wait for the work.
     waiting: watch::Sender<usize>,
+    probation: probation::Current,
 }
 
 /// What only the offer that is being worked on may touch.
@@ -167,6 +175,7 @@ impl Slot {
             newest: AtomicU64::new(0),
             work: Mutex::new(work),
             waiting: watch::Sender::new(0),
+            probation: probation::Current::new(None),
         })
     }
 
@@ -206,6 +215,19 @@ impl Slot {
         self.take(&mut work, offer).await
     }
 
+    /// Refuses this digest from now on, whatever the settings: it was taken back before this process began.
+    pub async fn quarantine(&self, digest: String, reason: String) {
+        let refusal = Refusal {
+            digest,
+            origin: String::new(),
+            stage: Stage::Active,
+            code: Reason::Quarantined.category(),
+            reason,
+            lasting: true,
+        };
+        self.work.lock().await.quarantine.put(&refusal);
+    }
+
     /// Says that the source has nothing to offer, until the next offer; what serves, serves on.
     pub fn source_failed(&self, failure: SourceFailure) {
         tracing::warn!(provider.name = %self.name, code = failure.code, "nothing to offer: {}", failure.reason);
@@ -219,11 +241,14 @@ impl Slot {
     /// As [`Slot::offer`].
     pub async fn retry(&self) -> Result<Offered, Refusal> {
         let mut work = self.work.lock().await;
-        let lasting = self.shared.refusal().is_some_and(|refusal| refusal.lasting);
-        match work.refused.clone() {
-            Some(offer) if !lasting => self.take(&mut work, offer).await,
-            Some(_) | None => Ok(Offered::AlreadyActive),
-        }
+        let Some(offer) = work.refused.clone() else { return Ok(Offered::AlreadyActive) };
+        // What is told may be about another release: one that was taken back while this one was put off.
+        let lasting = self
+            .shared
+            .refusal()
+            .filter(|refusal| refusal.lasting)
+            .is_some_and(|refusal| refusal.digest == admission::digest_text(&admission::digest_of(&offer.bytes)));
+        if lasting { Ok(Offered::AlreadyActive) } else { self.take(&mut work, offer).await }
     }
 
     /// The work, as soon as possible: an offer that is under way gives it up.
@@ -258,7 +283,7 @@ impl Slot {
         };
         match loaded {
             Ok(active) => {
-                self.activate(active);
+                self.activate(active, work.options.probation);
                 self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
                 work.refused = None;
                 Ok(Offered::Activated)
@@ -304,14 +329,24 @@ impl Slot {
     /// Takes the release that serves out of service. A newer offer that was refused is kept in its stead for the next try.
     fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
         let predecessor = self.active.swap(None);
+        self.set_probation(None);
         self.shared.stopped();
         drop(predecessor);
         let newest = work.refused.take().unwrap_or(offer);
         self.refuse(work, newest, refusal);
     }
 
+    /// A release takes over, and is compared with the last one that bore out for as long as `probation` says.
+    fn activate(&self, active: Active, probation: Option<ProbationOptions>) {
+        let active = Arc::new(active);
+        let probation = probation
+            .zip(self.borne_out())
+            .map(|(options, predecessor)| Arc::new(Probation::new(Arc::clone(&active), predecessor, options)));
+        self.exchange(active, probation);
+    }
+
     /// The exchange.
-    fn activate(&self, active: Active) {
+    fn exchange(&self, active: Arc<Active>, probation: Option<Arc<Probation>>) {
         let interfaces = active.interfaces.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(",");
         tracing::info!(
             provider.name = %self.name,
@@ -321,7 +356,8 @@ impl Slot {
             "release active"
         );
         let status = status::active(&active);
-        let predecessor = self.active.swap(Some(Arc::new(active)));
+        let predecessor = self.active.swap(Some(active));
+        self.set_probation(probation);
         self.shared.activated(status);
         drop(predecessor);
     }

@@ -24,6 +24,8 @@ pub(crate) enum Master {
     Denied,
     /// Answers with a control character, which no text for machines may have.
     ControlCharacter,
+    /// Traps.
+    Trap,
     /// Tells what it finds in the cache, an empty text where nothing is there, and leaves the version in it.
     Cached,
 }
@@ -101,6 +103,7 @@ fn clusters(master: Master, version: &str) -> String {
             "(i32.store8 (i32.const 800) (i32.const 1)) (i32.store8 (i32.const 808) (i32.const 4))
              (i32.store (i32.const 816) (i32.const 220)) (i32.store (i32.const 820) (i32.const {version}))"
         ),
+        Master::Trap => "unreachable".to_owned(),
         Master::ControlCharacter => {
             "(i32.store (i32.const 808) (i32.const 600)) (i32.store (i32.const 812) (i32.const 1))".to_owned()
         }

@@ -1,6 +1,7 @@
 //! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in `args/run`.
 
 mod orphans;
+mod registry;
 mod run;
 mod values;
 
@@ -11,8 +12,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::exit;
 
 pub(crate) use orphans::OrphansArgs;
-pub(crate) use run::{Feature, GenericArgs, LoggingFormat, RunArgs};
-use values::parse_duration;
+pub(crate) use registry::{PullArgs, PushArgs, RegistryArgs};
+pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
+pub(crate) use values::{parse_duration, parse_duration_or_zero};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +23,7 @@ Examples:
   skysail run --provider-file providers.yaml    the manager, for your cluster
   skysail inspect provider.wasm                 what it imports and exports
   skysail call provider.wasm identity.describe  one function by hand
+  skysail push provider.wasm ghcr.io/org/provider:v1
   source <(skysail completions bash)            tab completion";
 
 const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
@@ -52,6 +55,10 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// List the load balancers in the cloud that no Service wants, and delete those that you name.
     Orphans(OrphansArgs),
+    /// Put a component into an OCI registry.
+    Push(PushArgs),
+    /// Fetch a component from an OCI registry.
+    Pull(PullArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -5,6 +5,9 @@ mod completions;
 mod dev;
 mod inspect;
 mod orphans;
+mod pull;
+mod push;
+mod registry;
 mod run;
 
 use crate::args::Command;
@@ -24,6 +27,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
         Command::Orphans(args) => orphans::run(args),
+        Command::Push(args) => push::run(args),
+        Command::Pull(args) => pull::run(args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -6,7 +6,9 @@
 mod explain;
 mod files;
 mod outline;
+mod rollout;
 mod schema;
+mod source;
 mod text;
 
 use std::{
@@ -24,9 +26,10 @@ use skysail_host::{
     Limits,
     credentials::Credentials,
     egress::{EgressPolicy, EgressSpec},
+    slot::ProbationOptions,
 };
 
-pub(crate) use self::{files::Files, schema::environment};
+pub(crate) use self::{files::Files, schema::environment, source::ComponentSource};
 
 /// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk image) is refused before it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -48,8 +51,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) provider_id_schemes: BTreeSet<String>,
     /// What it may give to load balancers and nodes.
     pub(crate) addresses: ProviderAddresses,
-    /// The component's file.
-    pub(crate) component: PathBuf,
+    /// Where the component comes from.
+    pub(crate) source: ComponentSource,
     /// Cloud-config; empty where the file gives none.
     pub(crate) config: String,
     /// What may leave.
@@ -62,8 +65,10 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_interface_loss: bool,
     /// A release may have another name or other provider-ID schemes than its predecessor.
     pub(crate) allow_identity_change: bool,
-    /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's path, which
-    /// is its source's matter, and the values of credentials, which are exchanged in place.
+    /// How long a new release is watched; none where it stays whatever it does.
+    pub(crate) probation: Option<ProbationOptions>,
+    /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's source
+    /// and the values of credentials, which are exchanged in place.
     pub(crate) fingerprint: u64,
 }
 
@@ -91,13 +96,14 @@ impl ProviderSpec {
             node_selector: None,
             provider_id_schemes: BTreeSet::new(),
             addresses: ProviderAddresses::default(),
-            component: PathBuf::new(),
+            source: ComponentSource::File(PathBuf::new()),
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
             credentials: Arc::new(Credentials::load(BTreeMap::new(), &|_| None)?),
             limits: Limits::default(),
             allow_interface_loss: false,
             allow_identity_change: false,
+            probation: None,
             fingerprint: 0,
         })
     }

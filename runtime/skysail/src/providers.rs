@@ -21,6 +21,7 @@ use skysail_host::{
     jail::{Compiler, JailCommand},
     slot::{Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
+use skysail_sources::Archive;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
@@ -62,8 +63,17 @@ pub(crate) fn compiler() -> anyhow::Result<Compiler> {
 /// # Errors
 /// A certificate cannot be used.
 pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
-    let ProviderSpec { name, config, egress, credentials, limits, allow_interface_loss, allow_identity_change, .. } =
-        spec;
+    let ProviderSpec {
+        name,
+        config,
+        egress,
+        credentials,
+        limits,
+        allow_interface_loss,
+        allow_identity_change,
+        probation,
+        ..
+    } = spec;
     let http = HttpClient::new(Arc::clone(egress), Arc::clone(credentials), &limits.http())
         .with_context(|| format!("provider {name:?}: its HTTP client cannot be made"))?;
     Ok(SlotOptions {
@@ -75,6 +85,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
         },
         allow_interface_loss: *allow_interface_loss,
         allow_identity_change: *allow_identity_change,
+        probation: *probation,
     })
 }
 
@@ -85,16 +96,18 @@ pub(crate) struct Served {
     /// Number of the newest exchange of the slot.
     pub(crate) generation: watch::Receiver<u64>,
     feeder: Feeder,
-    _counter: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl Served {
-    fn start(spec: ProviderSpec, slot: Arc<Slot>) -> Self {
+    fn start(spec: ProviderSpec, slot: Arc<Slot>, archive: Option<&Arc<Archive>>) -> Self {
         let (sender, generation) = watch::channel(0);
-        let mut counter = JoinSet::new();
-        counter.spawn(count_exchanges(slot.status(), sender));
-        let feeder = Feeder::start(&slot, &spec);
-        Self { spec, slot, generation, feeder, _counter: counter }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(count_exchanges(slot.status(), sender));
+        let guarded = Arc::clone(&slot);
+        tasks.spawn(async move { guarded.guard().await });
+        let feeder = Feeder::start(&slot, &spec, archive);
+        Self { spec, slot, generation, feeder, _tasks: tasks }
     }
 }
 
@@ -112,6 +125,8 @@ async fn count_exchanges(mut status: watch::Receiver<SlotStatus>, sender: watch:
 pub(crate) struct Fleet {
     pub(crate) services: SlotServices,
     pub(crate) served: BTreeMap<String, Served>,
+    /// Where the last release of each is kept.
+    archive: Option<Arc<Archive>>,
 }
 
 /// Which providers there are and what each claims, in the order of their names: what the controllers have to be started with.
@@ -130,7 +145,12 @@ enum Change<'a> {
 impl Fleet {
     /// No provider yet.
     pub(crate) fn new(services: SlotServices) -> Self {
-        Self { services, served: BTreeMap::new() }
+        Self { services, served: BTreeMap::new(), archive: None }
+    }
+
+    /// The same, with a place for what has to outlive the process.
+    pub(crate) fn with_archive(self, archive: Option<Archive>) -> Self {
+        Self { archive: archive.map(Arc::new), ..self }
     }
 
     /// What is claimed now.
@@ -179,19 +199,25 @@ impl Fleet {
             self.commit(change);
         }
         self.served.retain(|name, _| names.contains(name));
+        if let Some(archive) = &self.archive
+            && let Err(error) = archive.retain(&names.iter().map(String::as_str).collect())
+        {
+            tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
+        }
         Ok(())
     }
 
     fn commit(&mut self, change: Change<'_>) {
         match change {
             Change::Start { spec, slot } => {
-                self.served.insert(spec.name.clone(), Served::start(spec, slot));
+                let started = Served::start(spec, slot, self.archive.as_ref());
+                self.served.insert(started.spec.name.clone(), started);
             }
             Change::Settings { spec, reconfiguration } => {
                 reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
-                    served.feeder = Feeder::start(&served.slot, &spec);
+                    served.feeder = Feeder::start(&served.slot, &spec, self.archive.as_ref());
                     served.spec = spec;
                 }
             }
@@ -202,8 +228,8 @@ impl Fleet {
                 for name in credentials.exchange(values) {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
                 }
-                if served.spec.component != spec.component {
-                    served.feeder = Feeder::start(&served.slot, &spec);
+                if served.spec.source != spec.source {
+                    served.feeder = Feeder::start(&served.slot, &spec, self.archive.as_ref());
                 }
                 served.spec = ProviderSpec { credentials, ..spec };
             }

@@ -1,6 +1,6 @@
 //! The name of a component's content.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use sha2::{Digest as _, Sha256};
 
@@ -19,6 +19,32 @@ impl Digest {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+/// A text is not the SHA-256 digest of anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no digest; write sha256: and 64 hex digits")]
+pub struct DigestError(String);
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        /// Enough to recognise what was written.
+        const SHOWN_MAX: usize = 80;
+        let parse = || {
+            let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
+            let mut bytes = [0; 32];
+            for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+                let digits = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|digits| !digits.contains(['+', 'A', 'B', 'C', 'D', 'E', 'F']))?;
+                *byte = u8::from_str_radix(digits, 16).ok()?;
+            }
+            Some(Self(bytes))
+        };
+        parse().ok_or_else(|| DigestError(text.chars().take(SHOWN_MAX).collect()))
     }
 }
 
@@ -43,5 +69,24 @@ mod tests {
     fn a_digest_prints_as_registries_print_it() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(empty.parse(), Ok(Digest::of(b"")));
+    }
+
+    #[test]
+    fn what_is_no_digest_is_refused() {
+        let good = Digest::of(b"").to_string();
+        let wrong = [
+            "".to_owned(),
+            good.replace("sha256:", ""),
+            good.replace("sha256", "sha512"),
+            good.to_uppercase(),
+            good.replace("e3", "E3"),
+            good.replace("e3", "+3"),
+            format!("{good}0"),
+            good.replace("e3b0", "é3b"),
+        ];
+        for text in wrong {
+            assert!(text.parse::<Digest>().is_err(), "{text}");
+        }
     }
 }

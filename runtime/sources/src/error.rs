@@ -1,6 +1,8 @@
 //! Why a source has nothing to offer. Every text names the place, the reason and the way out.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{error::Error as _, io, path::PathBuf, sync::Arc};
+
+use crate::RegistryFailure;
 
 /// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,6 +58,15 @@ pub enum SourceError {
         /// The path as the operator gave it.
         path: PathBuf,
     },
+    /// The registry gave nothing.
+    #[error("{reference} is not to be had")]
+    Registry {
+        /// As in `source.oci.reference`.
+        reference: String,
+        /// Why.
+        #[source]
+        failure: Arc<RegistryFailure>,
+    },
 }
 
 impl SourceError {
@@ -64,7 +75,7 @@ impl SourceError {
 
     /// A stable CamelCase name: metric label and reason of a status.
     #[must_use]
-    pub const fn category(&self) -> &'static str {
+    pub fn category(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "SourceMissing",
             Self::Unreadable { .. } => "SourceUnreadable",
@@ -72,20 +83,25 @@ impl SourceError {
             Self::Empty { .. } => "SourceEmpty",
             Self::TooLarge { .. } => "SourceTooLarge",
             Self::Unsettled { .. } => "SourceUnsettled",
+            Self::Registry { failure, .. } => failure.category(),
         }
     }
 
     /// Whether a person would read the same in both: what was said once is not said again at each poll.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
-        let cause = |error: &Self| match error {
-            Self::Unreadable { source, .. } => Some(source.to_string()),
-            Self::Missing { .. }
-            | Self::NotAFile { .. }
-            | Self::Empty { .. }
-            | Self::TooLarge { .. }
-            | Self::Unsettled { .. } => None,
-        };
-        self.to_string() == other.to_string() && cause(self) == cause(other)
+        self.told() == other.told()
+    }
+
+    /// With its causes, on one line.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        text
     }
 }
 

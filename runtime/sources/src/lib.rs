@@ -6,12 +6,20 @@
 //!
 //! Read [`FileSource`] first.
 
+mod archive;
 mod digest;
 mod error;
 mod file;
+mod oci;
 mod offer;
 
-pub use digest::Digest;
+pub use archive::{Archive, ArchiveError, Quarantined};
+pub use digest::{Digest, DigestError};
 pub use error::SourceError;
 pub use file::{FileSource, FileSourceSettings};
+pub use oci::{
+    AddressJudge, Artifact, Credentials, OciSource, OciSourceSettings, PullLimits, Pulled, Registry, RegistryFailure,
+    RegistryOptions, RegistryOptionsError,
+};
+pub use oci_spec::distribution::{ParseError as ReferenceError, Reference};
 pub use offer::{Offer, Offers};

@@ -42,7 +42,11 @@ fn slot() -> Slot {
     };
     let sandbox =
         SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: CONFIG.to_owned(), http: None };
-    Slot::new(services, SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }).unwrap()
+    Slot::new(
+        services,
+        SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None },
+    )
+    .unwrap()
 }
 
 fn bench(criterion: &mut Criterion) {

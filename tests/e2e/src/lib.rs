@@ -1,4 +1,5 @@
-//! Environments for the tests from end to end: a real kube-apiserver, a real Incus, the manager as a process.
+//! Environments for the tests from end to end: a real kube-apiserver, a real Incus, a real registry, the manager as a
+//! process.
 //!
 //! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error that says what is missing. What a test
 //! starts ends with it. Only `tests/it` uses this crate; `make check` needs none of it.
@@ -9,6 +10,7 @@ pub mod incus;
 pub mod manager;
 pub mod objects;
 pub mod random;
+pub mod registry;
 pub mod traffic;
 pub mod wait;
 pub mod workspace;

@@ -220,7 +220,11 @@ impl Manager {
         eventually("the manager ends", END_SECONDS, || std::future::ready(look())).await
     }
 
-    async fn wait_until_ready(&mut self) -> Result<()> {
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// It ends, or is not ready in time.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
         let ready = format!("{}/readyz", self.metrics);
         for _ in 0..READY_SECONDS * 2 {
             self.still_runs()?;

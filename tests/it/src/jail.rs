@@ -186,7 +186,7 @@ async fn serving(limits: Limits) -> Slot {
         metrics: SlotMetrics::default(),
     };
     let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
-    let options = SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false };
+    let options = SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None };
     let slot = Slot::new(services, options).unwrap();
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
     slot

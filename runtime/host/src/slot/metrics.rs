@@ -21,7 +21,7 @@ struct RefusalLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabels {
+struct CodeLabels {
     provider: String,
     code: &'static str,
 }
@@ -31,7 +31,8 @@ struct SourceLabels {
 pub struct SlotMetrics {
     swaps: Family<ProviderLabels, Counter>,
     refusals: Family<RefusalLabels, Counter>,
-    source_failures: Family<SourceLabels, Counter>,
+    rollbacks: Family<CodeLabels, Counter>,
+    source_failures: Family<CodeLabels, Counter>,
     serving: Family<ProviderLabels, Gauge>,
     draining: Family<ProviderLabels, Gauge>,
 }
@@ -47,6 +48,11 @@ impl SlotMetrics {
             "refusals",
             "Count of offers that were refused, by the stage reached and the code",
             metrics.refusals.clone(),
+        );
+        r.register(
+            "rollbacks",
+            "Count of releases that were taken back because they did not bear out, by the code",
+            metrics.rollbacks.clone(),
         );
         r.register(
             "source_failures",
@@ -67,8 +73,12 @@ impl SlotMetrics {
         self.refusals.get_or_create(&labels).inc();
     }
 
+    pub(super) fn rolled_back(&self, provider: &str, code: &'static str) {
+        self.rollbacks.get_or_create(&CodeLabels { provider: provider.to_owned(), code }).inc();
+    }
+
     pub(super) fn source_failed(&self, provider: &str, code: &'static str) {
-        self.source_failures.get_or_create(&SourceLabels { provider: provider.to_owned(), code }).inc();
+        self.source_failures.get_or_create(&CodeLabels { provider: provider.to_owned(), code }).inc();
     }
 
     pub(super) fn serving(&self, provider: &str) -> Gauge {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Refusal;
+use super::{Refusal, Stage};
 
 /// Digests remembered. An author who saves a broken file again and again has the newest of them refused at once; an older one is judged
 /// anew.
@@ -17,6 +17,11 @@ pub(super) struct Quarantine {
 impl Quarantine {
     pub(super) fn get(&self, digest: &str) -> Option<Refusal> {
         self.refusals.iter().find(|refusal| refusal.digest == digest).cloned()
+    }
+
+    /// Under other settings a release may be another one. One that served and was taken back was judged by what it did.
+    pub(super) fn settings_changed(&mut self) {
+        self.refusals.retain(|refusal| refusal.stage == Stage::Active);
     }
 
     pub(super) fn put(&mut self, refusal: &Refusal) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Active, Offer, Quarantine, Refusal, Slot, SlotOptions, Wanted, Work};
+use super::{Active, Offer, Refusal, Slot, SlotOptions, Wanted, Work};
 use crate::{Sandbox, SandboxError, SandboxOptions};
 
 /// Settings that a slot can take up: whoever has to be asked was asked. Dropped, they change nothing.
@@ -103,7 +103,9 @@ impl Reconfiguration<'_> {
         work.options = options;
         work.sandbox = sandbox;
         work.wanted = None;
-        work.quarantine = Quarantine::default();
+        work.quarantine.settings_changed();
+        // What is kept was loaded under the old settings.
+        slot.set_probation(None);
         // What was said about the newest offer was said under other settings.
         slot.shared.settled(None);
         match outcome {
@@ -134,5 +136,5 @@ impl Reconfiguration<'_> {
 
 fn serve(slot: &Slot, work: &mut Work, candidate: Active) {
     drop(work.refused.take_if(|offer| offer.bytes == candidate.offer.bytes));
-    slot.activate(candidate);
+    slot.activate(candidate, None);
 }

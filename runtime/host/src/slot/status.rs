@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Active, SlotMetrics, Stage};
+use super::{Active, ProbationOptions, SlotMetrics, Stage, probation::Probation};
 use crate::admission::{CONTRACT_VERSION, RefusalCode};
 
 /// What a slot is doing.
@@ -22,6 +22,8 @@ pub struct SlotStatus {
     pub provider: String,
     /// What serves; none while nothing does.
     pub active: Option<ActiveStatus>,
+    /// Whether what serves still has to bear out; none where it has.
+    pub probation: Option<ProbationStatus>,
     /// What is on its way.
     pub candidate: Option<CandidateStatus>,
     /// Why the newest offer does not serve, or the newest settings have not become those of what serves; none where both are well.
@@ -76,6 +78,18 @@ pub struct ActiveStatus {
     pub provider_id_schemes: Vec<String>,
     /// Milliseconds since 1970, UTC.
     pub since_ms: u64,
+}
+
+/// A release that may be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbationStatus {
+    /// `sha256:…` of what serves again then.
+    pub predecessor: String,
+    /// Calls that it has to end.
+    pub calls: u64,
+    /// Milliseconds that it has to serve.
+    pub time_ms: u64,
 }
 
 /// A release on its way.
@@ -134,6 +148,16 @@ pub enum Reason {
     CheckConfigFailed,
     /// It says that the cloud-config is wrong.
     ConfigRefused,
+    /// On probation a call trapped, and none of its predecessor's had.
+    ProbationTrap,
+    /// On probation a call met a limit, and none of its predecessor's had.
+    ProbationLimit,
+    /// On probation a call met its deadline, and none of its predecessor's had.
+    ProbationDeadline,
+    /// On probation far more calls failed than of its predecessor's.
+    ProbationErrors,
+    /// It was taken back before this process began.
+    Quarantined,
 }
 
 impl Reason {
@@ -152,6 +176,11 @@ impl Reason {
             Self::InterfaceLost => "InterfaceLost",
             Self::CheckConfigFailed => "CheckConfigFailed",
             Self::ConfigRefused => "ConfigRefused",
+            Self::ProbationTrap => "ProbationTrap",
+            Self::ProbationLimit => "ProbationLimit",
+            Self::ProbationDeadline => "ProbationDeadline",
+            Self::ProbationErrors => "ProbationErrors",
+            Self::Quarantined => "Quarantined",
         }
     }
 }
@@ -172,6 +201,14 @@ pub(super) fn active(active: &Active) -> ActiveStatus {
     }
 }
 
+pub(super) fn probation(probation: &Probation, options: ProbationOptions) -> ProbationStatus {
+    ProbationStatus {
+        predecessor: probation.predecessor_digest().to_owned(),
+        calls: options.calls,
+        time_ms: u64::try_from(options.time.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
 /// The status, shared with the releases so that the last one to leave can say so.
 pub(super) struct Shared {
     status: watch::Sender<SlotStatus>,
@@ -186,6 +223,7 @@ impl Shared {
         let status = SlotStatus {
             provider: provider.as_ref().to_owned(),
             active: None,
+            probation: None,
             candidate: None,
             refused: None,
             source_failure: None,
@@ -232,6 +270,16 @@ impl Shared {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.refused, refusal.clone()) != refusal);
     }
 
+    /// The predecessor serves again.
+    pub(super) fn rolled_back(&self, refusal: &Refusal) {
+        self.metrics.rolled_back(&self.provider, refusal.code);
+        self.refused(refusal);
+    }
+
+    pub(super) fn probation(&self, probation: Option<ProbationStatus>) {
+        self.status.send_if_modified(|status| std::mem::replace(&mut status.probation, probation.clone()) != probation);
+    }
+
     /// Nothing serves any more.
     pub(super) fn stopped(&self) {
         self.metrics.serving(&self.provider).set(0);
@@ -259,11 +307,13 @@ impl Shared {
         self.count_draining();
     }
 
-    fn count_draining(&self) {
+    pub(super) fn count_draining(&self) {
         self.status.send_if_modified(|status| {
             // A candidate's own is counted when it is active; until then it is the one too many.
             let serving = u64::from(status.active.is_some());
-            let draining = self.living.load(Ordering::SeqCst).saturating_sub(serving);
+            // Kept, and not on its way out.
+            let kept = u64::from(status.probation.is_some());
+            let draining = self.living.load(Ordering::SeqCst).saturating_sub(serving + kept);
             self.metrics.draining(&self.provider).set(i64::try_from(draining).unwrap_or(i64::MAX));
             std::mem::replace(&mut status.draining, draining) != draining
         });

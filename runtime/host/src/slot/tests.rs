@@ -21,13 +21,13 @@ use crate::{
 /// Nothing on a working machine takes this long: a test that waits for it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn options(config: &str) -> SlotOptions {
+pub(super) fn options(config: &str) -> SlotOptions {
     let sandbox =
         SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
-    SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false }
+    SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None }
 }
 
-fn services() -> SlotServices {
+pub(super) fn services() -> SlotServices {
     SlotServices {
         engine: Engine::on_demand().unwrap(),
         recorder: CallRecorder::default(),
@@ -36,27 +36,27 @@ fn services() -> SlotServices {
     }
 }
 
-fn slot(config: &str) -> Slot {
+pub(super) fn slot(config: &str) -> Slot {
     Slot::new(services(), options(config)).unwrap()
 }
 
-async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal> {
+pub(super) async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal> {
     slot.offer(Offer { bytes: bytes.clone(), origin: "file p.wasm".to_owned() }).await
 }
 
-async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), SandboxError> {
+pub(super) async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), SandboxError> {
     slot.prepare(options).await?.commit();
     // The outcome is in the status, like that of any offer.
     drop(slot.retry().await);
     Ok(())
 }
 
-async fn version(slot: &Slot) -> Result<String, Code> {
+pub(super) async fn version(slot: &Slot) -> Result<String, Code> {
     slot.master(&Call::default(), "x").await.map_err(|error| error.code)
 }
 
 #[track_caller]
-fn check(refusal: &Refusal, expected: Expect) {
+pub(super) fn check(refusal: &Refusal, expected: Expect) {
     expected.assert_eq(&format!("{} after {}: {}", refusal.code, refusal.stage.name(), refusal.reason));
 }
 

@@ -27,6 +27,7 @@ use skysail_controllers::ControllerSettings;
 pub(crate) use feature_gates::Feature;
 pub(crate) use generic::GenericArgs;
 pub(crate) use logging::LoggingFormat;
+pub(crate) use providers::ProviderArgs;
 
 /// `skysail run`. Names and defaults are those of upstream's cloud-controller-manager.
 #[derive(Debug, Args)]

@@ -36,7 +36,7 @@ use crate::{
     component_file,
     exit::{MarkExt as _, Reason},
     provider_file,
-    providers::{self, Fleet},
+    providers::{self, Fleet, Served},
     telemetry,
 };
 
@@ -146,7 +146,8 @@ impl Dev {
 
     /// The file that the provider is read from.
     pub(crate) fn component(&self) -> PathBuf {
-        self.fleet.served.values().next().map(|served| served.spec.component.clone()).unwrap_or_default()
+        let file = |served: &Served| served.spec.source.file().cloned();
+        self.fleet.served.values().next().and_then(file).unwrap_or_default()
     }
 }
 

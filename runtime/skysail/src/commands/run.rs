@@ -13,6 +13,7 @@ use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ending
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
 use skysail_serving::metrics::RestClientMetrics;
+use skysail_sources::Archive;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -24,7 +25,7 @@ use follow::Follow;
 use serving::Health;
 
 use crate::{
-    args::RunArgs,
+    args::{ProviderArgs, RunArgs},
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, Share},
@@ -63,7 +64,10 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
     permissions::warn_of_missing(&clients, settings.controllers).await;
 
-    let mut fleet = Fleet::new(providers::services(&mut registry)?);
+    let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
+    let archive = state_dir.clone().map(|folder| Archive::open(folder, state_dir_max << 20)).transpose();
+    let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
+    let mut fleet = Fleet::new(providers::services(&mut registry)?).with_archive(archive);
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);

@@ -15,7 +15,7 @@ use skysail_host::{
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
 
-use super::{Files, ProviderSpec, explain::Finding, outline::Outline};
+use super::{Files, ProviderSpec, explain::Finding, outline::Outline, rollout::Rollout, source::Source};
 
 const API_VERSION: &str = "skysail.dev/v1alpha1";
 const KIND: &str = "Provider";
@@ -72,18 +72,14 @@ pub(super) struct Spec {
     allow_interface_loss: bool,
     #[serde(default)]
     allow_identity_change: bool,
+    #[serde(default)]
+    rollout: Rollout,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NodeSelector {
     match_labels: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Source {
-    file: PathBuf,
 }
 
 /// Checks one document and reads what it names.
@@ -139,8 +135,9 @@ impl<'a> Check<'a> {
         let provider_id_schemes = self.schemes(spec.provider_id_schemes)?;
         let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
             .map_err(|error| self.wrong(&format!("spec.{}", error.place), error.to_string()))?;
-        let component = self.resolve(&spec.source.file);
-        let flags = (spec.allow_interface_loss, spec.allow_identity_change);
+        let source = self.source(spec.source)?;
+        let probation = self.probation(&spec.rollout)?;
+        let flags = (spec.allow_interface_loss, spec.allow_identity_change, probation);
         let mut fingerprint = DefaultHasher::new();
         (written, &config, flags).hash(&mut fingerprint);
         Ok(ProviderSpec {
@@ -150,13 +147,14 @@ impl<'a> Check<'a> {
             node_selector: spec.node_selector.map(|selector| selector.match_labels),
             provider_id_schemes,
             addresses,
-            component,
+            source,
             config,
             egress: Arc::new(egress),
             credentials: Arc::new(credentials),
             limits: spec.limits,
             allow_interface_loss: spec.allow_interface_loss,
             allow_identity_change: spec.allow_identity_change,
+            probation,
             fingerprint: fingerprint.finish(),
         })
     }
@@ -218,14 +216,14 @@ impl<'a> Check<'a> {
     }
 
     /// A file that the provider file names.
-    fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
+    pub(super) fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
         let file = self.resolve(file);
         let read = self.files.text(&file, bytes_max);
         read.map_err(|reason| self.wrong(place, format!("{} {reason}", file.display())))
     }
 
     /// Relative paths start at the provider file.
-    fn resolve(&self, file: &Path) -> PathBuf {
+    pub(super) fn resolve(&self, file: &Path) -> PathBuf {
         self.path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))
     }
 
@@ -242,7 +240,7 @@ impl<'a> Check<'a> {
         self.wrong(&format!("spec.limits.{key}"), error.to_string())
     }
 
-    fn wrong(&self, path: &str, reason: String) -> Finding {
+    pub(super) fn wrong(&self, path: &str, reason: String) -> Finding {
         let place = if self.name.is_empty() { path.to_owned() } else { format!("provider {:?}: {path}", self.name) };
         Finding { line: self.outline.line(self.document, path), place, reason }
     }
@@ -279,7 +277,7 @@ fn values_of(spec: &mut CredentialSpec) -> impl Iterator<Item = (&'static str, &
 }
 
 /// An error with its causes, on one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

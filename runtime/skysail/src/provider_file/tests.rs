@@ -52,7 +52,7 @@ fn a_good_file_is_read_with_everything_that_it_names() {
     let [provider] = &file.providers[..] else { panic!("one provider") };
     assert_eq!(provider.name, "sim");
     assert!(provider.default);
-    assert_eq!(provider.component, folder.path().join("sim.wasm"));
+    assert_eq!(provider.source.file(), Some(&folder.path().join("sim.wasm")));
     assert_eq!(provider.config, "region = eu\n");
     assert!(!file.files.changed());
     fs::write(folder.path().join("token"), "another").unwrap();
@@ -72,7 +72,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, rollout"#
         ]],
     );
 }

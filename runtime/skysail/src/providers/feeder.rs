@@ -1,25 +1,36 @@
-//! Fills one slot from one file: the task between a source and the slot that takes its offers.
+//! Fills one slot from one source: the task between a source and the slot that takes its offers.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-use skysail_host::slot::{Offer, Slot, SourceFailure};
-use skysail_sources::{FileSource, FileSourceSettings, SourceError};
-use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure, Stage};
+use skysail_sources::{Archive, ArchiveError, Offers, Quarantined, SourceError};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet, spawn_blocking},
+    time::MissedTickBehavior,
+};
 
 use super::RETRY_PERIOD;
 use crate::provider_file::ProviderSpec;
 
-/// Offers what the component's file holds, now and whenever it changes; dropped, it ends. The slot keeps what it has.
+/// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what it has.
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     _task: JoinSet<()>,
 }
 
 impl Feeder {
-    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec) -> Self {
+    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, archive: Option<&Arc<Archive>>) -> Self {
         let (decide, decided) = watch::channel(false);
+        let bytes_max = spec.limits.component_bytes;
+        let keeper = archive.map(|archive| Keeper {
+            archive: Arc::clone(archive),
+            provider: spec.name.clone(),
+            source: spec.source.kept_as(),
+            bytes_max,
+        });
         let mut task = JoinSet::new();
-        task.spawn(fill(Arc::clone(slot), spec.component.clone(), spec.limits.component_bytes, decide));
+        task.spawn(fill(Arc::clone(slot), spec.source.watch(bytes_max), keeper, decide));
         Self { decided, _task: task }
     }
 
@@ -29,28 +40,122 @@ impl Feeder {
     }
 }
 
-async fn fill(slot: Arc<Slot>, component: PathBuf, bytes_max: u64, decide: watch::Sender<bool>) {
-    let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
-    let mut offers = FileSource::new(component, settings).watch();
+/// Where a provider's last release is kept, for a start at which its source is away.
+#[derive(Clone)]
+struct Keeper {
+    archive: Arc<Archive>,
+    provider: String,
+    source: String,
+    bytes_max: u64,
+}
+
+impl Keeper {
+    /// What served last.
+    async fn kept(&self) -> Option<skysail_sources::Offer> {
+        let Self { archive, provider, source, bytes_max } = self.clone();
+        // A task that was cancelled is a process that ends.
+        spawn_blocking(move || archive.get(&provider, &source, bytes_max)).await.ok().flatten()
+    }
+
+    /// Keeps what has borne out. Where it cannot be kept it serves all the same.
+    async fn keep(&self, offer: skysail_sources::Offer) {
+        let Self { archive, provider, source, .. } = self.clone();
+        self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await);
+    }
+
+    /// What was taken back before this process began is not taken again.
+    async fn quarantine(&self, slot: &Slot) {
+        let Self { archive, provider, .. } = self.clone();
+        let quarantined = spawn_blocking(move || archive.quarantined(&provider)).await.unwrap_or_default();
+        for Quarantined { digest, reason } in quarantined {
+            slot.quarantine(digest, reason).await;
+        }
+    }
+
+    async fn remember(&self, refusal: Refusal) {
+        let Self { archive, provider, .. } = self.clone();
+        let Refusal { digest, reason, .. } = refusal;
+        self.told(spawn_blocking(move || archive.quarantine(&provider, Quarantined { digest, reason })).await);
+    }
+
+    fn told(&self, written: Result<Result<(), ArchiveError>, JoinError>) {
+        // A task that was cancelled is a process that ends.
+        if let Ok(Err(error)) = written {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            tracing::warn!(provider.name = self.provider, "--state-dir: {error}{cause}");
+        }
+    }
+}
+
+/// What serves and may have to be kept, and what was taken back and has to be remembered.
+struct Kept {
+    keeper: Keeper,
+    pending: Option<skysail_sources::Offer>,
+    remembered: Option<String>,
+}
+
+impl Kept {
+    async fn follow(&mut self, status: SlotStatus) {
+        if let Some(refusal) = status.refused.filter(|refusal| refusal.stage == Stage::Active)
+            && self.remembered.as_ref() != Some(&refusal.digest)
+        {
+            self.remembered = Some(refusal.digest.clone());
+            self.keeper.remember(refusal).await;
+        }
+        let Some(offer) = self.pending.take() else { return };
+        let serves = status.active.is_some_and(|active| active.digest == offer.digest.to_string());
+        match (serves, status.probation) {
+            (true, None) => self.keeper.keep(offer).await,
+            (true, Some(_)) => self.pending = Some(offer),
+            // Taken back, or another one came.
+            (false, _) => {}
+        }
+    }
+}
+
+async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, decide: watch::Sender<bool>) {
+    if let Some(keeper) = &keeper {
+        keeper.quarantine(&slot).await;
+    }
+    if let Some(keeper) = &keeper
+        && slot.serving().is_none()
+        && let Some(kept) = keeper.kept().await
+    {
+        tracing::info!(provider.name = keeper.provider, component.digest = %kept.digest, "taking up what served last");
+        let served = slot.offer(Offer { bytes: kept.bytes, origin: kept.origin }).await.is_ok();
+        decide.send_replace(served);
+    }
+    let mut kept = keeper.map(|keeper| Kept { keeper, pending: None, remembered: None });
+    let mut status = slot.status();
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             report = offers.next() => {
                 match report {
-                    // A refusal is in the slot's status, its log line and its metrics: it is told once, there.
-                    Some(Ok(offer)) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
+                    Some(Ok(offer)) => {
+                        let offered = slot.offer(Offer { bytes: offer.bytes.clone(), origin: offer.origin.clone() }).await;
+                        // A refusal is in the slot's status, its log line and its metrics: it is told once, there.
+                        if let (Ok(Offered::Activated | Offered::AlreadyActive), Some(kept)) = (offered, &mut kept) {
+                            kept.pending = Some(offer);
+                        }
+                    }
                     Some(Err(error)) => slot.source_failed(failure(&error)),
                     None => return,
                 }
                 decide.send_replace(true);
             }
+            // The slot outlives its feeder, so this is a change.
+            _ = status.changed(), if kept.is_some() => {}
             _ = retry.tick() => drop(slot.retry().await),
+        }
+        if let Some(kept) = &mut kept {
+            let now = status.borrow_and_update().clone();
+            kept.follow(now).await;
         }
     }
 }
 
 fn failure(error: &SourceError) -> SourceFailure {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    SourceFailure { code: error.category(), reason: format!("{error}{cause}") }
+    SourceFailure { code: error.category(), reason: error.told() }
 }

@@ -7,6 +7,7 @@ mod manifests;
 mod node_addresses;
 mod orphans;
 mod real_incus;
+mod real_registry;
 mod simulated;
 mod volume_labels;
 

@@ -240,12 +240,13 @@ impl World {
     }
 }
 
-/// Those of the applied Deployment that are not about this cluster or its providers.
+/// Those of the applied Deployment that are not about this cluster, its providers or the container's folders.
 fn flags(server: &ApiServer) -> Result<Vec<String>> {
     let path = "jsonpath={.spec.template.spec.containers[0].args}";
     let flags = server.kubectl(&["-n", "skysail-system", "get", "deployment", "skysail", "-o", path])?;
     let mut flags: Vec<String> = serde_json::from_str(&flags)?;
-    flags.retain(|flag| flag != "run" && !flag.starts_with("--provider-file=") && !flag.starts_with("--cluster-name="));
+    let here = ["--provider-file=", "--cluster-name=", "--state-dir="];
+    flags.retain(|flag| flag != "run" && !here.iter().any(|name| flag.starts_with(name)));
     Ok(flags)
 }
 

@@ -1,0 +1,78 @@
+//! `skysail push`: a component that may serve, into a registry, in the layout that the tools for WebAssembly share.
+
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+use skysail_host::{Limits, admission::Inspection, jail::CompileLimits};
+use skysail_sources::{Artifact, Digest};
+
+use super::registry;
+use crate::{
+    args::{OutputFormat, PushArgs},
+    component_file::{self, Contents},
+    exit::{MarkExt as _, Reason},
+    output, providers,
+};
+
+/// Pushes and prints the reference by digest.
+///
+/// # Errors
+/// The file cannot be read, the component may not serve, or the registry does not take it.
+pub(crate) fn run(args: PushArgs) -> anyhow::Result<()> {
+    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(push(args))
+}
+
+async fn push(args: PushArgs) -> anyhow::Result<()> {
+    let PushArgs { file, reference, annotation, output, registry } = args;
+    let (reference, registry) = registry::open(&reference, registry)?;
+    let limits = Limits::default();
+    let component = match component_file::read(&file, limits.component_bytes).or_exit(Reason::Usage)? {
+        Contents::Whole(bytes) => bytes,
+        Contents::TooLarge { size, bytes_max } => {
+            let text = format!("{} has {size} bytes, and a component may have {bytes_max}", file.display());
+            return (|| bail!(text))().or_exit(Reason::Refused);
+        }
+    };
+    let origin = file.display().to_string();
+    let inspected = providers::compiler()?.inspect(component.clone(), &origin, CompileLimits::from(&limits)).await;
+    let inspection = inspected.with_context(|| origin.clone()).or_exit(Reason::Refused)?;
+    if let Some(refusal) = inspection.refusals.first() {
+        return (|| bail!("{} (skysail inspect tells all of it)", refusal.sentence))().or_exit(Reason::Refused);
+    }
+    let modified = std::fs::metadata(&file).and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
+    let created = Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH);
+    let config = Bytes::from(config(&inspection, &component, created).to_string());
+    let size = component.len();
+    let artifact = Artifact { component, config, annotations: annotation.into_iter().collect() };
+    let pushed = tokio::time::timeout(registry::TIMEOUT, registry.push(&reference, artifact)).await;
+    let pushed = pushed.with_context(|| format!("not done after {} s", registry::TIMEOUT.as_secs()))?;
+    let manifest = pushed.with_context(|| format!("cannot push {reference}"))?;
+    output::print(match output {
+        OutputFormat::Text => format!("{reference}@{manifest}\ncomponent {}, {size} bytes\n", inspection.digest),
+        OutputFormat::Json => {
+            let value = json!({
+                "reference": reference.whole(), "manifest": manifest.to_string(), "component": inspection.digest, "size": size,
+            });
+            format!("{value:#}\n")
+        }
+    }.as_bytes())
+}
+
+/// What a registry's pages and other hosts read without the component. Its time is the file's, so that the same file is the same artifact.
+///
+/// Source: the CNCF's wasm OCI artifact layout, as `oci-wasm` reads it.
+fn config(inspection: &Inspection, component: &[u8], created: Timestamp) -> serde_json::Value {
+    let names = |interfaces: &[skysail_host::admission::Interface]| -> Vec<String> {
+        interfaces.iter().map(|interface| interface.name.clone()).collect()
+    };
+    json!({
+        "created": created.to_string(),
+        "architecture": "wasm",
+        "os": "wasip2",
+        "layerDigests": [Digest::of(component).to_string()],
+        "component": { "exports": names(&inspection.exports), "imports": names(&inspection.imports) },
+    })
+}

@@ -1,0 +1,173 @@
+//! `spec.source`: where a provider's component comes from.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use skysail_host::egress::{CaBundleSpec, judge_public_address};
+use skysail_sources::{
+    Credentials, FileSource, FileSourceSettings, OciSource, OciSourceSettings, Offers, Reference, Registry,
+    RegistryOptions,
+};
+
+use super::{explain::Finding, schema::Check};
+use crate::args::parse_duration;
+
+/// Longest CA bundle, in bytes; the system's own has a fifth of this.
+const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
+/// Longest Docker configuration, in bytes: a Secret ends there.
+const CREDENTIALS_BYTES_MAX: u64 = 1 << 20;
+
+/// Where a provider's component comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ComponentSource {
+    /// A file, or a key of a mounted folder.
+    File(PathBuf),
+    /// A registry.
+    Oci(Box<OciComponent>),
+}
+
+/// A component in a registry.
+#[derive(Clone, Debug)]
+pub(crate) struct OciComponent {
+    reference: Reference,
+    registry: Registry,
+    poll: Duration,
+    timeout: Duration,
+    /// All that the operator wrote, certificates included: equal where the sources are.
+    written: String,
+}
+
+impl PartialEq for OciComponent {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for OciComponent {}
+
+impl ComponentSource {
+    /// What comes from there, now and whenever it changes.
+    pub(crate) fn watch(&self, bytes_max: u64) -> Offers {
+        match self {
+            Self::File(path) => {
+                let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
+                FileSource::new(path.clone(), settings).watch()
+            }
+            Self::Oci(component) => {
+                let OciComponent { reference, registry, poll, timeout, written: _ } = &**component;
+                let settings = OciSourceSettings { poll: *poll, timeout: *timeout, bytes_max };
+                OciSource::new(registry.clone(), reference.clone(), settings).watch()
+            }
+        }
+    }
+
+    /// What its component is kept under on disk.
+    pub(crate) fn kept_as(&self) -> String {
+        match self {
+            Self::File(path) => format!("file {}", path.display()),
+            Self::Oci(component) => format!("oci {}", component.reference.whole()),
+        }
+    }
+
+    /// The file, where it is one.
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Oci(_) => None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Source {
+    file: Option<PathBuf>,
+    oci: Option<Oci>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Oci {
+    reference: String,
+    poll_interval: Option<String>,
+    timeout: Option<String>,
+    credentials: Option<CredentialsFrom>,
+    ca_bundle: Option<CaBundleSpec>,
+    #[serde(default)]
+    mirrors: Vec<String>,
+    #[serde(default, rename = "plainHTTP")]
+    plain_http: BTreeSet<String>,
+    #[serde(default)]
+    trusted_hosts: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CredentialsFrom {
+    file: PathBuf,
+}
+
+impl Check<'_> {
+    pub(super) fn source(&mut self, source: Source) -> Result<ComponentSource, Finding> {
+        match source {
+            Source { file: Some(file), oci: None } => Ok(ComponentSource::File(self.resolve(&file))),
+            Source { file: None, oci: Some(oci) } => Ok(ComponentSource::Oci(Box::new(self.oci(oci)?))),
+            Source { file: Some(_), oci: Some(_) } => {
+                Err(self.wrong("spec.source", "file and oci are both there; keep one".to_owned()))
+            }
+            Source { file: None, oci: None } => {
+                let reason = "it names no place; write file: with a path, or oci: with a reference".to_owned();
+                Err(self.wrong("spec.source", reason))
+            }
+        }
+    }
+
+    fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Finding> {
+        let reference: Reference = oci.reference.parse().map_err(|error| {
+            let reason = format!("{:?} is no reference ({error}); write ghcr.io/org/provider:v1", oci.reference);
+            self.wrong("spec.source.oci.reference", reason)
+        })?;
+        let defaults = OciSourceSettings::default();
+        let poll = self.duration("pollInterval", oci.poll_interval.as_deref(), defaults.poll)?;
+        if poll < OciSourceSettings::POLL_MIN {
+            let reason = format!("{poll:?} is too often; the shortest is {:?}", OciSourceSettings::POLL_MIN);
+            return Err(self.wrong("spec.source.oci.pollInterval", reason));
+        }
+        let timeout = self.duration("timeout", oci.timeout.as_deref(), defaults.timeout)?;
+        let ca_bundle = match oci.ca_bundle.take() {
+            Some(CaBundleSpec::File(file)) => {
+                Some(self.text("spec.source.oci.caBundle.file", &file, CA_BUNDLE_BYTES_MAX)?)
+            }
+            Some(CaBundleSpec::Pem(pem)) => Some(pem),
+            None => None,
+        };
+        let credentials = match &oci.credentials {
+            Some(CredentialsFrom { file }) => {
+                // The source reads it at each log-in; here it is known to be there.
+                self.text("spec.source.oci.credentials.file", file, CREDENTIALS_BYTES_MAX)?;
+                Some(Credentials::File(self.resolve(file)))
+            }
+            None => None,
+        };
+        let written = format!("{oci:?}{ca_bundle:?}{credentials:?}");
+        let registry = Registry::new(RegistryOptions {
+            host: reference.resolve_registry().to_owned(),
+            mirrors: oci.mirrors,
+            plain_http: oci.plain_http,
+            trusted_hosts: oci.trusted_hosts,
+            ca_bundle,
+            credentials,
+            judge: Arc::new(judge_public_address),
+        });
+        let registry = registry.map_err(|error| self.wrong("spec.source.oci", super::schema::chain(&error)))?;
+        Ok(OciComponent { reference, registry, poll, timeout, written })
+    }
+
+    fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {
+        let Some(text) = text else { return Ok(default) };
+        parse_duration(text).map_err(|reason| self.wrong(&format!("spec.source.oci.{field}"), reason))
+    }
+}
+
+#[cfg(test)]
+mod tests;

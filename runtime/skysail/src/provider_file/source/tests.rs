@@ -1,0 +1,130 @@
+//! Good and bad sources.
+
+use std::{fs, path::Path};
+
+use expect_test::{Expect, expect};
+
+use super::ComponentSource;
+use crate::provider_file::{ProviderFileError, load};
+
+fn read(folder: &Path, source: &str) -> Result<ComponentSource, ProviderFileError> {
+    let text = format!(
+        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {{name: sim}}\nspec:\n  source:\n{source}"
+    );
+    let path = folder.join("providers.yaml");
+    fs::write(&path, text).unwrap();
+    Ok(load(&path)?.providers.remove(0).source)
+}
+
+#[track_caller]
+fn refused(source: &str, expected: Expect) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("not.pem"), "no certificate").unwrap();
+    let error = read(folder.path(), source).expect_err("the source is wrong");
+    expected.assert_eq(&error.to_string().replace(&folder.path().display().to_string(), "DIR"));
+}
+
+const OCI: &str = "    oci:\n      reference: ghcr.io/org/provider:v1\n";
+
+#[test]
+fn a_registry_is_another_source_when_anything_about_it_is_written_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), "{}").unwrap();
+    let plain = read(folder.path(), OCI).unwrap();
+    assert_eq!(plain.file(), None);
+    assert_eq!(plain.kept_as(), "oci ghcr.io/org/provider:v1");
+    assert_eq!(read(folder.path(), OCI).unwrap(), plain);
+    let others = [
+        "pollInterval: 5m",
+        "timeout: 1m",
+        "mirrors: [mirror.local]",
+        "plainHTTP: [ghcr.io]",
+        "trustedHosts: [a.local]",
+        "credentials: {file: config.json}",
+    ];
+    for other in others {
+        assert_ne!(read(folder.path(), &format!("{OCI}      {other}\n")).unwrap(), plain, "{other}");
+    }
+}
+
+#[test]
+fn a_source_is_one_place() {
+    refused(
+        &format!("{OCI}    file: a.wasm\n"),
+        expect![[r#"DIR/providers.yaml:5: provider "sim": spec.source: file and oci are both there; keep one"#]],
+    );
+    refused(
+        "    {}\n",
+        expect![[
+            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names no place; write file: with a path, or oci: with a reference"#
+        ]],
+    );
+    refused(
+        "    git: x\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.git: "git" is not a key of this place; write one of file, oci"#
+        ]],
+    );
+}
+
+#[test]
+fn what_is_wrong_about_a_registry_is_told_with_its_place() {
+    refused(
+        "    oci: {reference: \"GHCR.io/Org\"}\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "GHCR.io/Org" is no reference (invalid reference format); write ghcr.io/org/provider:v1"#
+        ]],
+    );
+    refused(
+        "    oci: {reference: \"ghcr.io/org/provider@sha256:12\"}\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "ghcr.io/org/provider@sha256:12" is no reference (invalid reference format); write ghcr.io/org/provider:v1"#
+        ]],
+    );
+    for (field, expected) in [
+        (
+            "pollInterval: 5",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.pollInterval: "5" is not a duration; write 5s, 1m30s or 250ms"#
+            ]],
+        ),
+        (
+            "pollInterval: 10ms",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.pollInterval: 10ms is too often; the shortest is 1s"#
+            ]],
+        ),
+        (
+            "timeout: 0s",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.timeout: "0s" has to be longer than nothing"#
+            ]],
+        ),
+        (
+            "credentials: {file: missing.json}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.credentials.file: DIR/missing.json does not exist; create it, or correct the path"#
+            ]],
+        ),
+        (
+            "caBundle: {file: not.pem}",
+            expect![[
+                r#"DIR/providers.yaml:6: provider "sim": spec.source.oci: caBundle is no list of PEM certificates: write them one after the other, each with its BEGIN and END line"#
+            ]],
+        ),
+        (
+            "insecure: true",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a key of this place; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts"#
+            ]],
+        ),
+        (
+            "mirrors: [\"https://mirror.local/v2\"]",
+            expect![[
+                r#"DIR/providers.yaml:6: provider "sim": spec.source.oci: "https://mirror.local/v2" is no host of a registry; write ghcr.io or registry.local:5000, without https:// and without a path"#
+            ]],
+        ),
+    ] {
+        refused(&format!("{OCI}      {field}\n"), expected);
+    }
+}

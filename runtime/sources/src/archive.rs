@@ -1,0 +1,312 @@
+//! The last good component of each provider, on disk: what serves after a restart while its source is away.
+//!
+//! # Layout
+//! - `lock`: held by the process that uses the folder.
+//! - `components/<hex digest>.wasm`: named by content; written whole or not at all.
+//! - `providers/<name>.json`: which of them a provider had, and from which source.
+//! - `quarantine/<name>.json`: digests that served and were taken back.
+//!
+//! # Guarantees
+//! - At any moment, also when the process is killed, [`Archive::get`] gives what was put last or what was put before it.
+//! - Nothing that is found is believed: a component has its digest, a record is of the source that asks, sizes have a bound, and a link is
+//!   not followed. What does not hold is told once, and is as if it were not there.
+//! - The folder does not grow beyond its limit: what no provider had last goes first.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Digest, Offer};
+
+#[cfg(test)]
+mod tests;
+
+/// Longest record, in bytes; it names a digest and two texts.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+
+/// Where new files are written before they get their name.
+const NEW: &str = "new";
+
+/// Why the folder cannot be used, or something in it cannot be kept. Every text names the file and the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// Another process has it.
+    #[error("{} is used by another process: give each manager a folder of its own", folder.display())]
+    Locked {
+        /// As given.
+        folder: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{} cannot be used: the folder has to be writable, and on a disk with room", path.display())]
+    Io {
+        /// What was read or written.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It does not fit.
+    #[error(
+        "{needed} bytes are needed in {} for the last release of each provider, and the limit is {max}: raise it, or keep fewer providers", folder.display()
+    )]
+    Full {
+        /// As given.
+        folder: PathBuf,
+        /// With the new component.
+        needed: u64,
+        /// Bytes.
+        max: u64,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Archive {
+    folder: PathBuf,
+    bytes_max: u64,
+    /// One writer at a time: the limit is about all of them.
+    writer: Mutex<()>,
+    _lock: File,
+}
+
+/// What a provider had last.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    digest: String,
+    origin: String,
+    /// What the operator wrote as its source: another source's component is not this provider's any more.
+    source: String,
+}
+
+/// A component that must not serve again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// `sha256:…` of the component.
+    pub digest: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Archive {
+    /// Digests remembered for a provider; the oldest goes first.
+    pub const QUARANTINED_MAX: usize = 32;
+
+    /// Takes the folder, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Another process has it, or it cannot be written.
+    pub fn open(folder: PathBuf, bytes_max: u64) -> Result<Self, ArchiveError> {
+        for name in ["components", "providers", "quarantine", NEW] {
+            let path = folder.join(name);
+            DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(at(&path))?;
+        }
+        let path = folder.join("lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let lock = lock.map_err(at(&path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(ArchiveError::Locked { folder }),
+            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
+        }
+        let archive = Self { folder, bytes_max, writer: Mutex::new(()), _lock: lock };
+        for left in archive.files(NEW)? {
+            fs::remove_file(&left).map_err(at(&left))?;
+        }
+        Ok(archive)
+    }
+
+    /// What this provider had last from this source.
+    ///
+    /// A record or a component that is not what it should be is told and left out: there is a source to ask.
+    #[must_use]
+    pub fn get(&self, provider: &str, source: &str, bytes_max: u64) -> Option<Offer> {
+        let record = self.record(provider)?;
+        if record.source != source {
+            return None;
+        }
+        let path = self.component(&record.digest);
+        let bytes = match read(&path, bytes_max) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the last release cannot be read from disk");
+                return None;
+            }
+        };
+        let digest = Digest::of(&bytes);
+        if digest.to_string() != record.digest {
+            tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk is not what it was: it is not used");
+            return None;
+        }
+        Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
+    }
+
+    /// Keeps what a provider has now, in place of what it had.
+    ///
+    /// # Errors
+    /// It cannot be written, or does not fit; then what was there stays.
+    pub fn put(&self, provider: &str, source: &str, offer: &Offer) -> Result<(), ArchiveError> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let record =
+            Record { digest: offer.digest.to_string(), origin: offer.origin.clone(), source: source.to_owned() };
+        if self.record(provider).as_ref() == Some(&record) && self.component(&record.digest).is_file() {
+            return Ok(());
+        }
+        self.make_room(offer)?;
+        let component = self.component(&record.digest);
+        if !component.is_file() {
+            self.write(&component, &offer.bytes)?;
+        }
+        let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
+        let path = self.record_path(provider);
+        self.write(&path, &text.map_err(at(&path))?)
+    }
+
+    /// What must not serve again, the oldest first.
+    #[must_use]
+    pub fn quarantined(&self, provider: &str) -> Vec<Quarantined> {
+        self.text(provider, &self.quarantine_path(provider)).unwrap_or_default()
+    }
+
+    /// Remembers a component that must not serve again.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn quarantine(&self, provider: &str, entry: Quarantined) -> Result<(), ArchiveError> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.quarantined(provider);
+        entries.retain(|known| known.digest != entry.digest);
+        entries.push(entry);
+        let surplus = entries.len().saturating_sub(Self::QUARANTINED_MAX);
+        entries.drain(..surplus);
+        let path = self.quarantine_path(provider);
+        let text = serde_json::to_vec_pretty(&entries).map_err(io::Error::other);
+        self.write(&path, &text.map_err(at(&path))?)
+    }
+
+    /// Forgets providers that are not among these.
+    ///
+    /// # Errors
+    /// A record cannot be removed.
+    pub fn retain(&self, providers: &BTreeSet<&str>) -> Result<(), ArchiveError> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = self.files("providers")?.into_iter().chain(self.files("quarantine")?);
+        for path in records {
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            if !providers.contains(name) {
+                fs::remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what no provider had last, if the new component needs the room.
+    fn make_room(&self, offer: &Offer) -> Result<(), ArchiveError> {
+        let mut kept = BTreeSet::from([self.component(&offer.digest.to_string())]);
+        for path in self.files("providers")? {
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            // Until the new record is there, a crash must find the old one's component.
+            if let Some(record) = self.record(&name) {
+                kept.insert(self.component(&record.digest));
+            }
+        }
+        let (mut needed, mut spare) = (offer.bytes.len() as u64, Vec::new());
+        for path in self.files("components")? {
+            let size = fs::symlink_metadata(&path).map_err(at(&path))?.len();
+            if !kept.contains(&path) {
+                spare.push(path);
+            } else if path != self.component(&offer.digest.to_string()) {
+                needed += size;
+            }
+        }
+        for path in spare {
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+        if needed > self.bytes_max {
+            return Err(ArchiveError::Full { folder: self.folder.clone(), needed, max: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    fn component(&self, digest: &str) -> PathBuf {
+        // Of a record that somebody else wrote: what is no digest names no file.
+        let name = digest.parse::<Digest>().map_or_else(|_| "none".to_owned(), |digest| digest.to_string());
+        self.folder.join("components").join(format!("{}.wasm", name.trim_start_matches("sha256:")))
+    }
+
+    fn record_path(&self, provider: &str) -> PathBuf {
+        self.folder.join("providers").join(format!("{provider}.json"))
+    }
+
+    fn quarantine_path(&self, provider: &str) -> PathBuf {
+        self.folder.join("quarantine").join(format!("{provider}.json"))
+    }
+
+    fn record(&self, provider: &str) -> Option<Record> {
+        self.text(provider, &self.record_path(provider))
+    }
+
+    fn text<T: DeserializeOwned>(&self, provider: &str, path: &Path) -> Option<T> {
+        let bytes = match read(path, RECORD_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(provider.name = provider, file = %path.display(), %error, "what is kept about a provider cannot be read");
+                return None;
+            }
+        };
+        let read = serde_json::from_slice(&bytes);
+        if let Err(error) = &read {
+            tracing::warn!(provider.name = provider, file = %path.display(), %error, "what is kept about a provider is broken: it is not used");
+        }
+        read.ok()
+    }
+
+    /// Under a name that nobody reads, then by rename: whoever looks sees all of it or what was there.
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
+        let new = self.folder.join(NEW).join(path.file_name().unwrap_or_default());
+        let written = || -> io::Result<()> {
+            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&new, path)?;
+            // The name is on disk when its folder is.
+            File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
+        };
+        written().map_err(at(path))
+    }
+
+    fn files(&self, folder: &str) -> Result<Vec<PathBuf>, ArchiveError> {
+        let path = self.folder.join(folder);
+        let entries = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        Ok(entries.map_err(at(&path))?.into_iter().map(|entry| entry.path()).collect())
+    }
+}
+
+/// A regular file that is no longer than this, and no link.
+fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(bytes.into())
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+    let path = path.to_owned();
+    move |source| ArchiveError::Io { path, source }
+}

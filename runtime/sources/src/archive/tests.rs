@@ -1,0 +1,198 @@
+//! What is found on disk after a crash, and after somebody else was there.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+
+use super::{Archive, ArchiveError, Quarantined};
+use crate::{Digest, Offer};
+
+const SOURCE: &str = "oci ghcr.io/org/provider:v1";
+const MAX: u64 = 1 << 20;
+
+fn offer(text: &str) -> Offer {
+    let bytes = Bytes::from(text.to_owned());
+    Offer { digest: Digest::of(&bytes), bytes, origin: "oci ghcr.io/org/provider:v1".to_owned() }
+}
+
+fn open(folder: &Path) -> Archive {
+    Archive::open(folder.to_owned(), MAX).unwrap()
+}
+
+fn text(archive: &Archive, provider: &str) -> Option<String> {
+    let offer = archive.get(provider, SOURCE, MAX)?;
+    Some(String::from_utf8(offer.bytes.to_vec()).unwrap())
+}
+
+fn components(folder: &Path) -> Vec<std::path::PathBuf> {
+    fs::read_dir(folder.join("components")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn what_was_put_last_is_there_after_a_restart_and_what_was_before_is_not() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    assert_eq!(text(&archive, "a"), None);
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    archive.put("b", SOURCE, &offer("one")).unwrap();
+    archive.put("a", SOURCE, &offer("two")).unwrap();
+    archive.put("a", SOURCE, &offer("three")).unwrap();
+    drop(archive);
+    let archive = open(folder.path());
+    assert_eq!((text(&archive, "a").as_deref(), text(&archive, "b").as_deref()), (Some("three"), Some("one")));
+    assert_eq!(archive.get("a", SOURCE, MAX).unwrap().origin, "oci ghcr.io/org/provider:v1 (kept on disk)");
+    archive.retain(&BTreeSet::from(["b"])).unwrap();
+    assert_eq!(text(&archive, "a"), None);
+    archive.put("b", SOURCE, &offer("four")).unwrap();
+    assert!(components(folder.path()).len() <= 2, "only what a provider has or had just now");
+}
+
+#[test]
+fn a_component_of_another_source_is_not_this_providers() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    assert!(archive.get("a", "oci elsewhere", MAX).is_none());
+}
+
+#[test]
+fn a_changed_component_a_broken_record_and_a_link_are_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    let put = |text: &str| {
+        archive.put("a", SOURCE, &offer(text)).unwrap();
+        components(folder.path()).into_iter().find(|path| fs::read(path).unwrap() == text.as_bytes()).unwrap()
+    };
+    let path = put("one");
+    fs::write(&path, "One").unwrap();
+    assert_eq!(text(&archive, "a"), None, "another content");
+    let path = put("two");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(text(&archive, "a"), None, "none at all");
+    let path = put("two");
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert_eq!(text(&archive, "a"), None, "a link, though to the right content");
+    let record = folder.path().join("providers/a.json");
+    for broken in ["", "{", "[]", r#"{"digest":"../../lock","origin":"","source":"oci ghcr.io/org/provider:v1"}"#] {
+        fs::write(&record, broken).unwrap();
+        assert_eq!(text(&archive, "a"), None, "{broken}");
+    }
+    put("three");
+    assert_eq!(text(&archive, "a").as_deref(), Some("three"), "a put mends it");
+}
+
+#[test]
+fn a_component_larger_than_it_may_be_is_not_read() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("twelve bytes")).unwrap();
+    assert!(archive.get("a", SOURCE, 12).is_some());
+    assert!(archive.get("a", SOURCE, 11).is_none());
+}
+
+#[test]
+fn the_folder_has_a_limit_and_what_is_there_stays_when_it_is_met() {
+    let folder = TempDir::new().unwrap();
+    let archive = Archive::open(folder.path().to_owned(), 10).unwrap();
+    archive.put("a", SOURCE, &offer("four")).unwrap();
+    let error = archive.put("b", SOURCE, &offer("seven b")).unwrap_err();
+    assert!(matches!(error, ArchiveError::Full { needed: 11, max: 10, .. }), "{error}");
+    assert_eq!((text(&archive, "a").as_deref(), text(&archive, "b")), (Some("four"), None));
+    archive.put("b", SOURCE, &offer("six by")).unwrap();
+    assert_eq!(text(&archive, "b").as_deref(), Some("six by"));
+}
+
+#[test]
+fn what_was_taken_back_is_remembered_and_the_oldest_is_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    let entry =
+        |n: usize| Quarantined { digest: Digest::of(&[u8::try_from(n).unwrap()]).to_string(), reason: n.to_string() };
+    for n in 0..=Archive::QUARANTINED_MAX {
+        archive.quarantine("a", entry(n)).unwrap();
+    }
+    archive.quarantine("a", entry(1)).unwrap();
+    drop(archive);
+    let archive = open(folder.path());
+    let reasons: Vec<_> = archive.quarantined("a").into_iter().map(|entry| entry.reason).collect();
+    assert_eq!((reasons.len(), reasons.first().unwrap().as_str(), reasons.last().unwrap().as_str()), (32, "2", "1"));
+    assert_eq!(archive.quarantined("b"), []);
+    archive.retain(&BTreeSet::new()).unwrap();
+    assert_eq!(archive.quarantined("a"), []);
+}
+
+#[test]
+fn two_processes_do_not_share_a_folder() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    let error = Archive::open(folder.path().to_owned(), MAX).unwrap_err();
+    assert!(matches!(error, ArchiveError::Locked { .. }), "{error}");
+    drop(archive);
+    open(folder.path());
+}
+
+/// The variable that makes this test the process that is killed: the folder it writes to.
+const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
+
+/// Kill -9 at 200 moments while releases are exchanged as fast as the disk allows: whoever opens the folder afterwards finds a whole one,
+/// and none older than the one before the last that was there.
+#[test]
+fn a_kill_at_any_moment_leaves_a_whole_release() {
+    if let Some(folder) = std::env::var_os(WRITER) {
+        write_until_killed(Path::new(&folder));
+    }
+    let folder = TempDir::new().unwrap();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut last = 0;
+    for kill in 0..200 {
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_whole_release"])
+            .env(WRITER, folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_a_moment(Duration::from_micros(random.u64(2_000..25_000)));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let archive = open(folder.path());
+        let Some(text) = text(&archive, "a") else {
+            assert_eq!(last, 0, "kill {kill}: there was a release, and there is none");
+            continue;
+        };
+        let number: u64 = text.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(text, release(number), "kill {kill}");
+        assert!(number >= last, "kill {kill}: {number} came back after {last}");
+        last = number;
+    }
+    assert!(last > 0, "no release was ever written whole");
+}
+
+fn wait_a_moment(moment: Duration) {
+    std::thread::park_timeout(moment);
+}
+
+/// Long enough for a write to be caught in the middle.
+fn release(number: u64) -> String {
+    format!("{number} ") + &"x".repeat(300_000)
+}
+
+fn write_until_killed(folder: &Path) -> ! {
+    let archive = open(folder);
+    let mut number = text(&archive, "a").map_or(0, |text| text.split(' ').next().unwrap().parse().unwrap());
+    loop {
+        number += 1;
+        archive.put("a", SOURCE, &offer(&release(number))).unwrap();
+    }
+}

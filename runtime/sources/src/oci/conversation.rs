@@ -1,0 +1,332 @@
+//! One conversation with one host about one repository: log-in, redirects, and answers that have a bound.
+
+use std::{error::Error as _, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::{Bytes, BytesMut};
+use http_auth::{ChallengeParser, ChallengeRef};
+use reqwest::{
+    Method, Response, StatusCode, Url,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde::Deserialize;
+
+use super::{
+    credentials::Login,
+    failure::RegistryFailure,
+    registry::{Refused, Registry, RegistryOptions, astray, host_of},
+};
+
+/// Most redirects that are followed for one question.
+const REDIRECTS_MAX: usize = 5;
+
+/// Largest answer of a token service that is read, in bytes.
+const TOKEN_BYTES_MAX: u64 = 256 << 10;
+
+/// Largest answer that is read without being of use, so that the connection can be kept.
+const SCRAP_BYTES_MAX: u64 = 64 << 10;
+
+/// Longest rest that a registry may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+
+/// What the repository is wanted for, as token services spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Pull,
+    Push,
+}
+
+/// See the module.
+pub(super) struct Conversation<'a> {
+    registry: &'a Registry,
+    host: &'a str,
+    repository: &'a str,
+    access: Access,
+    /// The header that the host took last.
+    authorization: Option<HeaderValue>,
+}
+
+/// One question.
+#[derive(Clone)]
+pub(super) struct Question<'a> {
+    pub(super) method: Method,
+    /// Below `/v2/<repository>/`, or a whole URL that the registry gave.
+    pub(super) place: Place<'a>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// For people: `manifest v1`.
+    pub(super) what: String,
+}
+
+#[derive(Clone)]
+pub(super) enum Place<'a> {
+    Path(&'a str),
+    Url(Url),
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn new(method: Method, path: &'a str, what: impl Into<String>) -> Self {
+        Self { method, place: Place::Path(path), headers: HeaderMap::new(), body: Bytes::new(), what: what.into() }
+    }
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) const fn new(registry: &'a Registry, host: &'a str, repository: &'a str, access: Access) -> Self {
+        Self { registry, host, repository, access, authorization: None }
+    }
+
+    fn options(&self) -> &RegistryOptions {
+        &self.registry.options
+    }
+
+    /// The answer, if it is a success. A host that asks who it is talking to is told, once.
+    pub(super) async fn ask(&mut self, question: Question<'_>) -> Result<Response, RegistryFailure> {
+        let mut response = self.send(&question).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter().cloned().collect::<Vec<_>>();
+            scrap(response).await;
+            let shown = self.log_in(&challenges).await?;
+            response = self.send(&question).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let how = if shown { "with credentials" } else { "without credentials" };
+                return Err(RegistryFailure::Unauthorized { host: self.host.to_owned(), how });
+            }
+        }
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let failure = self.failure(&response, &question.what);
+        scrap(response).await;
+        Err(failure)
+    }
+
+    /// Sends, and follows where a reading question is led.
+    async fn send(&self, question: &Question<'_>) -> Result<Response, RegistryFailure> {
+        let start = match &question.place {
+            Place::Path(path) => {
+                let text = format!("{}{}/{path}", self.options().base(self.host), self.repository);
+                Url::parse(&text).map_err(|error| malformed("the reference", &error))?
+            }
+            Place::Url(url) => url.clone(),
+        };
+        let mut url = start;
+        for _ in 0..=REDIRECTS_MAX {
+            let host = host_of(&url).unwrap_or_default();
+            let mut request = self.registry.client.request(question.method.clone(), url.clone());
+            request = request.headers(question.headers.clone());
+            if let Some(authorization) = self.authorization.as_ref().filter(|_| host == self.host) {
+                request = request.header(AUTHORIZATION, authorization);
+            }
+            if !question.body.is_empty() {
+                request = request.body(question.body.clone());
+            }
+            let response = request.send().await.map_err(|error| self.unreachable(&host, error))?;
+            let reads = matches!(question.method, Method::GET | Method::HEAD);
+            if !(reads && response.status().is_redirection()) {
+                return Ok(response);
+            }
+            let next = self.location(&url, response.headers())?;
+            scrap(response).await;
+            url = next;
+        }
+        let why = format!("on from there, more than {REDIRECTS_MAX} times: ask who runs the registry");
+        Err(self.led_astray(&url, why))
+    }
+
+    /// Where an answer leads, if it may.
+    pub(super) fn location(&self, from: &Url, headers: &HeaderMap) -> Result<Url, RegistryFailure> {
+        let text = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let url = from.join(text).map_err(|error| malformed("a redirect", &error))?;
+        self.judge(&url)?;
+        Ok(url)
+    }
+
+    fn judge(&self, url: &Url) -> Result<(), RegistryFailure> {
+        self.options().judge_url(self.host, url).map_err(|why| self.led_astray(url, why))
+    }
+
+    fn led_astray(&self, to: &Url, why: String) -> RegistryFailure {
+        // What stands behind the path of a blob store is often a signature.
+        let to = host_of(to).map_or_else(|| to.scheme().to_owned(), |host| format!("{}://{host}", to.scheme()));
+        RegistryFailure::LedAstray { host: self.host.to_owned(), to, why }
+    }
+
+    fn unreachable(&self, host: &str, error: reqwest::Error) -> RegistryFailure {
+        let mut cause = error.source();
+        while let Some(found) = cause {
+            if let Some(Refused(reason)) = found.downcast_ref() {
+                let (host, to) = (self.host.to_owned(), host.to_owned());
+                return RegistryFailure::LedAstray { host, to, why: astray(reason) };
+            }
+            cause = found.source();
+        }
+        // The URL is said already, and one that a registry gave may carry a signature.
+        RegistryFailure::Unreachable { host: host.to_owned(), source: Arc::new(error.without_url()) }
+    }
+
+    fn failure(&self, response: &Response, what: &str) -> RegistryFailure {
+        let (host, what) = (self.host.to_owned(), what.to_owned());
+        match response.status() {
+            StatusCode::NOT_FOUND => RegistryFailure::NotFound { host, what },
+            StatusCode::FORBIDDEN => RegistryFailure::Forbidden { host, what },
+            StatusCode::TOO_MANY_REQUESTS => {
+                let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+                RegistryFailure::TooManyRequests { host, retry_after }
+            }
+            status => RegistryFailure::Status { host, status: status.as_u16(), what },
+        }
+    }
+
+    // === who asks ===
+
+    /// Answers the first challenge that can be answered. Says whether credentials were shown.
+    async fn log_in(&mut self, challenges: &[HeaderValue]) -> Result<bool, RegistryFailure> {
+        let login = match &self.options().credentials {
+            Some(credentials) => credentials.of(self.host).await?,
+            None => None,
+        };
+        for text in challenges.iter().filter_map(|value| value.to_str().ok()) {
+            for challenge in ChallengeParser::new(text).map_while(Result::ok) {
+                if challenge.scheme.eq_ignore_ascii_case("bearer") {
+                    let (token, shown) = self.token(&challenge, login.as_ref()).await?;
+                    self.authorization = Some(secret(&format!("Bearer {token}"))?);
+                    return Ok(shown);
+                }
+                if challenge.scheme.eq_ignore_ascii_case("basic")
+                    && let Some(Login::Basic { username, password }) = &login
+                {
+                    self.authorization = Some(basic(username, password)?);
+                    return Ok(true);
+                }
+            }
+        }
+        let how = if login.is_some() { "with credentials it has no use for" } else { "without credentials" };
+        Err(RegistryFailure::Unauthorized { host: self.host.to_owned(), how })
+    }
+
+    /// Asks the token service that the challenge names.
+    async fn token(
+        &self,
+        challenge: &ChallengeRef<'_>,
+        login: Option<&Login>,
+    ) -> Result<(String, bool), RegistryFailure> {
+        let parameter = |name: &str| {
+            let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.to_unescaped())
+        };
+        let realm = parameter("realm").unwrap_or_default();
+        let mut url = Url::parse(&realm).map_err(|error| malformed("the token service's address", &error))?;
+        self.judge(&url)?;
+        if login.is_some() && !self.options().may_learn_credentials(self.host, &url) {
+            let why = "that is another host, which must not learn this one's credentials: name it in \
+                       source.oci.trustedHosts if this is meant";
+            return Err(self.led_astray(&url, why.to_owned()));
+        }
+        let actions = if self.access == Access::Push { "pull,push" } else { "pull" };
+        let scope = format!("repository:{}:{actions}", self.repository);
+        let service = parameter("service");
+        let client = &self.registry.client;
+        let request = if let Some(Login::IdentityToken(token)) = login {
+            let mut form = url::form_urlencoded::Serializer::new(String::new());
+            form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", token);
+            form.append_pair("client_id", "skysail").append_pair("scope", &scope);
+            form.append_pair("service", service.as_deref().unwrap_or_default());
+            let form = form.finish();
+            client.post(url.clone()).header("content-type", "application/x-www-form-urlencoded").body(form)
+        } else {
+            url.query_pairs_mut().append_pair("scope", &scope);
+            if let Some(service) = &service {
+                url.query_pairs_mut().append_pair("service", service);
+            }
+            let request = client.get(url.clone());
+            match login {
+                Some(Login::Basic { username, password }) => request.header(AUTHORIZATION, basic(username, password)?),
+                Some(Login::IdentityToken(_)) | None => request,
+            }
+        };
+        let host = host_of(&url).unwrap_or_default();
+        let response = request.send().await.map_err(|error| self.unreachable(&host, error))?;
+        match response.status() {
+            status if status.is_success() => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let how = if login.is_some() { "with credentials" } else { "without credentials" };
+                return Err(RegistryFailure::Unauthorized { host, how });
+            }
+            _ => return Err(self.failure(&response, "a token")),
+        }
+        let body = self.read(response, TOKEN_BYTES_MAX, "the token").await?;
+        let Token { token, access_token } =
+            serde_json::from_slice(&body).map_err(|error| malformed("the token", &error))?;
+        match token.or(access_token) {
+            Some(token) => Ok((token, login.is_some())),
+            None => Err(malformed("the token", &"there is none")),
+        }
+    }
+
+    // === answers ===
+
+    /// The whole answer, if it is no longer than this.
+    pub(super) async fn read(
+        &self,
+        mut response: Response,
+        bytes_max: u64,
+        what: &'static str,
+    ) -> Result<Bytes, RegistryFailure> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(self.host, error))? {
+            if body.len() as u64 + chunk.len() as u64 > bytes_max {
+                return Err(malformed(what, &format!("it has more than {bytes_max} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+
+    /// Appends what comes to `body`, up to one byte more than it may have.
+    pub(super) async fn append(
+        &self,
+        mut response: Response,
+        body: &mut BytesMut,
+        size: u64,
+    ) -> Result<(), RegistryFailure> {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(self.host, error))? {
+            body.extend_from_slice(&chunk);
+            if body.len() as u64 > size {
+                return Err(RegistryFailure::WrongSize { expected: size, actual: size + 1 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what is left of a short answer, so that its connection can be used again.
+async fn scrap(mut response: Response) {
+    let mut read = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        read += chunk.len() as u64;
+        if read > SCRAP_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+fn basic(username: &str, password: &str) -> Result<HeaderValue, RegistryFailure> {
+    secret(&format!("Basic {}", STANDARD.encode(format!("{username}:{password}"))))
+}
+
+fn secret(text: &str) -> Result<HeaderValue, RegistryFailure> {
+    let mut value = HeaderValue::from_str(text).map_err(|error| malformed("the token", &error))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+pub(super) fn malformed(what: &'static str, reason: &dyn std::fmt::Display) -> RegistryFailure {
+    RegistryFailure::Malformed { what, reason: reason.to_string() }
+}

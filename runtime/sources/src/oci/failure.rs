@@ -1,0 +1,167 @@
+//! Why a registry gave nothing. Every text names who answered, what is wrong and the way out.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::Digest;
+
+/// Why an artifact is not here. None of these ends the source: it tries again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryFailure {
+    /// 404.
+    #[error("{host} has no {what}: push it, or correct the reference; it is taken up as soon as it is there")]
+    NotFound {
+        /// Who says so.
+        host: String,
+        /// `manifest v1`, or what else was asked for.
+        what: String,
+    },
+    /// 401.
+    #[error(
+        "{host} does not know who asks ({how}): give credentials for {host} in source.oci.credentials, or correct them"
+    )]
+    Unauthorized {
+        /// Who says so.
+        host: String,
+        /// Whether credentials were shown.
+        how: &'static str,
+    },
+    /// 403.
+    #[error("{host} knows who asks and refuses: let this account pull {what}")]
+    Forbidden {
+        /// Who says so.
+        host: String,
+        /// What was asked for.
+        what: String,
+    },
+    /// 429.
+    #[error("{host} has had too many requests{}: it is asked again then; a longer pollInterval asks less", after(*retry_after))]
+    TooManyRequests {
+        /// Who says so.
+        host: String,
+        /// When to come back, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// Any other status that is not success.
+    #[error("{host} answers {status} to the question for {what}: see that registry's log")]
+    Status {
+        /// Who says so.
+        host: String,
+        /// As in HTTP.
+        status: u16,
+        /// What was asked for.
+        what: String,
+    },
+    /// No connection, or one that broke.
+    #[error("{host} cannot be reached: check the name, the network and, with a certificate of your own, caBundle")]
+    Unreachable {
+        /// Who was asked.
+        host: String,
+        /// What the network said.
+        #[source]
+        source: Arc<reqwest::Error>,
+    },
+    /// It took longer than it may.
+    #[error("{host} was not done after {after:?}: it is tried again")]
+    TooSlow {
+        /// Who was asked.
+        host: String,
+        /// What it may take.
+        after: Duration,
+    },
+    /// A redirect or a token service that this registry may not lead to.
+    #[error("{host} leads to {to}, and {why}")]
+    LedAstray {
+        /// Who led there.
+        host: String,
+        /// Where.
+        to: String,
+        /// Why not, and the way out.
+        why: String,
+    },
+    /// The content is not what its name says.
+    #[error(
+        "{what} was promised as {expected} and is {actual}: the registry or something before it changes content; it is not used"
+    )]
+    WrongDigest {
+        /// What was fetched.
+        what: &'static str,
+        /// By the reference or the manifest.
+        expected: Digest,
+        /// Of what came.
+        actual: Digest,
+    },
+    /// The content is not as long as its descriptor says.
+    #[error("the component was promised with {expected} bytes and has {}: push it again", if actual > expected { "more".to_owned() } else { actual.to_string() })]
+    WrongSize {
+        /// By the manifest.
+        expected: u64,
+        /// What came; cut one byte after the promise.
+        actual: u64,
+    },
+    /// More than the limit, by its own manifest; it was not fetched.
+    #[error(
+        "the component has {size} bytes, and the limit componentBytes is {max}: build it smaller (release profile, opt-level \"s\", stripped), or \
+         raise the limit"
+    )]
+    TooLarge {
+        /// Bytes, as promised.
+        size: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// An artifact that holds no component, or several.
+    #[error("the artifact holds {0}")]
+    Layout(String),
+    /// An answer that cannot be read.
+    #[error("{what} cannot be read ({reason}): push the artifact again, or ask who runs the registry")]
+    Malformed {
+        /// What was read.
+        what: &'static str,
+        /// Where it ends to make sense.
+        reason: String,
+    },
+    /// The operator's credentials cannot be used.
+    #[error("the credentials for {host} cannot be used: {reason}")]
+    Credentials {
+        /// Whom they are for.
+        host: String,
+        /// Why, and the way out.
+        reason: String,
+    },
+}
+
+impl RegistryFailure {
+    /// A stable CamelCase name: metric label and reason of a status.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "RegistryNotFound",
+            Self::Unauthorized { .. } => "RegistryUnauthorized",
+            Self::Forbidden { .. } => "RegistryForbidden",
+            Self::TooManyRequests { .. } => "RegistryTooManyRequests",
+            Self::Status { .. } => "RegistryFailed",
+            Self::Unreachable { .. } => "RegistryUnreachable",
+            Self::TooSlow { .. } => "RegistryTooSlow",
+            Self::LedAstray { .. } => "RegistryLedAstray",
+            Self::WrongDigest { .. } => "ArtifactWrongDigest",
+            Self::WrongSize { .. } => "ArtifactWrongSize",
+            Self::TooLarge { .. } => "SourceTooLarge",
+            Self::Layout(_) => "ArtifactLayout",
+            Self::Malformed { .. } => "ArtifactMalformed",
+            Self::Credentials { .. } => "RegistryCredentials",
+        }
+    }
+
+    /// When the registry wants to be asked again, if it says so.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooManyRequests { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+fn after(retry_after: Option<Duration>) -> String {
+    retry_after.map(|after| format!(" and wants {} s of rest", after.as_secs())).unwrap_or_default()
+}

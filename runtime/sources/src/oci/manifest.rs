@@ -1,0 +1,160 @@
+//! Which of an artifact's blobs is the component. Pure: it judges texts that a registry sent and sends nothing.
+//!
+//! | pushed by | the component's layer | config |
+//! |---|---|---|
+//! | `wkg`, `skysail push` (CNCF layout) | `application/wasm` | `application/vnd.wasm.config.v0+json` |
+//! | `oras` | `application/wasm`, or what its user wrote | any |
+//! | `kwctl`, `wasm-to-oci`, `spin` | `application/vnd.wasm.content.layer.v1+wasm` | any |
+//! | Istio's tools | `application/vnd.module.wasm.content.layer.v1+wasm` | any |
+//!
+//! Other layers (an SBOM, a readme, static files) are left alone; two that could be the component are refused. A signature, an attestation or
+//! an index entry for another platform is never taken for a component.
+
+use std::str::FromStr as _;
+
+use oci_spec::image::{Descriptor, ImageIndex, ImageManifest, MediaType};
+use serde::Deserialize;
+
+use super::failure::RegistryFailure;
+use crate::Digest;
+
+/// What a manifest may be; a registry chooses among these.
+pub(super) const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+     application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// Largest manifest or index that is read, in bytes: what the distribution specification asks registries to take.
+pub(super) const BYTES_MAX: u64 = 4 << 20;
+
+/// The config's media type in the CNCF layout.
+pub(super) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+
+/// The component's media type in the CNCF layout.
+pub(super) const LAYER: &str = "application/wasm";
+
+/// The component's, in this order of preference: an artifact that has the first may have others beside it.
+const LAYERS: &[&str] = &[
+    LAYER,
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+    "application/vnd.wasm.component.v1+wasm",
+    "application/vnd.wasm.component.layer.v0+wasm",
+];
+
+/// What a manifest leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Leads {
+    /// The component itself.
+    Blob(Blob),
+    /// Another manifest, out of an index.
+    Manifest(Digest),
+}
+
+/// One blob, as its descriptor promises it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blob {
+    pub(super) digest: Digest,
+    /// Bytes.
+    pub(super) size: u64,
+}
+
+/// Enough to tell an index from a manifest: old tools leave the media type out.
+#[derive(Deserialize)]
+struct Shape {
+    manifests: Option<serde::de::IgnoredAny>,
+}
+
+/// Where this manifest leads.
+pub(super) fn read(bytes: &[u8]) -> Result<Leads, RegistryFailure> {
+    let shape: Shape = parse(bytes)?;
+    if shape.manifests.is_some() {
+        return of_index(&parse(bytes)?).map(Leads::Manifest);
+    }
+    of_manifest(&parse(bytes)?).map(Leads::Blob)
+}
+
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RegistryFailure> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| RegistryFailure::Malformed { what: "the manifest", reason: error.to_string() })
+}
+
+fn of_manifest(manifest: &ImageManifest) -> Result<Blob, RegistryFailure> {
+    for wanted in LAYERS {
+        let mut layers = manifest.layers().iter().filter(|layer| layer.media_type().as_ref() == *wanted);
+        match (layers.next(), layers.next()) {
+            (None, _) => {}
+            (Some(layer), None) => return blob(layer),
+            (Some(_), Some(_)) => {
+                let reason = format!("two layers of type {wanted}; push the component as an artifact of its own");
+                return Err(RegistryFailure::Layout(reason));
+            }
+        }
+    }
+    let there = manifest.layers().iter().map(|layer| layer.media_type().to_string());
+    Err(RegistryFailure::Layout(format!(
+        "no component among its layers ({}); push the .wasm file with skysail push, wkg or oras as {LAYER}",
+        listed(there)
+    )))
+}
+
+/// The entry for WebAssembly; where only one is a manifest at all, that.
+fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
+    let is_manifest = |entry: &&Descriptor| {
+        matches!(entry.media_type(), MediaType::ImageManifest)
+            || entry.media_type().as_ref() == "application/vnd.docker.distribution.manifest.v2+json"
+    };
+    let entries: Vec<&Descriptor> = index.manifests().iter().filter(is_manifest).filter(|e| !is_attached(e)).collect();
+    let wasm: Vec<&&Descriptor> = entries.iter().filter(|entry| is_wasm(entry)).collect();
+    let chosen = match (wasm.as_slice(), entries.as_slice()) {
+        ([one], _) => one,
+        ([], [one]) => one,
+        (found, _) => {
+            let count = found.len();
+            let platforms = listed(index.manifests().iter().map(platform));
+            return Err(RegistryFailure::Layout(format!(
+                "{count} of its entries are for WebAssembly ({platforms}); name the digest of the one that is meant"
+            )));
+        }
+    };
+    digest(chosen)
+}
+
+fn is_wasm(entry: &Descriptor) -> bool {
+    let artifact = entry.artifact_type().as_ref().is_some_and(|kind| kind.as_ref() == CONFIG || kind.as_ref() == LAYER);
+    let architecture = entry.platform().as_ref().map(|platform| platform.architecture().to_string());
+    artifact || architecture.is_some_and(|name| name.starts_with("wasm"))
+}
+
+/// Something about another entry: an attestation of a build, a signature of cosign.
+fn is_attached(entry: &Descriptor) -> bool {
+    let annotations = entry.annotations().as_ref();
+    annotations.is_some_and(|map| map.contains_key("vnd.docker.reference.type"))
+        || entry.artifact_type().as_ref().is_some_and(|kind| kind.as_ref().starts_with("application/vnd.dev.sigstore."))
+}
+
+fn platform(entry: &Descriptor) -> String {
+    entry.platform().as_ref().map_or_else(
+        || entry.media_type().to_string(),
+        |platform| format!("{}/{}", platform.os(), platform.architecture()),
+    )
+}
+
+fn blob(layer: &Descriptor) -> Result<Blob, RegistryFailure> {
+    Ok(Blob { digest: digest(layer)?, size: layer.size() })
+}
+
+fn digest(descriptor: &Descriptor) -> Result<Digest, RegistryFailure> {
+    let text = descriptor.digest().to_string();
+    Digest::from_str(&text).map_err(|error| RegistryFailure::Malformed { what: "a digest", reason: error.to_string() })
+}
+
+/// At most eight, so that the sentence stays one line.
+fn listed(names: impl Iterator<Item = String>) -> String {
+    const SHOWN_MAX: usize = 8;
+    let names: Vec<String> = names.collect();
+    let shown = names.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "there are none".to_owned(),
+        count if count > SHOWN_MAX => format!("{shown} and {} more", count - SHOWN_MAX),
+        _ => shown,
+    }
+}

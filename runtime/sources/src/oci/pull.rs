@@ -1,0 +1,190 @@
+//! From a reference to a component, by way of digests: a tag is asked for once, and everything after it is what that digest says.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use oci_spec::distribution::Reference;
+use reqwest::{
+    Method, StatusCode,
+    header::{ACCEPT, CONTENT_RANGE, HeaderName, HeaderValue, RANGE},
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    conversation::{Access, Conversation, Question, malformed},
+    failure::RegistryFailure,
+    manifest::{self, Blob, Leads},
+    registry::Registry,
+};
+use crate::Digest;
+
+/// What a registry calls the digest of what it hands out.
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// An index leads to a manifest, and that to a component.
+const DEPTH_MAX: usize = 2;
+
+/// First wait before a download that broke goes on; each next one is twice as long.
+const RESUME_AFTER: Duration = Duration::from_millis(200);
+
+/// Times that one download goes on.
+const RESUMES_MAX: u32 = 5;
+
+/// A component out of a registry.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    /// The component, or whatever was there: nobody has judged it yet.
+    pub bytes: Bytes,
+    /// Of `bytes`.
+    pub digest: Digest,
+    /// Of the manifest or index that the reference leads to: what a reference by digest names.
+    pub manifest: Digest,
+}
+
+/// What a pull may take and needs no second look at.
+#[derive(Clone, Copy, Debug)]
+pub struct PullLimits {
+    /// Largest component, in bytes.
+    pub bytes_max: u64,
+    /// For the whole of it, mirrors together.
+    pub timeout: Duration,
+}
+
+impl Registry {
+    /// The component, unless the reference leads to the manifest that is `known`: then none.
+    ///
+    /// # Errors
+    /// What the registry itself, the last that is asked, has to say.
+    pub async fn pull(
+        &self,
+        reference: &Reference,
+        known: Option<Digest>,
+        limits: PullLimits,
+    ) -> Result<Option<Pulled>, RegistryFailure> {
+        let deadline = Instant::now() + limits.timeout;
+        let mut last = None;
+        for host in self.hosts() {
+            let mut pull = Pull {
+                conversation: Conversation::new(self, host, reference.repository(), Access::Pull),
+                bytes_max: limits.bytes_max,
+            };
+            let pulled = tokio::time::timeout_at(deadline, pull.run(reference, known))
+                .await
+                .unwrap_or_else(|_| Err(RegistryFailure::TooSlow { host: host.to_owned(), after: limits.timeout }));
+            match pulled {
+                Ok(pulled) => return Ok(pulled),
+                Err(failure) => {
+                    if host != self.options.host {
+                        tracing::warn!(
+                            host,
+                            reason = failure.to_string(),
+                            "a mirror has nothing; the next one is asked"
+                        );
+                    }
+                    last = Some(failure);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| malformed("the reference", &"no host")))
+    }
+}
+
+struct Pull<'a> {
+    conversation: Conversation<'a>,
+    bytes_max: u64,
+}
+
+impl Pull<'_> {
+    async fn run(&mut self, reference: &Reference, known: Option<Digest>) -> Result<Option<Pulled>, RegistryFailure> {
+        let first = match reference.digest() {
+            Some(digest) => digest.parse().map_err(|error| malformed("the digest of the reference", &error))?,
+            None => self.resolve(reference.tag().unwrap_or("latest")).await?,
+        };
+        if known == Some(first) {
+            return Ok(None);
+        }
+        let blob = self.follow(first).await?;
+        if blob.size > self.bytes_max {
+            return Err(RegistryFailure::TooLarge { size: blob.size, max: self.bytes_max });
+        }
+        let bytes = self.blob(blob).await?;
+        Ok(Some(Pulled { bytes, digest: blob.digest, manifest: first }))
+    }
+
+    /// What the tag names now.
+    async fn resolve(&mut self, tag: &str) -> Result<Digest, RegistryFailure> {
+        let (path, what) = (format!("manifests/{tag}"), format!("manifest {tag}"));
+        let mut question = Question::new(Method::HEAD, &path, what);
+        question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        let response = self.conversation.ask(question.clone()).await?;
+        if let Some(digest) = response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()) {
+            return digest.parse().map_err(|error| malformed("the tag's digest", &error));
+        }
+        question.method = Method::GET;
+        let response = self.conversation.ask(question).await?;
+        let bytes = self.conversation.read(response, manifest::BYTES_MAX, "the manifest").await?;
+        Ok(Digest::of(&bytes))
+    }
+
+    /// From the manifest or index to the component's blob.
+    async fn follow(&mut self, first: Digest) -> Result<Blob, RegistryFailure> {
+        let mut next = first;
+        for _ in 0..DEPTH_MAX {
+            let path = format!("manifests/{next}");
+            let mut question = Question::new(Method::GET, &path, format!("manifest {next}"));
+            question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+            let response = self.conversation.ask(question).await?;
+            let bytes = self.conversation.read(response, manifest::BYTES_MAX, "the manifest").await?;
+            verify("the manifest", next, &bytes)?;
+            match manifest::read(&bytes)? {
+                Leads::Blob(blob) => return Ok(blob),
+                Leads::Manifest(digest) => next = digest,
+            }
+        }
+        Err(RegistryFailure::Layout("an index within an index; name the digest of the one that is meant".to_owned()))
+    }
+
+    /// The whole blob. A download that breaks goes on where it was.
+    async fn blob(&mut self, blob: Blob) -> Result<Bytes, RegistryFailure> {
+        let mut body = BytesMut::new();
+        let mut pause = RESUME_AFTER;
+        for resumes_left in (0..=RESUMES_MAX).rev() {
+            let before = body.len();
+            match self.download(blob, &mut body).await {
+                Ok(()) if body.len() as u64 == blob.size => break,
+                // The connection was closed in the middle, politely.
+                Ok(()) if resumes_left > 0 && body.len() > before => {}
+                Ok(()) => return Err(RegistryFailure::WrongSize { expected: blob.size, actual: body.len() as u64 }),
+                Err(RegistryFailure::Unreachable { .. }) if resumes_left > 0 => {}
+                Err(failure) => return Err(failure),
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+        verify("the component", blob.digest, &body)?;
+        Ok(body.freeze())
+    }
+
+    async fn download(&mut self, blob: Blob, body: &mut BytesMut) -> Result<(), RegistryFailure> {
+        let path = format!("blobs/{}", blob.digest);
+        let mut question = Question::new(Method::GET, &path, "the component");
+        if !body.is_empty() {
+            let range = HeaderValue::from_str(&format!("bytes={}-", body.len()));
+            question.headers.insert(RANGE, range.map_err(|error| malformed("the range", &error))?);
+        }
+        let response = self.conversation.ask(question).await?;
+        let continues = response.status() == StatusCode::PARTIAL_CONTENT
+            && response.headers().get(CONTENT_RANGE).is_some_and(|range| {
+                range.to_str().is_ok_and(|range| range.starts_with(&format!("bytes {}-", body.len())))
+            });
+        if !continues {
+            body.clear();
+        }
+        self.conversation.append(response, body, blob.size).await
+    }
+}
+
+fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
+    let actual = Digest::of(bytes);
+    if actual == expected { Ok(()) } else { Err(RegistryFailure::WrongDigest { what, expected, actual }) }
+}

@@ -1,0 +1,101 @@
+//! A component into a registry, as the CNCF layout wants it: `wkg`, `oras` and other hosts read it.
+
+use bytes::Bytes;
+use oci_spec::{
+    distribution::Reference,
+    image::{Descriptor, ImageManifestBuilder, MediaType, SCHEMA_VERSION},
+};
+use reqwest::{
+    Method,
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+};
+use std::collections::HashMap;
+
+use super::{
+    conversation::{Access, Conversation, Place, Question, malformed},
+    failure::RegistryFailure,
+    manifest,
+    registry::Registry,
+};
+use crate::Digest;
+
+/// What goes into a registry.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// The component.
+    pub component: Bytes,
+    /// The text of its config (`application/vnd.wasm.config.v0+json`).
+    pub config: Bytes,
+    /// Of the manifest, `org.opencontainers.image.…` among them.
+    pub annotations: HashMap<String, String>,
+}
+
+impl Registry {
+    /// Pushes to the registry itself, past its mirrors, and returns the manifest's digest. What the registry has already is not sent again.
+    ///
+    /// # Errors
+    /// What the registry says. Blobs may be there without a manifest then, which registries collect.
+    pub async fn push(&self, reference: &Reference, artifact: Artifact) -> Result<Digest, RegistryFailure> {
+        let host = self.options.host.as_str();
+        let mut push = Push { conversation: Conversation::new(self, host, reference.repository(), Access::Push) };
+        let Artifact { component, config, annotations } = artifact;
+        let layer = push.blob(manifest::LAYER, component).await?;
+        let config = push.blob(manifest::CONFIG, config).await?;
+        let manifest = ImageManifestBuilder::default()
+            .schema_version(SCHEMA_VERSION)
+            .media_type(MediaType::ImageManifest)
+            .config(config)
+            .layers(vec![layer])
+            .annotations(annotations)
+            .build();
+        let text = manifest.and_then(|manifest| manifest.to_string());
+        let text = Bytes::from(text.map_err(|error| malformed("the new manifest", &error))?);
+        let digest = Digest::of(&text);
+        let name = reference.tag().map_or_else(|| digest.to_string(), str::to_owned);
+        push.manifest(&name, text).await?;
+        Ok(digest)
+    }
+}
+
+struct Push<'a> {
+    conversation: Conversation<'a>,
+}
+
+impl Push<'_> {
+    async fn blob(&mut self, media_type: &str, bytes: Bytes) -> Result<Descriptor, RegistryFailure> {
+        let digest = Digest::of(&bytes);
+        let size = bytes.len() as u64;
+        let path = format!("blobs/{digest}");
+        match self.conversation.ask(Question::new(Method::HEAD, &path, "a blob")).await {
+            Ok(_) => {}
+            Err(RegistryFailure::NotFound { .. }) => self.upload(digest, bytes).await?,
+            Err(failure) => return Err(failure),
+        }
+        let digest: oci_spec::image::Digest =
+            digest.to_string().parse().map_err(|error| malformed("a digest", &error))?;
+        Ok(Descriptor::new(MediaType::Other(media_type.to_owned()), size, digest))
+    }
+
+    /// Asks for a place and sends the whole of it there.
+    async fn upload(&mut self, digest: Digest, bytes: Bytes) -> Result<(), RegistryFailure> {
+        let mut begin = Question::new(Method::POST, "blobs/uploads/", "a place for a blob");
+        begin.headers.insert(HeaderName::from_static("content-length"), HeaderValue::from_static("0"));
+        let response = self.conversation.ask(begin).await?;
+        let mut url = self.conversation.location(response.url(), response.headers())?;
+        url.query_pairs_mut().append_pair("digest", &digest.to_string());
+        let mut question = Question::new(Method::PUT, "", "a blob");
+        question.place = Place::Url(url);
+        question.body = bytes;
+        question.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        self.conversation.ask(question).await.map(drop)
+    }
+
+    async fn manifest(&mut self, name: &str, text: Bytes) -> Result<(), RegistryFailure> {
+        let path = format!("manifests/{name}");
+        let mut question = Question::new(Method::PUT, &path, format!("manifest {name}"));
+        question.body = text;
+        let kind = HeaderValue::from_static("application/vnd.oci.image.manifest.v1+json");
+        question.headers.insert(CONTENT_TYPE, kind);
+        self.conversation.ask(question).await.map(drop)
+    }
+}

@@ -1,0 +1,247 @@
+//! A registry as the operator names it, and how it is reached: names, addresses, certificates.
+//!
+//! `oci-client` is not used: it reads answers of any length, follows a registry to any address, and takes a failed log-in for an anonymous
+//! one. A registry is somebody else's server, and so is whatever it names in a redirect or as its token service.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+
+use super::credentials::Credentials;
+
+/// Look-up, TCP and TLS together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest silence within an answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Says whether a host that a *registry* named may be reached at this address; else why not.
+pub type AddressJudge = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
+
+/// How a registry is reached. Hosts are written as in a reference: `ghcr.io`, `registry.local:5000`.
+#[derive(Clone)]
+pub struct RegistryOptions {
+    /// The host that the reference names.
+    pub host: String,
+    /// Asked first, in this order; the registry itself comes last.
+    pub mirrors: Vec<String>,
+    /// Hosts that are spoken to without TLS.
+    pub plain_http: BTreeSet<String>,
+    /// Hosts to which the registry may lead at any address, and which may be told its credentials: token services and blob stores in a
+    /// private network.
+    pub trusted_hosts: BTreeSet<String>,
+    /// PEM certificates that are trusted beside the system's.
+    pub ca_bundle: Option<String>,
+    /// Who asks.
+    pub credentials: Option<Credentials>,
+    /// For every host that nobody named here.
+    pub judge: AddressJudge,
+}
+
+impl fmt::Debug for RegistryOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, mirrors, plain_http, trusted_hosts, ca_bundle, credentials, judge: _ } = self;
+        f.debug_struct("RegistryOptions")
+            .field("host", host)
+            .field("mirrors", mirrors)
+            .field("plain_http", plain_http)
+            .field("trusted_hosts", trusted_hosts)
+            .field("ca_bundle", &ca_bundle.is_some())
+            .field("credentials", credentials)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryOptionsError {
+    /// A host is not one.
+    #[error(
+        "{0:?} is no host of a registry; write ghcr.io or registry.local:5000, without https:// and without a path"
+    )]
+    Host(String),
+    /// The CA bundle holds something else, or nothing.
+    #[error(
+        "caBundle is no list of PEM certificates: write them one after the other, each with its BEGIN and END line"
+    )]
+    CaBundle,
+    /// A certificate of the CA bundle.
+    #[error("take certificate {index} of caBundle as a root; it must be an X.509 certificate")]
+    Certificate {
+        /// In the bundle, from 0.
+        index: usize,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+    /// TLS settings.
+    #[error("set up TLS for {0}")]
+    Tls(String, #[source] rustls::Error),
+    /// The client.
+    #[error("set up the HTTP client for {0}")]
+    Client(String, #[source] reqwest::Error),
+}
+
+/// A registry with its mirrors.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    pub(super) options: Arc<RegistryOptions>,
+    pub(super) client: Client,
+}
+
+/// An address that a host has which a registry named.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refused(pub(super) String);
+
+impl Registry {
+    /// Nothing is sent yet.
+    ///
+    /// # Errors
+    /// The CA bundle cannot be read.
+    pub fn new(options: RegistryOptions) -> Result<Self, RegistryOptionsError> {
+        if let Some(wrong) = options.named().find(|host| !is_host(host)) {
+            return Err(RegistryOptionsError::Host(wrong.clone()));
+        }
+        let hosts = options.named().map(|host| name_of(host).to_owned()).collect();
+        let resolver = JudgingResolver { named: Arc::new(hosts), judge: Arc::clone(&options.judge) };
+        let crypto = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(crypto).with_safe_default_protocol_versions();
+        let tls = tls.map_err(|error| RegistryOptionsError::Tls(options.host.clone(), error))?;
+        let mut tls = tls.with_root_certificates(roots(options.ca_bundle.as_deref())?).with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .dns_resolver(Arc::new(resolver))
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .user_agent(concat!("skysail/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .pool_max_idle_per_host(1)
+            .build()
+            .map_err(|error| RegistryOptionsError::Client(options.host.clone(), error))?;
+        Ok(Self { options: Arc::new(options), client })
+    }
+
+    /// Who is asked, in this order.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.options.mirrors.iter().map(String::as_str).chain([self.options.host.as_str()])
+    }
+}
+
+/// The system's roots and the operator's.
+fn roots(ca_bundle: Option<&str>) -> Result<RootCertStore, RegistryOptionsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|_| RegistryOptionsError::CaBundle)?;
+    if ca_bundle.is_some() && certificates.is_empty() {
+        return Err(RegistryOptionsError::CaBundle);
+    }
+    for (index, certificate) in certificates.into_iter().enumerate() {
+        roots.add(certificate).map_err(|source| RegistryOptionsError::Certificate { index, source })?;
+    }
+    Ok(roots)
+}
+
+impl RegistryOptions {
+    /// Hosts that the operator named: they may have any address.
+    fn named(&self) -> impl Iterator<Item = &String> {
+        self.mirrors.iter().chain(&self.plain_http).chain(&self.trusted_hosts).chain([&self.host])
+    }
+
+    /// The base of a host's URLs.
+    pub(super) fn base(&self, host: &str) -> String {
+        let scheme = if self.plain_http.contains(host) { "http" } else { "https" };
+        format!("{scheme}://{host}/v2/")
+    }
+
+    /// Whether `from`, a host that was asked, may lead here.
+    pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), String> {
+        let Some(host) = host_of(to) else {
+            return Err("that is no address of a host: ask who runs the registry".to_owned());
+        };
+        if to.scheme() != "https" && !(to.scheme() == "http" && self.plain_http.contains(&host)) {
+            return Err("that is not HTTPS: name the host in source.oci.plainHTTP if this is meant".to_owned());
+        }
+        if host == from || self.named().any(|named| *named == host) {
+            return Ok(());
+        }
+        let address = match to.host() {
+            Some(url::Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(url::Host::Ipv6(address)) => IpAddr::V6(address),
+            // Judged when it is looked up.
+            Some(url::Host::Domain(_)) | None => return Ok(()),
+        };
+        (self.judge)(address).map_err(|reason| astray(&reason))
+    }
+
+    /// Whether the token service at `realm` may be told the credentials of `host`.
+    ///
+    /// That of a parent domain may: `registry.gitlab.com` has its at `gitlab.com`. A single label is nobody's parent.
+    pub(super) fn may_learn_credentials(&self, host: &str, realm: &Url) -> bool {
+        /// Docker Hub's token service beside its registry.
+        const DOCKER_HUB: (&str, &str) = ("index.docker.io", "auth.docker.io");
+        let Some(realm) = host_of(realm) else { return false };
+        let parent = realm.contains('.') && name_of(host).ends_with(&format!(".{realm}"));
+        realm == host || parent || (host, realm.as_str()) == DOCKER_HUB || self.trusted_hosts.contains(&realm)
+    }
+}
+
+/// Why an address is refused, with the way out.
+pub(super) fn astray(reason: &str) -> String {
+    format!("{reason}: name that host in source.oci.trustedHosts if this is meant")
+}
+
+/// `host`, or `host:port` where the port is not the scheme's.
+pub(super) fn host_of(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// A name or an address, with or without a port.
+fn is_host(text: &str) -> bool {
+    text.parse::<http::uri::Authority>().is_ok_and(|host| !host.host().is_empty() && !text.contains('@'))
+}
+
+/// Without the port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    }
+}
+
+/// Looks names up, and judges what comes of those that a registry named.
+struct JudgingResolver {
+    named: Arc<BTreeSet<String>>,
+    judge: AddressJudge,
+}
+
+impl Resolve for JudgingResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (named, judge) = (self.named.contains(name.as_str()), Arc::clone(&self.judge));
+        Box::pin(async move {
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if !named {
+                addresses.iter().try_for_each(|address| judge(address.ip())).map_err(Refused)?;
+            }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,329 @@
+//! What a registry may say, and what comes of it. The registry here lies as each test needs it; real ones are in `tests/e2e`.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use expect_test::{Expect, expect};
+use futures::{FutureExt as _, StreamExt as _, stream};
+
+use super::{
+    Credentials, OciSource, OciSourceSettings, PullLimits, Pulled, Registry, RegistryFailure, RegistryOptions,
+    tests::server::{Asked, Server, manifest},
+};
+use crate::{Digest, Offers, Reference, SourceError};
+
+mod attacks;
+mod server;
+
+const LIMITS: PullLimits = PullLimits { bytes_max: 1000, timeout: Duration::from_secs(20) };
+
+fn options(server: &Server) -> RegistryOptions {
+    RegistryOptions {
+        host: server.host.clone(),
+        mirrors: Vec::new(),
+        plain_http: BTreeSet::from([server.host.clone()]),
+        trusted_hosts: BTreeSet::new(),
+        ca_bundle: None,
+        credentials: None,
+        judge: Arc::new(|address: IpAddr| match address.is_loopback() {
+            true => Err(format!("{address} is loopback")),
+            false => Ok(()),
+        }),
+    }
+}
+
+fn reference(server: &Server, rest: &str) -> Reference {
+    format!("{}/org/provider{rest}", server.host).parse().unwrap()
+}
+
+async fn pull_with(options: RegistryOptions, reference: &Reference) -> Result<Pulled, RegistryFailure> {
+    Registry::new(options).unwrap().pull(reference, None, LIMITS).await.map(Option::unwrap)
+}
+
+async fn pull(server: &Server, rest: &str) -> Result<Pulled, RegistryFailure> {
+    pull_with(options(server), &reference(server, rest)).await
+}
+
+/// The failure as people read it, with the port taken out.
+fn told(server: &Server, failure: &RegistryFailure) -> String {
+    let port = server.host.split(':').next_back().unwrap();
+    format!("{}: {failure}", failure.category()).replace(port, "PORT")
+}
+
+async fn refused(server: &Server, rest: &str, expected: Expect) {
+    let failure = pull(server, rest).await.unwrap_err();
+    expected.assert_eq(&told(server, &failure));
+}
+
+fn watch(server: &Server, rest: &str) -> Offers {
+    let settings = OciSourceSettings { poll: Duration::from_secs(1), ..OciSourceSettings::default() };
+    OciSource::new(Registry::new(options(server)).unwrap(), reference(server, rest), settings).watch()
+}
+
+#[tokio::test]
+async fn a_tag_leads_to_its_component_by_way_of_digests() {
+    let server = Server::start().await;
+    let manifest = server.component("v1", "component one");
+    let pulled = pull(&server, ":v1").await.unwrap();
+    assert_eq!((&pulled.bytes[..], pulled.manifest), (&b"component one"[..], manifest));
+    let blob = Digest::of(b"component one");
+    assert_eq!(
+        server.asked(),
+        [
+            "HEAD /v2/org/provider/manifests/v1".to_owned(),
+            format!("GET /v2/org/provider/manifests/{manifest}"),
+            format!("GET /v2/org/provider/blobs/{blob}"),
+        ]
+    );
+    let pinned = pull(&server, &format!("@{manifest}")).await.unwrap();
+    assert_eq!((pinned.bytes, pinned.digest), (pulled.bytes, blob));
+    assert_eq!(server.asked().len(), 2, "a digest is not resolved");
+}
+
+#[tokio::test]
+async fn a_tag_that_moves_is_an_offer_and_one_that_rests_is_one_head() {
+    let server = Server::start().await;
+    server.component("v1", "one");
+    let mut offers = watch(&server, ":v1");
+    assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
+    drop(server.asked());
+    let moved = server.component("v1", "two");
+    let offer = offers.next().await.unwrap().unwrap();
+    assert_eq!(offer.digest, Digest::of(b"two"));
+    assert_eq!(offer.origin, format!("oci {}/org/provider:v1@{moved}", server.host));
+    let heads = server.asked().iter().filter(|line| !line.starts_with("HEAD ")).count();
+    assert_eq!(heads, 2, "one manifest, one blob");
+}
+
+#[tokio::test]
+async fn the_same_component_under_another_manifest_is_silence() {
+    let server = Server::start().await;
+    server.component("v1", "one");
+    let mut offers = watch(&server, ":v1");
+    assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
+    let (one, readme) = (Digest::of(b"one"), server.blob("read me"));
+    server.manifest("v1", manifest(&[("application/wasm", one, 3), ("text/markdown", readme, 7)]));
+    until_asked(&server, "blobs").await;
+    server.component("v1", "two");
+    assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"two"));
+}
+
+async fn until_asked(server: &Server, what: &str) {
+    while !server.asked().iter().any(|line| line.contains(what)) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_told_once_and_so_is_its_end() {
+    let server = Server::start().await;
+    let mut offers = watch(&server, ":v1");
+    let error = offers.next().await.unwrap().unwrap_err();
+    assert!(matches!(&error, SourceError::Registry { .. }), "{error}");
+    assert!(error.told().contains("has no manifest v1"), "{}", error.told());
+    until_asked(&server, "v1").await;
+    assert!(offers.next().now_or_never().is_none(), "told already");
+    server.component("v1", "one");
+    assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
+}
+
+/// By whom it is pushed, its layers and what comes of it.
+#[tokio::test]
+async fn each_tools_layout_is_read() {
+    let server = Server::start().await;
+    let (wasm, other) = (server.blob("the component"), server.blob("something else"));
+    type Layer<'a> = (&'a str, Digest, usize);
+    let layouts: &[(&str, &[Layer<'_>])] = &[
+        ("wkg", &[("application/wasm", wasm, 13)]),
+        ("oras", &[("application/wasm", wasm, 13), ("application/spdx+json", other, 14)]),
+        ("kwctl", &[("application/vnd.wasm.content.layer.v1+wasm", wasm, 13)]),
+        (
+            "spin",
+            &[
+                ("application/vnd.wasm.content.layer.v1+wasm", wasm, 13),
+                ("application/vnd.wasm.content.layer.v1+data", other, 14),
+            ],
+        ),
+        ("wasm-to-oci", &[("application/vnd.wasm.content.layer.v1+wasm", wasm, 13)]),
+        ("istio", &[("application/vnd.module.wasm.content.layer.v1+wasm", wasm, 13)]),
+    ];
+    for (tag, layers) in layouts {
+        server.manifest(tag, manifest(layers));
+        let pulled = pull(&server, &format!(":{tag}")).await.unwrap_or_else(|failure| panic!("{tag}: {failure}"));
+        assert_eq!(pulled.digest, wasm, "{tag}");
+    }
+}
+
+#[tokio::test]
+async fn an_index_leads_to_its_one_entry_for_webassembly() {
+    let server = Server::start().await;
+    let component = server.component("only", "one");
+    let amd64 = server.component("amd64", "machine code");
+    let entry = |digest: Digest, platform: &str| {
+        format!(
+            r#"{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{digest}","size":1,"platform":{{"os":"{}","architecture":"{}"}}}}"#,
+            platform.split('/').next().unwrap(),
+            platform.split('/').next_back().unwrap()
+        )
+    };
+    let index = |entries: &[String]| format!(r#"{{"schemaVersion":2,"manifests":[{}]}}"#, entries.join(","));
+    server.manifest("index", index(&[entry(amd64, "linux/amd64"), entry(component, "wasip2/wasm")]));
+    assert_eq!(pull(&server, ":index").await.unwrap().digest, Digest::of(b"one"));
+    server.manifest("single", index(&[entry(component, "unknown/unknown")]));
+    assert_eq!(pull(&server, ":single").await.unwrap().digest, Digest::of(b"one"));
+
+    server.manifest("none", index(&[entry(amd64, "linux/amd64"), entry(amd64, "linux/arm64")]));
+    refused(&server, ":none", expect!["ArtifactLayout: the artifact holds 0 of its entries are for WebAssembly (linux/amd64, linux/arm64); name the digest of the one that is meant"]).await;
+    let inner = server.manifest("inner", index(&[entry(component, "wasip2/wasm")]));
+    server.manifest("nested", index(&[entry(inner, "wasip2/wasm")]));
+    refused(
+        &server,
+        ":nested",
+        expect![
+            "ArtifactLayout: the artifact holds an index within an index; name the digest of the one that is meant"
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_artifact_without_one_component_is_refused_with_what_it_has() {
+    let server = Server::start().await;
+    let (one, two) = (server.blob("one"), server.blob("two"));
+    server.manifest("image", manifest(&[("application/vnd.oci.image.layer.v1.tar+gzip", one, 3)]));
+    refused(&server, ":image", expect!["ArtifactLayout: the artifact holds no component among its layers (application/vnd.oci.image.layer.v1.tar+gzip); push the .wasm file with skysail push, wkg or oras as application/wasm"]).await;
+    server.manifest("two", manifest(&[("application/wasm", one, 3), ("application/wasm", two, 3)]));
+    refused(&server, ":two", expect!["ArtifactLayout: the artifact holds two layers of type application/wasm; push the component as an artifact of its own"]).await;
+    server.manifest("broken", "{\"schemaVersion\": 2,");
+    refused(&server, ":broken", expect!["ArtifactMalformed: the manifest cannot be read (EOF while parsing a value at line 1 column 20): push the artifact again, or ask who runs the registry"]).await;
+}
+
+#[tokio::test]
+async fn a_mirror_is_asked_first_and_the_registry_last() {
+    let (server, mirror, empty) = (Server::start().await, Server::start().await, Server::start().await);
+    server.component("v1", "one");
+    mirror.component("v1", "one");
+    let with = |mirrors: &[&Server]| {
+        let mut options = options(&server);
+        options.mirrors = mirrors.iter().map(|mirror| mirror.host.clone()).collect();
+        options.plain_http.extend(options.mirrors.clone());
+        options
+    };
+    pull_with(with(&[&empty, &mirror]), &reference(&server, ":v1")).await.unwrap();
+    assert_eq!((empty.asked().len(), mirror.asked().len(), server.asked().len()), (1, 3, 0));
+    pull_with(with(&[&empty]), &reference(&server, ":v1")).await.unwrap();
+    assert_eq!((empty.asked().len(), server.asked().len()), (1, 3));
+}
+
+// === who asks ===
+
+/// Asks for `Basic` or for a token of itself.
+fn guarded(asked: &Asked, scheme: &str, expected: &str) -> Option<Response> {
+    let host = asked.header("host").unwrap().to_owned();
+    if asked.path.starts_with("/token") {
+        assert_eq!(asked.path, "/token?scope=repository%3Aorg%2Fprovider%3Apull&service=registry");
+        let known = asked.header("authorization") == Some("Basic bWU6c2VjcmV0");
+        return Some(match known {
+            true => r#"{"token":"t0ken"}"#.into_response(),
+            false => StatusCode::UNAUTHORIZED.into_response(),
+        });
+    }
+    if asked.header("authorization") == Some(expected) {
+        return None;
+    }
+    let challenge = match scheme {
+        "Basic" => "Basic realm=\"here\"".to_owned(),
+        _ => format!("Bearer realm=\"http://{host}/token\",service=\"registry\""),
+    };
+    Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
+}
+
+fn docker_config(server: &Server, folder: &tempfile::TempDir) -> Credentials {
+    let path = folder.path().join("config.json");
+    let text = format!(r#"{{"auths":{{"{}":{{"auth":"bWU6c2VjcmV0"}}}}}}"#, server.host);
+    std::fs::write(&path, text).unwrap();
+    Credentials::File(path)
+}
+
+#[tokio::test]
+async fn a_registry_is_told_who_asks_by_password_and_by_token() {
+    let folder = tempfile::tempdir().unwrap();
+    for (scheme, expected) in [("Basic", "Basic bWU6c2VjcmV0"), ("Bearer", "Bearer t0ken")] {
+        let server = Server::start().await;
+        server.component("v1", "one");
+        server.say(move |asked| guarded(asked, scheme, expected));
+        refused(&server, ":v1", match scheme {
+            "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+            _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+        }).await;
+        let options = RegistryOptions { credentials: Some(docker_config(&server, &folder)), ..options(&server) };
+        let pulled = pull_with(options, &reference(&server, ":v1")).await.unwrap();
+        assert_eq!(pulled.digest, Digest::of(b"one"));
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_read_are_told_with_their_place() {
+    let server = Server::start().await;
+    server.say(|asked| guarded(asked, "Basic", "nobody"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    let failed = async |text: Option<&str>| {
+        if let Some(text) = text {
+            std::fs::write(&path, text).unwrap();
+        }
+        let options = RegistryOptions { credentials: Some(Credentials::File(path.clone())), ..options(&server) };
+        let failure = pull_with(options, &reference(&server, ":v1")).await.unwrap_err();
+        told(&server, &failure).replace(&*path.to_string_lossy(), "CONFIG")
+    };
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: Unable to read config"].assert_eq(&failed(Some("not json")).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: the credential helper that CONFIG names cannot be run: is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+}
+
+// === downloads ===
+
+/// The first `count` bytes, then the connection breaks.
+fn torn(bytes: &'static [u8], count: usize) -> Response {
+    let pieces = stream::once(async move { Ok(bytes.get(..count).unwrap()) });
+    // Else nothing at all would be sent.
+    let end = stream::once(async { wait_for_the_first_piece().await });
+    let pieces = pieces.chain(end);
+    Response::builder().header("content-length", bytes.len()).body(Body::from_stream(pieces)).unwrap()
+}
+
+async fn wait_for_the_first_piece() -> std::io::Result<&'static [u8]> {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    Err(std::io::Error::other("torn"))
+}
+
+#[tokio::test]
+async fn a_download_that_breaks_goes_on_where_it_was() {
+    let server = Server::start().await;
+    server.component("v1", "component one");
+    server.say(|asked| {
+        (asked.path.contains("/blobs/") && asked.header("range").is_none()).then(|| torn(b"component one", 9))
+    });
+    assert_eq!(&pull(&server, ":v1").await.unwrap().bytes[..], b"component one");
+    let ranges: Vec<_> =
+        server.requests().iter().filter_map(|asked| asked.header("range").map(str::to_owned)).collect();
+    assert_eq!(ranges, ["bytes=9-"]);
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_ranges_is_asked_from_the_start() {
+    let server = Server::start().await;
+    server.component("v1", "component one");
+    server.say(|asked| {
+        let blob = asked.path.contains("/blobs/");
+        blob.then(|| match asked.header("range") {
+            None => torn(b"component one", 9),
+            Some(_) => "component one".into_response(),
+        })
+    });
+    assert_eq!(&pull(&server, ":v1").await.unwrap().bytes[..], b"component one");
+}

@@ -1,0 +1,229 @@
+//! Registries that mean harm, or are broken in a way that looks like it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use expect_test::expect;
+use futures::stream;
+
+use super::{
+    LIMITS, docker_config, options, pull_with, reference, refused,
+    server::{Server, manifest},
+    told,
+};
+use crate::{Digest, PullLimits, Registry, RegistryOptions};
+
+#[tokio::test]
+async fn content_that_is_not_what_its_digest_says_is_refused() {
+    let server = Server::start().await;
+    let digest = server.component("v1", "component one");
+    server.say(|asked| asked.path.contains("/blobs/").then(|| "component two".into_response()));
+    refused(&server, ":v1", expect!["ArtifactWrongDigest: the component was promised as sha256:cd09be78fe9747426189500a773832cfaadb60b9c9ad849a7051394c6a282e38 and is sha256:bfc64793601254ca0554b908ac30478b2084243b529da8cf92520f5d05a97a82: the registry or something before it changes content; it is not used"]).await;
+    server.say(|asked| (asked.method == "GET").then(|| manifest(&[]).into_response()));
+    refused(&server, &format!("@{digest}"), expect!["ArtifactWrongDigest: the manifest was promised as sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5 and is sha256:f3eb2ec51a162ec62c053b2b24f178cf56be156a0d5d0822d2d351b82695f12d: the registry or something before it changes content; it is not used"]).await;
+}
+
+#[tokio::test]
+async fn a_blob_longer_or_shorter_than_promised_is_refused() {
+    let server = Server::start().await;
+    let blob = server.blob("component one");
+    server.manifest("short", manifest(&[("application/wasm", blob, 20)]));
+    refused(
+        &server,
+        ":short",
+        expect!["ArtifactWrongSize: the component was promised with 20 bytes and has 13: push it again"],
+    )
+    .await;
+    server.manifest("long", manifest(&[("application/wasm", blob, 5)]));
+    refused(
+        &server,
+        ":long",
+        expect!["ArtifactWrongSize: the component was promised with 5 bytes and has more: push it again"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_endless_blob_ends_one_byte_after_its_promise() {
+    let server = Server::start().await;
+    server.component("v1", "one");
+    server.say(|asked| {
+        let endless = || Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>("more and more")));
+        asked.path.contains("/blobs/").then(|| Response::new(endless()))
+    });
+    refused(
+        &server,
+        ":v1",
+        expect!["ArtifactWrongSize: the component was promised with 3 bytes and has more: push it again"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_endless_manifest_and_an_endless_token_are_cut() {
+    let server = Server::start().await;
+    let endless = || Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>([b' '; 65_536].as_slice())));
+    server.say(move |asked| (asked.method == "GET").then(|| Response::new(endless())));
+    let digest = Digest::of(b"");
+    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes): push the artifact again, or ask who runs the registry"]).await;
+    server.say(move |asked| {
+        if asked.path.starts_with("/token") {
+            return Some(Response::new(endless()));
+        }
+        let challenge = format!("Bearer realm=\"http://{}/token\"", asked.header("host").unwrap());
+        Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
+    });
+    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes): push the artifact again, or ask who runs the registry"]).await;
+}
+
+#[tokio::test]
+async fn a_component_beyond_the_limit_is_not_fetched() {
+    let server = Server::start().await;
+    let blob = server.blob("one");
+    server.manifest("v1", manifest(&[("application/wasm", blob, 1001)]));
+    refused(&server, ":v1", expect![[r#"SourceTooLarge: the component has 1001 bytes, and the limit componentBytes is 1000: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#]]).await;
+    assert!(!server.asked().iter().any(|line| line.contains("/blobs/")));
+}
+
+#[tokio::test]
+async fn each_refusal_by_status_says_what_to_do() {
+    let server = Server::start().await;
+    server.say(|asked| {
+        let status = asked.path.rsplit('/').next()?.parse::<u16>().ok()?;
+        let retry_after = [(header::RETRY_AFTER, "7")];
+        Some((StatusCode::from_u16(status).ok()?, retry_after).into_response())
+    });
+    refused(&server, ":404", expect!["RegistryNotFound: 127.0.0.1:PORT has no manifest 404: push it, or correct the reference; it is taken up as soon as it is there"]).await;
+    refused(&server, ":401", expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"]).await;
+    refused(
+        &server,
+        ":403",
+        expect!["RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses: let this account pull manifest 403"],
+    )
+    .await;
+    refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT has had too many requests and wants 7 s of rest: it is asked again then; a longer pollInterval asks less"]).await;
+    refused(
+        &server,
+        ":503",
+        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the question for manifest 503: see that registry's log"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
+    let server = Server::start().await;
+    server.component("v1", "component one");
+    server.say(|asked| {
+        let slow = stream::unfold((), |()| async {
+            wait_a_little().await;
+            Some((Ok::<_, std::io::Error>("c"), ()))
+        });
+        asked.path.contains("/blobs/").then(|| Response::new(Body::from_stream(slow)))
+    });
+    let limits = PullLimits { timeout: Duration::from_millis(300), ..LIMITS };
+    let registry = Registry::new(options(&server)).unwrap();
+    let failure = registry.pull(&reference(&server, ":v1"), None, limits).await.unwrap_err();
+    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
+        .assert_eq(&told(&server, &failure));
+}
+
+async fn wait_a_little() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is_followed() {
+    let (server, store) = (Server::start().await, Server::start().await);
+    let digest = server.component("v1", "one");
+    let blob = store.blob("one");
+    let to = format!("http://{}/v2/org/provider/blobs/{blob}", store.host);
+    server.say(move |asked| {
+        let location = [(header::LOCATION, to.clone())];
+        asked.path.contains("/blobs/").then(|| (StatusCode::TEMPORARY_REDIRECT, location).into_response())
+    });
+    let pinned = reference(&server, &format!("@{digest}"));
+    // It is not HTTPS, to begin with.
+    let failure = pull_with(options(&server), &pinned).await.unwrap_err();
+    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is not HTTPS: name the host in source.oci.plainHTTP if this is meant"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
+
+    let mut trusting = options(&server);
+    trusting.plain_http.insert(store.host.clone());
+    pull_with(trusting, &pinned).await.unwrap();
+    assert_eq!(store.requests().iter().filter(|asked| asked.header("authorization").is_some()).count(), 0);
+
+    server.say(|asked| {
+        let location = [(header::LOCATION, "https://169.254.169.254/latest/meta-data/?token=s3cret")];
+        asked.path.contains("/blobs/").then(|| (StatusCode::FOUND, location).into_response())
+    });
+    let judge = std::sync::Arc::new(|address| Err(format!("{address} is the metadata service")));
+    let failure = pull_with(RegistryOptions { judge, ..options(&server) }, &pinned).await.unwrap_err();
+    expect!["RegistryLedAstray: 127.0.0.1:PORT leads to https://169.254.169.254, and 169.254.169.254 is the metadata service: name that host in source.oci.trustedHosts if this is meant"].assert_eq(&told(&server, &failure));
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_private_address_is_refused_when_it_is_looked_up() {
+    let server = Server::start().await;
+    let digest = server.component("v1", "one");
+    server.say(|asked| {
+        let location = [(header::LOCATION, "https://localhost/blob")];
+        asked.path.contains("/blobs/").then(|| (StatusCode::FOUND, location).into_response())
+    });
+    refused(&server, &format!("@{digest}"), expect!["RegistryLedAstray: 127.0.0.1:PORT leads to localhost, and 127.0.0.1 is loopback: name that host in source.oci.trustedHosts if this is meant"]).await;
+}
+
+#[tokio::test]
+async fn redirects_in_a_circle_end() {
+    let server = Server::start().await;
+    server.say(|asked| {
+        let location = [(header::LOCATION, asked.path.clone())];
+        Some((StatusCode::FOUND, location).into_response())
+    });
+    refused(&server, ":v1", expect!["RegistryLedAstray: 127.0.0.1:PORT leads to http://127.0.0.1:PORT, and on from there, more than 5 times: ask who runs the registry"]).await;
+    assert_eq!(server.asked().len(), 6);
+}
+
+#[tokio::test]
+async fn credentials_go_to_no_token_service_of_another_host() {
+    let (server, thief) = (Server::start().await, Server::start().await);
+    let folder = tempfile::tempdir().unwrap();
+    let realm = format!("Bearer realm=\"http://{}/token\"", thief.host);
+    server.say(move |_| Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, realm.clone())]).into_response()));
+    let mut known = options(&server);
+    known.plain_http.insert(thief.host.clone());
+    known.credentials = Some(docker_config(&server, &folder));
+    let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
+    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is another host, which must not learn this one's credentials: name it in source.oci.trustedHosts if this is meant"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
+    assert!(thief.asked().is_empty());
+
+    known.trusted_hosts = BTreeSet::from([thief.host.clone()]);
+    drop(pull_with(known, &reference(&server, ":v1")).await.unwrap_err());
+    assert_eq!(thief.requests().first().unwrap().header("authorization"), Some("Basic bWU6c2VjcmV0"));
+}
+
+#[test]
+fn a_token_service_of_the_parent_domain_may_learn_credentials_and_no_other() {
+    let learns = |host: &str, realm: &str| {
+        let server = RegistryOptions {
+            host: host.to_owned(),
+            mirrors: Vec::new(),
+            plain_http: BTreeSet::new(),
+            trusted_hosts: BTreeSet::new(),
+            ca_bundle: None,
+            credentials: None,
+            judge: std::sync::Arc::new(|_| Ok(())),
+        };
+        server.may_learn_credentials(host, &realm.parse().unwrap())
+    };
+    assert!(learns("ghcr.io", "https://ghcr.io/token"));
+    assert!(learns("registry.gitlab.com", "https://gitlab.com/jwt/auth"));
+    assert!(learns("index.docker.io", "https://auth.docker.io/token"));
+    assert!(!learns("ghcr.io", "https://evil.ghcr.io/token"));
+    assert!(!learns("registry.example.com", "https://com/token"));
+    assert!(!learns("registry.example.com", "https://xample.com/token"));
+    assert!(!learns("registry.example.com", "https://registry.example.com:8443/token"));
+}

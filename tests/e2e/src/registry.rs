@@ -1,0 +1,163 @@
+//! A real OCI registry: Debian's `docker-registry` on loopback, with TLS and a password or without both.
+
+use std::{
+    fs::{self, File},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+
+use crate::{
+    api_server::tail,
+    wait::eventually,
+    workspace::{run, skysail},
+};
+
+/// Seconds until it answers.
+const START_SECONDS: u64 = 30;
+
+/// User `pilot` with the password `clear skies`, as bcrypt has it, which is all that this registry reads.
+const HTPASSWD: &str = "pilot:$2b$05$V0MtRsa1pSCyqZ7Y2ClUrOh0c.xjA2YOW4lq0MGvcIfVRarI3gRIm\n";
+
+/// A running registry; it ends when this is dropped, and what was pushed goes with it.
+#[derive(Debug)]
+pub struct Registry {
+    folder: TempDir,
+    address: SocketAddr,
+    process: Option<Child>,
+    secured: bool,
+}
+
+impl Registry {
+    /// Starts one that anybody may read and write, without TLS.
+    ///
+    /// # Errors
+    /// It is not installed, or does not answer in time.
+    pub async fn open() -> Result<Self> {
+        Self::start(false).await
+    }
+
+    /// Starts one with TLS, of an authority of its own, and a password.
+    ///
+    /// # Errors
+    /// It is not installed, or does not answer in time.
+    pub async fn secured() -> Result<Self> {
+        Self::start(true).await
+    }
+
+    async fn start(secured: bool) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let mut text = format!(
+            "version: 0.1\nlog: {{level: warn}}\nstorage:\n  delete: {{enabled: true}}\n  filesystem: {{rootdirectory: {}}}\nhttp:\n  addr: {address}\n",
+            at("data")
+        );
+        if secured {
+            let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
+            fs::write(at("ca.pem"), made.cert.pem())?;
+            fs::write(at("key.pem"), made.signing_key.serialize_pem())?;
+            fs::write(at("htpasswd"), HTPASSWD)?;
+            text += &format!("  tls: {{certificate: {}, key: {}}}\n", at("ca.pem"), at("key.pem"));
+            text += &format!("auth:\n  htpasswd: {{realm: skysail, path: {}}}\n", at("htpasswd"));
+        }
+        fs::write(at("config.yml"), text)?;
+        let mut registry = Self { folder, address, process: None, secured };
+        registry.start_again().await?;
+        Ok(registry)
+    }
+
+    /// Starts it again after [`Self::stop`], with all that was pushed.
+    ///
+    /// # Errors
+    /// It is not installed, or does not answer in time.
+    pub async fn start_again(&mut self) -> Result<()> {
+        let log = File::create(self.path("log"))?;
+        let mut command = Command::new("docker-registry");
+        command.arg("serve").arg(self.path("config.yml")).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let started = command.spawn();
+        self.process = Some(started.context("cannot start docker-registry: .ci/setup test installs it")?);
+        let address = self.address;
+        eventually(
+            "the registry answers",
+            START_SECONDS,
+            || async move { tokio::net::TcpStream::connect(address).await },
+        )
+        .await
+        .map_err(|error| error.context(tail(&fs::read_to_string(self.path("log")).unwrap_or_default())))?;
+        Ok(())
+    }
+
+    /// Ends it; what was pushed stays.
+    ///
+    /// # Errors
+    /// It had not been started.
+    pub fn stop(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("the registry does not run")?;
+        process.kill()?;
+        process.wait()?;
+        Ok(())
+    }
+
+    /// `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// A file of the registry's folder: `ca.pem`, for example.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A Docker configuration with the password, as `docker login` writes it.
+    #[must_use]
+    pub fn docker_config(&self) -> String {
+        // pilot:clear skies
+        format!(r#"{{"auths":{{"{}":{{"auth":"cGlsb3Q6Y2xlYXIgc2tpZXM="}}}}}}"#, self.host())
+    }
+
+    /// Runs `skysail push` or `pull` with what it takes to reach this registry; gives what it printed.
+    ///
+    /// # Errors
+    /// It fails: with what it said.
+    pub fn skysail(&self, arguments: &[&str]) -> Result<String> {
+        let program = skysail()?;
+        let (ca, config) = (self.path("ca.pem").display().to_string(), self.path("docker.json").display().to_string());
+        let host = self.host();
+        let reach = match self.secured {
+            true => vec!["--registry-ca", &ca, "--registry-config", &config],
+            false => vec!["--plain-http", &host],
+        };
+        fs::write(&config, self.docker_config())?;
+        run(program, &[arguments, &reach].concat())
+    }
+
+    /// Pushes a component under a tag of `org/provider`; gives the manifest's digest.
+    ///
+    /// # Errors
+    /// The registry does not take it.
+    pub fn push(&self, component: &Path, tag: &str) -> Result<String> {
+        let reference = format!("{}/org/provider:{tag}", self.host());
+        let printed = self.skysail(&["push", &component.display().to_string(), &reference])?;
+        let first = printed.lines().next().unwrap_or_default();
+        match first.split_once('@') {
+            Some((pushed, digest)) if pushed == reference => Ok(digest.to_owned()),
+            Some(_) | None => bail!("skysail push printed {printed:?}"),
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // It has ended already, or shall.
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A real registry: what `skysail push` and `pull` do with it, and a manager that follows a tag.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use skysail_test_e2e::{
+    api_server::ApiServer,
+    manager::Manager,
+    registry::Registry,
+    wait::eventually,
+    workspace::{component, run, skysail},
+};
+
+use crate::simulated::Simulated;
+
+#[tokio::test]
+async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Result<()> {
+    let registry = Registry::secured().await?;
+    let wasm = component("dummy")?;
+    let digest = registry.push(&wasm, "v1")?;
+    ensure!(registry.push(&wasm, "v1")? == digest, "the same file is another artifact");
+    let (by_tag, by_digest) = (registry.path("tag.wasm"), registry.path("digest.wasm"));
+    for (reference, file) in [(":v1".to_owned(), by_tag), (format!("@{digest}"), by_digest)] {
+        let reference = format!("{}/org/provider{reference}", registry.host());
+        let printed = registry.skysail(&["pull", &reference, "--file", &file.display().to_string()])?;
+        ensure!(printed.contains(&digest), "skysail pull printed {printed:?}");
+        ensure!(fs::read(&file)? == fs::read(&wasm)?, "{reference} is another component than the one that was pushed");
+    }
+
+    let reference = format!("{}/org/provider:v1", registry.host());
+    let ca = registry.path("ca.pem").display().to_string();
+    let config = registry.path("stranger.json").display().to_string();
+    fs::write(&config, "{}")?;
+    let program = skysail()?;
+    let pull = ["pull", &reference, "--registry-ca", &ca, "--registry-config", &config];
+    let refused = run(&program, &pull).err().context("it was given to a stranger")?;
+    ensure!(refused.to_string().contains("does not know who asks (without credentials)"), "{refused}");
+    let refused = run(&program, &["pull", &reference]).err().context("no TLS at all")?;
+    ensure!(refused.to_string().contains("cannot be reached"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_after_a_restart() -> Result<()> {
+    let cloud = Simulated::start(&["a"]).await?;
+    let server = ApiServer::start()?;
+    let mut registry = Registry::secured().await?;
+    let wasm = component("simcloud")?;
+    registry.push(&wasm, "stable")?;
+
+    let source = format!(
+        "{{oci: {{reference: '{}/org/provider:stable', pollInterval: 1s, credentials: {{file: docker.json}}, caBundle: {{file: ca.pem}}}}}}",
+        registry.host()
+    );
+    let provider_file = cloud.provider_file();
+    ensure!(provider_file.contains("{file: provider.wasm}"), "another source than before: {provider_file}");
+    // Without probation: what serves is kept at once.
+    let source = format!("{source}\n  rollout: {{probation: {{time: 0s}}}}");
+    let provider_file = provider_file.replace("{file: provider.wasm}", &source);
+    let (config, ca) = (registry.docker_config(), fs::read_to_string(registry.path("ca.pem"))?);
+    let files = [cloud.token(), ("docker.json", &config), ("ca.pem", &ca)];
+    let state = tempfile::tempdir()?;
+    let flags = ["--leader-elect=false", &format!("--state-dir={}", state.path().display())];
+    let mut manager = Manager::start_with(&flags, &server.kubeconfig(), &wasm, &provider_file, &files).await?;
+    let first = manager.release()?;
+
+    manager.offer_another_release()?;
+    registry.push(&manager.component(), "stable")?;
+    let second = next(&manager, &first).await.map_err(|error| error.context(manager.last_words()))?;
+
+    registry.stop()?;
+    eventually("the manager notices", 30, || {
+        std::future::ready(manager.log().contains("RegistryUnreachable").then_some(()).context("nothing is said"))
+    })
+    .await?;
+    ensure!(manager.release()? == second, "another release serves");
+    manager.kill()?;
+    let lines = manager.log().lines().count();
+    manager.start_again()?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
+    let again = manager.log().lines().skip(lines).any(|line| line.contains("taking up what served last"));
+    ensure!(again && manager.release()? == second, "after the restart: {}", manager.last_words());
+
+    registry.start_again().await?;
+    manager.offer_another_release()?;
+    registry.push(&manager.component(), "stable")?;
+    next(&manager, &second).await.map_err(|error| error.context(manager.last_words()))?;
+    manager.still_runs()?;
+    let status = manager.end().await?;
+    ensure!(status.success(), "the manager ended with {status}");
+    Ok(())
+}
+
+/// The digest that serves after this one.
+async fn next(manager: &Manager, before: &str) -> Result<String> {
+    eventually("the tag's new release serves", 60, || std::future::ready(other_than(before, manager.release()))).await
+}
+
+fn other_than(before: &str, release: Result<String>) -> Result<String> {
+    let release = release?;
+    ensure!(release != before, "{release} still serves");
+    Ok(release)
+}
