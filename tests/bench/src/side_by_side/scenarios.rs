@@ -26,14 +26,18 @@ pub async fn measure_deletion(programs: &Programs, contestant: Contestant, size:
     let before = Before::now(&world, Some(&process)).await?;
     let work = async {
         let numbers = FIRST_NODES..FIRST_NODES + size.nodes;
-        world.add_nodes(numbers.clone()).await?;
-        world.until_nodes_initialised(numbers, size.nodes / 4).await?;
-        let deleted = world.machines.get(..1).context("no node to delete")?;
-        let address = deleted.first().context("no node to delete")?.private_address;
-        world.remove_nodes(deleted).await?;
-        let begun = Instant::now();
-        let out = world.until(|cloud| cloud.virtual_servers_behind(address) == 0).await;
-        anyhow::Ok((begun, out - begun))
+        let deletion = async {
+            world.until_nodes_initialised(numbers.clone(), size.nodes / 4).await?;
+            let deleted = world.machines.get(..1).context("no node to delete")?;
+            let address = deleted.first().context("no node to delete")?.private_address;
+            world.remove_nodes(deleted).await?;
+            let begun = Instant::now();
+            let out = world.until(|cloud| cloud.virtual_servers_behind(address) == 0).await;
+            anyhow::Ok((begun, out - begun))
+        };
+        // They go on registering meanwhile.
+        let ((), measured) = tokio::try_join!(world.add_nodes(numbers.clone()), deletion)?;
+        anyhow::Ok(measured)
     };
     let ended = timeout(task.limit, work).await;
     process.still_runs().with_context(|| world.last_words())?;
