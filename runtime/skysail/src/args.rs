@@ -14,7 +14,7 @@ use crate::exit;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use registry::{PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
-pub(crate) use values::{parse_duration, parse_duration_or_zero};
+pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use feeder::Feeder;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, SandboxOptions,
@@ -100,13 +101,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    fn start(spec: ProviderSpec, slot: Arc<Slot>, archive: Option<&Arc<Archive>>) -> Self {
+    fn start(spec: ProviderSpec, slot: Arc<Slot>, surroundings: &Surroundings) -> Self {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
         tasks.spawn(count_exchanges(slot.status(), sender));
         let guarded = Arc::clone(&slot);
         tasks.spawn(async move { guarded.guard().await });
-        let feeder = Feeder::start(&slot, &spec, archive);
+        let feeder = Feeder::start(&slot, &spec, surroundings);
         Self { spec, slot, generation, feeder, _tasks: tasks }
     }
 }
@@ -125,8 +126,16 @@ async fn count_exchanges(mut status: watch::Receiver<SlotStatus>, sender: watch:
 pub(crate) struct Fleet {
     pub(crate) services: SlotServices,
     pub(crate) served: BTreeMap<String, Served>,
-    /// Where the last release of each is kept.
-    archive: Option<Arc<Archive>>,
+    surroundings: Surroundings,
+}
+
+/// What there is around the process, for sources and for what has to outlive it.
+#[derive(Clone, Default)]
+pub(crate) struct Surroundings {
+    /// Where the last release of each provider is kept.
+    pub(crate) archive: Option<Arc<Archive>>,
+    /// For sources that are read through the Kubernetes API.
+    pub(crate) kubernetes: Option<Client>,
 }
 
 /// Which providers there are and what each claims, in the order of their names: what the controllers have to be started with.
@@ -145,12 +154,12 @@ enum Change<'a> {
 impl Fleet {
     /// No provider yet.
     pub(crate) fn new(services: SlotServices) -> Self {
-        Self { services, served: BTreeMap::new(), archive: None }
+        Self { services, served: BTreeMap::new(), surroundings: Surroundings::default() }
     }
 
-    /// The same, with a place for what has to outlive the process.
-    pub(crate) fn with_archive(self, archive: Option<Archive>) -> Self {
-        Self { archive: archive.map(Arc::new), ..self }
+    /// The same, with what there is around the process.
+    pub(crate) fn within(self, surroundings: Surroundings) -> Self {
+        Self { surroundings, ..self }
     }
 
     /// What is claimed now.
@@ -189,6 +198,14 @@ impl Fleet {
         let slots: BTreeMap<String, Arc<Slot>> =
             self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect();
         let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+        if let Some(spec) = specs.iter().find(|spec| spec.source.needs_kubernetes())
+            && self.surroundings.kubernetes.is_none()
+        {
+            bail!(
+                "provider {:?}: its source is read through the Kubernetes API, and there is no cluster here",
+                spec.name
+            );
+        }
         // All at once: a component that takes its time to answer must not sum up with others.
         let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
@@ -199,7 +216,7 @@ impl Fleet {
             self.commit(change);
         }
         self.served.retain(|name, _| names.contains(name));
-        if let Some(archive) = &self.archive
+        if let Some(archive) = &self.surroundings.archive
             && let Err(error) = archive.retain(&names.iter().map(String::as_str).collect())
         {
             tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
@@ -210,14 +227,14 @@ impl Fleet {
     fn commit(&mut self, change: Change<'_>) {
         match change {
             Change::Start { spec, slot } => {
-                let started = Served::start(spec, slot, self.archive.as_ref());
+                let started = Served::start(spec, slot, &self.surroundings);
                 self.served.insert(started.spec.name.clone(), started);
             }
             Change::Settings { spec, reconfiguration } => {
                 reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
-                    served.feeder = Feeder::start(&served.slot, &spec, self.archive.as_ref());
+                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings);
                     served.spec = spec;
                 }
             }
@@ -229,7 +246,7 @@ impl Fleet {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
                 }
                 if served.spec.source != spec.source {
-                    served.feeder = Feeder::start(&served.slot, &spec, self.archive.as_ref());
+                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings);
                 }
                 served.spec = ProviderSpec { credentials, ..spec };
             }

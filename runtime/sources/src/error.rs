@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, io, path::PathBuf, sync::Arc};
 
-use crate::RegistryFailure;
+use crate::{ConfigMapFailure, RegistryFailure};
 
 /// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -58,6 +58,15 @@ pub enum SourceError {
         /// The path as the operator gave it.
         path: PathBuf,
     },
+    /// The ConfigMaps hold nothing that could be offered.
+    #[error("{reference}")]
+    ConfigMap {
+        /// For people: `configmap skysail-system/provider`.
+        reference: String,
+        /// Why.
+        #[source]
+        failure: Arc<ConfigMapFailure>,
+    },
     /// The registry gave nothing.
     #[error("{reference} is not to be had")]
     Registry {
@@ -84,6 +93,7 @@ impl SourceError {
             Self::TooLarge { .. } => "SourceTooLarge",
             Self::Unsettled { .. } => "SourceUnsettled",
             Self::Registry { failure, .. } => failure.category(),
+            Self::ConfigMap { failure, .. } => failure.category(),
         }
     }
 

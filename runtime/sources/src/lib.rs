@@ -7,6 +7,7 @@
 //! Read [`FileSource`] first.
 
 mod archive;
+mod config_map;
 mod digest;
 mod error;
 mod file;
@@ -14,6 +15,7 @@ mod oci;
 mod offer;
 
 pub use archive::{Archive, ArchiveError, Quarantined};
+pub use config_map::{ConfigMapFailure, ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION};
 pub use digest::{Digest, DigestError};
 pub use error::SourceError;
 pub use file::{FileSource, FileSourceSettings};

@@ -56,7 +56,7 @@ fn seconds_of(unit: &str) -> Option<f64> {
 }
 
 /// A name of an object of the API: what RFC 1123 calls a subdomain.
-pub(super) fn object_name(text: &str) -> Result<String, String> {
+pub(crate) fn object_name(text: &str) -> Result<String, String> {
     let label = |part: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')

@@ -20,7 +20,7 @@ use crate::{
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     output, provider_file,
-    providers::{self, Fleet},
+    providers::{self, Fleet, Surroundings},
     telemetry,
 };
 
@@ -64,7 +64,8 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     let cluster = Cluster::of(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
     let client = cluster.client("orphans").or_exit(Reason::Usage)?;
     // serve (provider)
-    let mut fleet = Fleet::new(providers::services(&mut Registry::default())?);
+    let surroundings = Surroundings { archive: None, kubernetes: Some(client.clone()) };
+    let mut fleet = Fleet::new(providers::services(&mut Registry::default())?).within(surroundings);
     fleet.apply(specs).await.or_exit(Reason::Usage)?;
     fleet.first_releases().await;
     // look twice (client, provider)

@@ -30,7 +30,7 @@ use crate::{
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, Share},
     provider_file::{self, ProviderFile},
-    providers::{self, Fleet},
+    providers::{self, Fleet, Surroundings},
     telemetry::{self, Verbosity},
 };
 
@@ -67,7 +67,9 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
     let archive = state_dir.clone().map(|folder| Archive::open(folder, state_dir_max << 20)).transpose();
     let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
-    let mut fleet = Fleet::new(providers::services(&mut registry)?).with_archive(archive);
+    let surroundings =
+        Surroundings { archive: archive.map(Arc::new), kubernetes: Some(clients.shared_informers.clone()) };
+    let mut fleet = Fleet::new(providers::services(&mut registry)?).within(surroundings);
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);

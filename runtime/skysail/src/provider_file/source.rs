@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
+use kube::Client;
 use serde::Deserialize;
 use skysail_host::egress::{CaBundleSpec, judge_public_address};
 use skysail_sources::{
-    Credentials, FileSource, FileSourceSettings, OciSource, OciSourceSettings, Offers, Reference, Registry,
-    RegistryOptions,
+    ConfigMapReference, ConfigMapSource, Credentials, FileSource, FileSourceSettings, OciSource, OciSourceSettings,
+    Offers, Reference, Registry, RegistryOptions,
 };
 
 use super::{explain::Finding, schema::Check};
-use crate::args::parse_duration;
+use crate::args::{object_name, parse_duration};
 
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
@@ -22,6 +23,8 @@ const CREDENTIALS_BYTES_MAX: u64 = 1 << 20;
 pub(crate) enum ComponentSource {
     /// A file, or a key of a mounted folder.
     File(PathBuf),
+    /// ConfigMaps, read through the Kubernetes API.
+    ConfigMap(ConfigMapReference),
     /// A registry.
     Oci(Box<OciComponent>),
 }
@@ -46,9 +49,14 @@ impl PartialEq for OciComponent {
 impl Eq for OciComponent {}
 
 impl ComponentSource {
-    /// What comes from there, now and whenever it changes.
-    pub(crate) fn watch(&self, bytes_max: u64) -> Offers {
-        match self {
+    /// Whether it is read through the Kubernetes API.
+    pub(crate) const fn needs_kubernetes(&self) -> bool {
+        matches!(self, Self::ConfigMap(_))
+    }
+
+    /// What comes from there, now and whenever it changes; nothing at all where a cluster is needed and there is none.
+    pub(crate) fn watch(&self, bytes_max: u64, kubernetes: Option<&Client>) -> Option<Offers> {
+        Some(match self {
             Self::File(path) => {
                 let settings = FileSourceSettings { bytes_max, ..FileSourceSettings::default() };
                 FileSource::new(path.clone(), settings).watch()
@@ -58,13 +66,17 @@ impl ComponentSource {
                 let settings = OciSourceSettings { poll: *poll, timeout: *timeout, bytes_max };
                 OciSource::new(registry.clone(), reference.clone(), settings).watch()
             }
-        }
+            Self::ConfigMap(reference) => {
+                ConfigMapSource::new(kubernetes?.clone(), reference.clone(), bytes_max).watch()
+            }
+        })
     }
 
     /// What its component is kept under on disk.
     pub(crate) fn kept_as(&self) -> String {
         match self {
             Self::File(path) => format!("file {}", path.display()),
+            Self::ConfigMap(reference) => reference.to_string(),
             Self::Oci(component) => format!("oci {}", component.reference.whole()),
         }
     }
@@ -73,7 +85,7 @@ impl ComponentSource {
     pub(crate) fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::File(path) => Some(path),
-            Self::Oci(_) => None,
+            Self::ConfigMap(_) | Self::Oci(_) => None,
         }
     }
 }
@@ -82,7 +94,17 @@ impl ComponentSource {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Source {
     file: Option<PathBuf>,
+    config_map: Option<ConfigMaps>,
     oci: Option<Oci>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConfigMaps {
+    namespace: String,
+    name: Option<String>,
+    names: Option<Vec<String>>,
+    key: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -110,16 +132,42 @@ struct CredentialsFrom {
 impl Check<'_> {
     pub(super) fn source(&mut self, source: Source) -> Result<ComponentSource, Finding> {
         match source {
-            Source { file: Some(file), oci: None } => Ok(ComponentSource::File(self.resolve(&file))),
-            Source { file: None, oci: Some(oci) } => Ok(ComponentSource::Oci(Box::new(self.oci(oci)?))),
-            Source { file: Some(_), oci: Some(_) } => {
-                Err(self.wrong("spec.source", "file and oci are both there; keep one".to_owned()))
+            Source { file: Some(file), config_map: None, oci: None } => Ok(ComponentSource::File(self.resolve(&file))),
+            Source { file: None, config_map: Some(maps), oci: None } => self.config_maps(maps),
+            Source { file: None, config_map: None, oci: Some(oci) } => {
+                Ok(ComponentSource::Oci(Box::new(self.oci(oci)?)))
             }
-            Source { file: None, oci: None } => {
-                let reason = "it names no place; write file: with a path, or oci: with a reference".to_owned();
-                Err(self.wrong("spec.source", reason))
+            Source { file: None, config_map: None, oci: None } => {
+                let reason =
+                    "it names no place; write file: with a path, configMap: with a name, or oci: with a reference";
+                Err(self.wrong("spec.source", reason.to_owned()))
+            }
+            Source { .. } => {
+                Err(self
+                    .wrong("spec.source", "it names several places; keep one of file, configMap and oci".to_owned()))
             }
         }
+    }
+
+    fn config_maps(&self, maps: ConfigMaps) -> Result<ComponentSource, Finding> {
+        let ConfigMaps { namespace, name, names, key } = maps;
+        let names = match (name, names) {
+            (Some(name), None) => vec![name],
+            (None, Some(names)) if (1..=ConfigMapReference::PARTS_MAX).contains(&names.len()) => names,
+            (None, Some(names)) => {
+                let reason = format!("{} names; there are 1 to {}", names.len(), ConfigMapReference::PARTS_MAX);
+                return Err(self.wrong("spec.source.configMap.names", reason));
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let reason = "write name: with the ConfigMap, or names: with those of its parts, in order".to_owned();
+                return Err(self.wrong("spec.source.configMap", reason));
+            }
+        };
+        let named = [("namespace", &namespace)].into_iter().chain(names.iter().map(|name| ("name", name)));
+        for (field, text) in named {
+            object_name(text).map_err(|reason| self.wrong(&format!("spec.source.configMap.{field}"), reason))?;
+        }
+        Ok(ComponentSource::ConfigMap(ConfigMapReference { namespace, names, key }))
     }
 
     fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Finding> {

@@ -10,7 +10,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::RETRY_PERIOD;
+use super::{RETRY_PERIOD, Surroundings};
 use crate::provider_file::ProviderSpec;
 
 /// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what it has.
@@ -20,17 +20,21 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, archive: Option<&Arc<Archive>>) -> Self {
+    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings) -> Self {
         let (decide, decided) = watch::channel(false);
+        let Surroundings { archive, kubernetes } = surroundings;
         let bytes_max = spec.limits.component_bytes;
-        let keeper = archive.map(|archive| Keeper {
+        let keeper = archive.as_ref().map(|archive| Keeper {
             archive: Arc::clone(archive),
             provider: spec.name.clone(),
             source: spec.source.kept_as(),
             bytes_max,
         });
         let mut task = JoinSet::new();
-        task.spawn(fill(Arc::clone(slot), spec.source.watch(bytes_max), keeper, decide));
+        // Judged before: a source that needs a cluster has one.
+        if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
+            task.spawn(fill(Arc::clone(slot), offers, keeper, decide));
+        }
         Self { decided, _task: task }
     }
 

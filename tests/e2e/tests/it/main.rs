@@ -1,6 +1,7 @@
 //! The tests from end to end. Each sets up its environment, and fails where it cannot.
 
 mod as_users_see_it;
+mod config_map;
 mod election;
 mod killed;
 mod manifests;

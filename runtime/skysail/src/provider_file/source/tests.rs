@@ -51,18 +51,42 @@ fn a_registry_is_another_source_when_anything_about_it_is_written_otherwise() {
 fn a_source_is_one_place() {
     refused(
         &format!("{OCI}    file: a.wasm\n"),
-        expect![[r#"DIR/providers.yaml:5: provider "sim": spec.source: file and oci are both there; keep one"#]],
+        expect![[
+            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names several places; keep one of file, configMap and oci"#
+        ]],
     );
     refused(
         "    {}\n",
         expect![[
-            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names no place; write file: with a path, or oci: with a reference"#
+            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names no place; write file: with a path, configMap: with a name, or oci: with a reference"#
+        ]],
+    );
+    refused(
+        "    configMap: {namespace: a}\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write name: with the ConfigMap, or names: with those of its parts, in order"#
+        ]],
+    );
+    refused(
+        "    configMap: {namespace: a, name: b, names: [b]}\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write name: with the ConfigMap, or names: with those of its parts, in order"#
+        ]],
+    );
+    refused(
+        "    configMap: {namespace: a, names: []}\n",
+        expect![[r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.names: 0 names; there are 1 to 64"#]],
+    );
+    refused(
+        "    configMap: {namespace: a, name: B_}\n",
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.name: "B_" is no name of an object: use at most 253 lower-case letters, digits, dashes and dots"#
         ]],
     );
     refused(
         "    git: x\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.git: "git" is not a key of this place; write one of file, oci"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.git: "git" is not a key of this place; write one of file, configMap, oci"#
         ]],
     );
 }

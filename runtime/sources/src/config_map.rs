@@ -1,0 +1,387 @@
+//! A component in a ConfigMap, or in several, read and watched through the Kubernetes API.
+//!
+//! # Flow
+//! 1. Each ConfigMap is watched by its name.
+//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is unpacked.
+//! 3. A digest that differs from the last one offered becomes an [`Offer`].
+//!
+//! # Several parts
+//! A ConfigMap ends at 1 MiB, and nothing changes two of them at once: between the write of the first part and that of the last a reader sees parts of two
+//! components. So where there are several, each carries the digest of the whole in its annotation [`DIGEST_ANNOTATION`]; parts that name different
+//! ones are not put together, and neither is a whole that is not what they name. On a single ConfigMap the annotation is a pin for whoever wants one.
+//!
+//! # Against a mounted ConfigMap
+//! The kubelet brings a change of a mounted one within a minute or so, and needs no right; this needs `get`, `list` and `watch` for these names, and sees a change at
+//! once.
+
+use std::{fmt, io::Read as _, sync::Arc};
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt as _, watcher, watcher::watch_object},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::{Digest, Offer, Offers, SourceError};
+
+#[cfg(test)]
+mod tests;
+
+/// Digest of the whole component, as `sha256:…`; on each part where there are several.
+pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
+
+/// How gzip begins.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Keys that a sentence names.
+const KEYS_SHOWN_MAX: usize = 8;
+
+/// Which ConfigMaps hold a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigMapReference {
+    /// Where all of them are.
+    pub namespace: String,
+    /// In the order of the parts; at least one.
+    pub names: Vec<String>,
+    /// Of `binaryData`; without it the only key that there is.
+    pub key: Option<String>,
+}
+
+impl ConfigMapReference {
+    /// Most parts: far more than the largest component that is read needs.
+    pub const PARTS_MAX: usize = 64;
+}
+
+impl fmt::Display for ConfigMapReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configmap {}/{}", self.namespace, self.names.join("+"))?;
+        self.key.iter().try_for_each(|key| write!(f, " key {key}"))
+    }
+}
+
+/// What is wrong with the ConfigMaps. Every text says what is there and the way out.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigMapFailure {
+    /// One is not there.
+    #[error("the ConfigMap {name} is not there: create it, or correct the name; it is taken up as soon as it is there")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// It has no `binaryData` with that key, or none at all.
+    #[error(
+        "{name} has no {wanted}; it has {there}: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+    )]
+    NoKey {
+        /// Of the ConfigMap.
+        name: String,
+        /// `key provider.wasm of binaryData`, or what else was looked for.
+        wanted: String,
+        /// What it has instead.
+        there: String,
+    },
+    /// No key is named, and it has several.
+    #[error("{name} has several keys ({keys}): name the component's in source.configMap.key")]
+    SeveralKeys {
+        /// Of the ConfigMap.
+        name: String,
+        /// What they are.
+        keys: String,
+    },
+    /// Of several parts one does not say what it is a part of.
+    #[error(
+        "{name} is one of several parts and lacks the annotation {DIGEST_ANNOTATION}: give each part the digest of the whole"
+    )]
+    NoDigest {
+        /// Of the ConfigMap.
+        name: String,
+    },
+    /// The annotation is no digest.
+    #[error("{name}: its annotation {DIGEST_ANNOTATION} is {text:?}: write sha256: and 64 hex digits")]
+    BadDigest {
+        /// Of the ConfigMap.
+        name: String,
+        /// As written, cut.
+        text: String,
+    },
+    /// Parts of two components.
+    #[error(
+        "{first} and {other} are parts of different components: write the others too; they are taken up when all say the same"
+    )]
+    PartsDiffer {
+        /// Of one ConfigMap.
+        first: String,
+        /// Of another.
+        other: String,
+    },
+    /// The whole is another one than the parts say.
+    #[error(
+        "it was promised as {expected} and is {actual}: a part is cut or of another component; write all parts again"
+    )]
+    WrongDigest {
+        /// By the annotations.
+        expected: Digest,
+        /// Of what is there.
+        actual: Digest,
+    },
+    /// It begins as gzip and goes on otherwise.
+    #[error("it begins as gzip and cannot be unpacked ({reason}): compress it again")]
+    Gzip {
+        /// Why.
+        reason: String,
+    },
+    /// More than the limit, unpacked.
+    #[error(
+        "the component has more than {max} bytes, the limit componentBytes: build it smaller (release profile, opt-level \"s\", stripped), or raise the limit"
+    )]
+    TooLarge {
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The Kubernetes API does not show it.
+    #[error(
+        "the Kubernetes API does not show it ({reason}): the account needs get, list and watch for configmaps of these names"
+    )]
+    Api {
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl ConfigMapFailure {
+    /// A stable CamelCase name: metric label and reason of a status.
+    #[must_use]
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "ConfigMapMissing",
+            Self::NoKey { .. } => "ConfigMapKeyMissing",
+            Self::SeveralKeys { .. } => "ConfigMapKeyAmbiguous",
+            Self::NoDigest { .. } | Self::BadDigest { .. } | Self::PartsDiffer { .. } => "ConfigMapPartsDiffer",
+            Self::WrongDigest { .. } => "ConfigMapWrongDigest",
+            Self::Gzip { .. } => "ConfigMapGzip",
+            Self::TooLarge { .. } => "SourceTooLarge",
+            Self::Api { .. } => "ConfigMapUnreadable",
+        }
+    }
+}
+
+/// Watches the ConfigMaps of one component.
+#[derive(Clone)]
+pub struct ConfigMapSource {
+    client: Client,
+    reference: ConfigMapReference,
+    bytes_max: u64,
+}
+
+impl fmt::Debug for ConfigMapSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigMapSource").field("reference", &self.reference).finish_non_exhaustive()
+    }
+}
+
+impl ConfigMapSource {
+    /// A source for these ConfigMaps, of at most so many bytes unpacked. Nothing is read yet.
+    #[must_use]
+    pub const fn new(client: Client, reference: ConfigMapReference, bytes_max: u64) -> Self {
+        Self { client, reference, bytes_max }
+    }
+
+    /// Reads the ConfigMaps and watches them until the returned stream is dropped.
+    ///
+    /// The first item comes as soon as the API has answered. Must be called on a tokio runtime with I/O and time enabled.
+    #[must_use]
+    pub fn watch(self) -> Offers {
+        let (reports, receiver) = mpsc::channel(Offers::QUEUE);
+        let mut watcher = JoinSet::new();
+        watcher.spawn(self.run(reports));
+        Offers::new(receiver, watcher)
+    }
+
+    async fn run(self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
+        let Self { client, reference, bytes_max } = self;
+        let api: Api<ConfigMap> = Api::namespaced(client, &reference.namespace);
+        let watches = reference.names.iter().enumerate().map(|(place, name)| {
+            let watch = watch_object(api.clone(), name).default_backoff();
+            watch.map(move |seen| (place, seen)).boxed()
+        });
+        let mut watches = stream::select_all(watches);
+        let mut parts: Vec<Part> = reference.names.iter().map(|_| Part::Unknown).collect();
+        let mut last: Option<Last> = None;
+        loop {
+            let seen = tokio::select! {
+                seen = watches.next() => seen,
+                () = reports.closed() => return,
+            };
+            let Some((place, seen)) = seen else { return };
+            let looked = match seen {
+                Ok(object) => {
+                    if let Some(part) = parts.get_mut(place) {
+                        *part = object.map_or(Part::Missing, |object| Part::There(Box::new(object)));
+                    }
+                    put_together(&reference, &parts, bytes_max)
+                }
+                Err(error) => Some(Err(ConfigMapFailure::Api { reason: told(&error) })),
+            };
+            let Some(report) = looked.and_then(|looked| report(&reference, &mut last, looked)) else { continue };
+            if reports.send(report).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What was reported last.
+enum Last {
+    Offered(Digest),
+    Failed(String),
+}
+
+fn report(
+    reference: &ConfigMapReference,
+    last: &mut Option<Last>,
+    looked: Result<Bytes, ConfigMapFailure>,
+) -> Option<Result<Offer, SourceError>> {
+    match looked {
+        Ok(bytes) => {
+            let digest = Digest::of(&bytes);
+            if matches!(last, Some(Last::Offered(offered)) if *offered == digest) {
+                return None;
+            }
+            *last = Some(Last::Offered(digest));
+            Some(Ok(Offer { bytes, digest, origin: reference.to_string() }))
+        }
+        Err(failure) => {
+            let text = failure.to_string();
+            if matches!(last, Some(Last::Failed(told)) if *told == text) {
+                return None;
+            }
+            *last = Some(Last::Failed(text));
+            Some(Err(SourceError::ConfigMap { reference: reference.to_string(), failure: Arc::new(failure) }))
+        }
+    }
+}
+
+/// What the watch shows of one ConfigMap.
+enum Part {
+    /// Nothing yet.
+    Unknown,
+    Missing,
+    There(Box<ConfigMap>),
+}
+
+/// The component, or why there is none; nothing as long as not all of them were looked at.
+fn put_together(
+    reference: &ConfigMapReference,
+    parts: &[Part],
+    bytes_max: u64,
+) -> Option<Result<Bytes, ConfigMapFailure>> {
+    let mut objects = Vec::new();
+    for (part, name) in parts.iter().zip(&reference.names) {
+        match part {
+            Part::Unknown => return None,
+            Part::Missing => return Some(Err(ConfigMapFailure::Missing { name: name.clone() })),
+            Part::There(object) => objects.push((name.as_str(), &**object)),
+        }
+    }
+    Some(component(reference, &objects, bytes_max))
+}
+
+fn component(
+    reference: &ConfigMapReference,
+    parts: &[(&str, &ConfigMap)],
+    bytes_max: u64,
+) -> Result<Bytes, ConfigMapFailure> {
+    let expected = digest_of_all(parts)?;
+    let mut whole = Vec::new();
+    for (name, part) in parts {
+        whole.extend_from_slice(value(name, part, reference.key.as_deref())?);
+    }
+    if whole.starts_with(GZIP) {
+        whole = unpack(&whole, bytes_max)?;
+    }
+    if whole.len() as u64 > bytes_max {
+        return Err(ConfigMapFailure::TooLarge { max: bytes_max });
+    }
+    let actual = Digest::of(&whole);
+    match expected {
+        Some(expected) if expected != actual => Err(ConfigMapFailure::WrongDigest { expected, actual }),
+        Some(_) | None => Ok(whole.into()),
+    }
+}
+
+/// What the parts say that they are parts of; a single one need not say it.
+fn digest_of_all(parts: &[(&str, &ConfigMap)]) -> Result<Option<Digest>, ConfigMapFailure> {
+    let mut first: Option<(&str, Digest)> = None;
+    for (name, part) in parts {
+        let annotations = part.metadata.annotations.as_ref();
+        let Some(text) = annotations.and_then(|annotations| annotations.get(DIGEST_ANNOTATION)) else {
+            if parts.len() > 1 {
+                return Err(ConfigMapFailure::NoDigest { name: (*name).to_owned() });
+            }
+            return Ok(None);
+        };
+        let digest: Digest = text.parse().map_err(|_| ConfigMapFailure::BadDigest {
+            name: (*name).to_owned(),
+            text: text.chars().take(80).collect(),
+        })?;
+        match first {
+            None => first = Some((name, digest)),
+            Some((_, known)) if known == digest => {}
+            Some((known, _)) => {
+                return Err(ConfigMapFailure::PartsDiffer { first: known.to_owned(), other: (*name).to_owned() });
+            }
+        }
+    }
+    Ok(first.map(|(_, digest)| digest))
+}
+
+fn value<'a>(name: &str, part: &'a ConfigMap, key: Option<&str>) -> Result<&'a [u8], ConfigMapFailure> {
+    let binary = || part.binary_data.iter().flatten();
+    let there = || {
+        let mut keys: Vec<String> = binary().map(|(key, _)| format!("binaryData {key}")).collect();
+        keys.extend(part.data.iter().flatten().map(|(key, _)| format!("data {key}")));
+        if keys.is_empty() { "no key at all".to_owned() } else { listed(keys) }
+    };
+    let found: Vec<_> = binary().filter(|(have, _)| key.is_none_or(|key| key == have.as_str())).collect();
+    match found.as_slice() {
+        [(_, value)] => Ok(&value.0),
+        [] => {
+            let wanted = key.map_or_else(|| "binaryData".to_owned(), |key| format!("key {key} of binaryData"));
+            Err(ConfigMapFailure::NoKey { name: name.to_owned(), wanted, there: there() })
+        }
+        several => {
+            let keys = listed(several.iter().map(|(key, _)| (*key).clone()).collect());
+            Err(ConfigMapFailure::SeveralKeys { name: name.to_owned(), keys })
+        }
+    }
+}
+
+/// No further than one byte beyond the limit, whatever the compressed form promises.
+fn unpack(compressed: &[u8], bytes_max: u64) -> Result<Vec<u8>, ConfigMapFailure> {
+    let mut unpacked = Vec::new();
+    let read = MultiGzDecoder::new(compressed).take(bytes_max.saturating_add(1)).read_to_end(&mut unpacked);
+    read.map_err(|error| ConfigMapFailure::Gzip { reason: error.to_string() })?;
+    Ok(unpacked)
+}
+
+fn listed(mut keys: Vec<String>) -> String {
+    let more = keys.len().saturating_sub(KEYS_SHOWN_MAX);
+    keys.truncate(KEYS_SHOWN_MAX);
+    let shown = keys.join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// What a watch says went wrong, without what kube repeats.
+fn told(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}

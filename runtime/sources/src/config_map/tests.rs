@@ -1,0 +1,207 @@
+//! What ConfigMaps may hold, and when it is an offer. The API is the one in memory; a real one is in `tests/e2e`.
+
+use std::{collections::BTreeMap, io::Write as _};
+
+use expect_test::{Expect, expect};
+use flate2::{Compression, write::GzEncoder};
+use futures::FutureExt as _;
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use skysail_dev::api::{ApiOptions, ApiServer};
+
+use super::{ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION, component};
+use crate::{Digest, Offers};
+
+const MAX: u64 = 1000;
+
+fn map(values: &[(&str, &[u8])]) -> ConfigMap {
+    let values = values.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec())));
+    ConfigMap { binary_data: Some(values.collect()), ..ConfigMap::default() }
+}
+
+fn part(value: &[u8], whole: &[u8]) -> ConfigMap {
+    let annotations = BTreeMap::from([(DIGEST_ANNOTATION.to_owned(), Digest::of(whole).to_string())]);
+    let metadata = ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() };
+    ConfigMap { metadata, ..map(&[("provider.wasm", value)]) }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn reference(key: Option<&str>) -> ConfigMapReference {
+    let names = vec!["one".to_owned(), "two".to_owned()];
+    ConfigMapReference { namespace: "default".to_owned(), names, key: key.map(str::to_owned) }
+}
+
+fn read(key: Option<&str>, parts: &[ConfigMap]) -> Result<String, String> {
+    let parts: Vec<(&str, &ConfigMap)> = ["one", "two", "three"].into_iter().zip(parts).collect();
+    let component = component(&reference(key), &parts, MAX);
+    component
+        .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+        .map_err(|failure| format!("{}: {failure}", failure.category()))
+}
+
+#[track_caller]
+fn refused(key: Option<&str>, parts: &[ConfigMap], expected: Expect) {
+    expected.assert_eq(&read(key, parts).unwrap_err());
+}
+
+#[test]
+fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
+    assert_eq!(read(None, &[map(&[("provider.wasm", b"whole")])]).as_deref(), Ok("whole"));
+    let two = map(&[("a.wasm", b"a"), ("b.wasm", b"b")]);
+    assert_eq!(read(Some("b.wasm"), &[two]).as_deref(), Ok("b"));
+    assert_eq!(read(None, &[map(&[("provider.wasm.gz", &gzip(b"whole"))])]).as_deref(), Ok("whole"));
+    let parts = [part(b"who", b"whole"), part(b"le", b"whole")];
+    assert_eq!(read(None, &parts).as_deref(), Ok("whole"));
+    let packed = gzip(b"whole");
+    let (first, rest) = packed.split_at(7);
+    assert_eq!(read(None, &[part(first, b"whole"), part(rest, b"whole")]).as_deref(), Ok("whole"));
+    assert_eq!(read(None, &[part(b"whole", b"whole")]).as_deref(), Ok("whole"), "a pin");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_way_out() {
+    refused(
+        None,
+        &[ConfigMap::default()],
+        expect![
+            "ConfigMapKeyMissing: one has no binaryData; it has no key at all: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+        ],
+    );
+    let text = ConfigMap { data: Some([("provider.yaml".to_owned(), "x".to_owned())].into()), ..map(&[]) };
+    refused(
+        None,
+        &[text],
+        expect![
+            "ConfigMapKeyMissing: one has no binaryData; it has data provider.yaml: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+        ],
+    );
+    refused(
+        Some("provider.wasm"),
+        &[map(&[("other.wasm", b"x")])],
+        expect![
+            "ConfigMapKeyMissing: one has no key provider.wasm of binaryData; it has binaryData other.wasm: kubectl create configmap --from-file=provider.wasm makes one, or correct the key"
+        ],
+    );
+    refused(
+        None,
+        &[map(&[("a.wasm", b"x"), ("b.wasm", b"x")])],
+        expect![
+            "ConfigMapKeyAmbiguous: one has several keys (a.wasm, b.wasm): name the component's in source.configMap.key"
+        ],
+    );
+    refused(
+        None,
+        &[part(b"who", b"whole"), map(&[("provider.wasm", b"le")])],
+        expect![
+            "ConfigMapPartsDiffer: two is one of several parts and lacks the annotation skysail.dev/component-digest: give each part the digest of the whole"
+        ],
+    );
+    refused(
+        None,
+        &[part(b"who", b"whole"), part(b"le", b"another")],
+        expect![
+            "ConfigMapPartsDiffer: one and two are parts of different components: write the others too; they are taken up when all say the same"
+        ],
+    );
+    refused(
+        None,
+        &[part(b"who", b"whole"), part(b"l", b"whole")],
+        expect![
+            "ConfigMapWrongDigest: it was promised as sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099 and is sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd: a part is cut or of another component; write all parts again"
+        ],
+    );
+    let mut odd = part(b"x", b"x");
+    odd.metadata.annotations = Some([(DIGEST_ANNOTATION.to_owned(), "v1".to_owned())].into());
+    refused(
+        None,
+        &[odd],
+        expect![[
+            r#"ConfigMapPartsDiffer: one: its annotation skysail.dev/component-digest is "v1": write sha256: and 64 hex digits"#
+        ]],
+    );
+    refused(
+        None,
+        &[map(&[("provider.wasm", &[b'x'; 1001])])],
+        expect![[
+            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
+        ]],
+    );
+    let cut = gzip(&[b'x'; 900]);
+    refused(
+        None,
+        &[map(&[("provider.wasm", cut.get(..cut.len() - 9).unwrap())])],
+        expect![
+            "ConfigMapGzip: it begins as gzip and cannot be unpacked (incomplete deflate stream): compress it again"
+        ],
+    );
+}
+
+#[test]
+fn a_gzip_bomb_ends_at_the_limit() {
+    refused(
+        None,
+        &[map(&[("provider.wasm", &gzip(&vec![0; 64 << 20]))])],
+        expect![[
+            r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
+        ]],
+    );
+}
+
+// === watched ===
+
+async fn apply(client: &Client, name: &str, object: ConfigMap) {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..object.metadata };
+    let object = ConfigMap { metadata, ..object };
+    api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await.unwrap();
+}
+
+fn watch(client: &Client, names: &[&str]) -> Offers {
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    let reference = ConfigMapReference { namespace: "default".to_owned(), names, key: None };
+    ConfigMapSource::new(client.clone(), reference, MAX).watch()
+}
+
+async fn next(offers: &mut Offers) -> Result<Digest, String> {
+    let report = tokio::time::timeout(std::time::Duration::from_secs(60), offers.next()).await.unwrap().unwrap();
+    report.map(|offer| offer.digest).map_err(|error| error.told())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_config_map_that_appears_changes_and_goes_is_told_and_the_same_again_is_silence() {
+    let client = ApiServer::new(&ApiOptions::default()).client();
+    let mut offers = watch(&client, &["provider"]);
+    expect!["configmap default/provider: the ConfigMap provider is not there: create it, or correct the name; it is taken up as soon as it is there"].assert_eq(&next(&mut offers).await.unwrap_err());
+    apply(&client, "provider", map(&[("provider.wasm", b"one")])).await;
+    assert_eq!(next(&mut offers).await, Ok(Digest::of(b"one")));
+    let renamed = map(&[("provider.wasm", b"one"), ("provider.wasm", b"one")]);
+    apply(&client, "provider", ConfigMap { immutable: Some(false), ..renamed }).await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(offers.next().now_or_never().is_none(), "the same component");
+    apply(&client, "provider", map(&[("provider.wasm", b"two")])).await;
+    assert_eq!(next(&mut offers).await, Ok(Digest::of(b"two")));
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    api.delete("provider", &DeleteParams::default()).await.unwrap();
+    assert!(next(&mut offers).await.unwrap_err().contains("is not there"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_are_offered_when_all_of_them_are_of_one_component() {
+    let client = ApiServer::new(&ApiOptions::default()).client();
+    apply(&client, "one", part(b"who", b"whole")).await;
+    apply(&client, "two", part(b"le", b"whole")).await;
+    let mut offers = watch(&client, &["one", "two"]);
+    assert_eq!(next(&mut offers).await, Ok(Digest::of(b"whole")));
+    apply(&client, "one", part(b"an", b"another")).await;
+    assert!(next(&mut offers).await.unwrap_err().contains("parts of different components"));
+    apply(&client, "two", part(b"other", b"another")).await;
+    assert_eq!(next(&mut offers).await, Ok(Digest::of(b"another")));
+}
