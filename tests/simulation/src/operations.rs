@@ -8,6 +8,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     Referee,
@@ -40,13 +41,14 @@ enum Operation {
     AddMachine,
     DeleteMachine,
     SwitchMachine,
+    ReplaceMachine,
     MoveMachine,
     ExcludeNode,
     DeleteNode,
     Heartbeat,
 }
 
-const WEIGHTS: [(u32, Operation); 14] = [
+const WEIGHTS: [(u32, Operation); 15] = [
     (6, Operation::CreateService),
     (4, Operation::ChangePorts),
     (3, Operation::ChangeType),
@@ -57,6 +59,7 @@ const WEIGHTS: [(u32, Operation); 14] = [
     (6, Operation::AddMachine),
     (3, Operation::DeleteMachine),
     (2, Operation::SwitchMachine),
+    (3, Operation::ReplaceMachine),
     (1, Operation::MoveMachine),
     (2, Operation::ExcludeNode),
     (2, Operation::DeleteNode),
@@ -72,6 +75,8 @@ pub(crate) struct People {
     chance: Chance,
     /// For pod ranges, which no two nodes share.
     nodes_made: usize,
+    /// Machines that come under a name that another one had, with their clouds, and when.
+    successors: Vec<(Instant, String, Arc<Cloud>)>,
 }
 
 impl People {
@@ -83,6 +88,7 @@ impl People {
             story: site.story.clone(),
             chance: Chance::of(seed, "people"),
             nodes_made: 0,
+            successors: Vec::new(),
         }
     }
 
@@ -125,6 +131,7 @@ impl People {
             Operation::AddMachine => self.add_machine().await,
             Operation::DeleteMachine => self.delete_some_machine().await,
             Operation::SwitchMachine => self.switch_some_machine().await,
+            Operation::ReplaceMachine => self.replace_some_machine().await,
             Operation::MoveMachine => self.move_some_machine(),
             Operation::ExcludeNode => self.exclude_some_node().await,
             Operation::DeleteNode => {
@@ -143,6 +150,7 @@ impl People {
 
     /// All machines run and their kubelets say so; those without a node register again; nodes without a machine are not heard of.
     pub(crate) async fn bring_everything_up(&mut self) {
+        self.successors.clear();
         if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
             // Of a cluster without a single node no route is deleted: an empty list is more often a mistake than a cluster.
             self.add_machine().await;
@@ -347,6 +355,32 @@ impl People {
         self.story.tell(PEOPLE, format_args!("delete machine {name} of {}", cloud.name));
         cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
         self.heartbeat(&name, "Unknown").await;
+    }
+
+    /// A machine goes, and another one comes under its name: about when a controller has seen twice that the first is gone.
+    async fn replace_some_machine(&mut self) {
+        let Some(name) = self.some_node() else { return };
+        let Some((cloud, _)) = self.machine_of(&name) else { return };
+        self.story.tell(PEOPLE, format_args!("replace machine {name} of {}", cloud.name));
+        cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
+        self.heartbeat(&name, "Unknown").await;
+        let after = self.chance.milliseconds(4_000..=13_000);
+        self.successors.push((Instant::now() + after, name, cloud));
+    }
+
+    /// What was begun before and is due.
+    pub(crate) async fn go_on(&mut self) {
+        let now = Instant::now();
+        let due: Vec<_> = self.successors.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, name, cloud) in due {
+            if self.clouds.iter().any(|cloud| cloud.state().machine_named(&name).is_some()) {
+                continue;
+            }
+            let id = cloud.change(|state| state.make_machine(&name));
+            self.story.tell(PEOPLE, format_args!("make machine {name} {id}"));
+            self.delete_node(&name).await;
+            self.register(&name, &cloud).await;
+        }
     }
 
     async fn switch_some_machine(&mut self) {

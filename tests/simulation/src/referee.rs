@@ -33,7 +33,7 @@ pub struct Referee {
 struct Inner {
     /// By the Service's UID: who is at it.
     calls: BTreeMap<String, String>,
-    /// Nodes whose machine was there when a process asked for their deletion: name and UID, and when the request was carried out, if it was.
+    /// Nodes whose machine was there, or not called missing, when a process asked for their deletion: name and UID, and when the request was carried out, if it was.
     suspects: BTreeMap<(String, String), Instant>,
     /// UIDs of nodes whose machine some cloud called missing.
     called_missing: BTreeSet<String>,
@@ -104,12 +104,9 @@ impl Referee {
         self.lock().called_missing.insert(uid.to_owned());
     }
 
-    /// Never a deletion because of anything but "not found".
-    pub(crate) fn asks_to_delete(&self, name: &str, uid: &str) {
-        if !self.lock().called_missing.contains(uid) {
-            self.story
-                .violate(format_args!("the node {name} ({uid}) shall go, and no cloud called its machine missing"));
-        }
+    /// Whether some cloud said so.
+    pub(crate) fn is_called_missing(&self, uid: &str) -> bool {
+        self.lock().called_missing.contains(uid)
     }
 
     /// A process is shown a list of the past.
@@ -131,7 +128,7 @@ impl Referee {
         }
     }
 
-    /// A process asks for the deletion of a node whose machine is there.
+    /// A process asks for the deletion of a node whose machine is there, or was never called missing.
     pub(crate) fn suspect(&self, node: &str, uid: &str, carried_out: Duration) {
         self.lock().suspects.insert((node.to_owned(), uid.to_owned()), Instant::now() + carried_out);
     }
@@ -156,7 +153,9 @@ impl Referee {
         for (name, uid) in suspects.into_keys() {
             let object = self.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
             if text(&object, "/metadata/uid") != uid && !self.lock().deleted_by_people.contains(&uid) {
-                self.story.violate(format_args!("the node {name} ({uid}) was deleted, and its machine is there"));
+                self.story.violate(format_args!(
+                    "the node {name} ({uid}) was deleted, and its machine was there or never called missing"
+                ));
             }
         }
     }

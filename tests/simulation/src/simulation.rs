@@ -115,6 +115,7 @@ impl Day {
         loop {
             self.look_after_processes();
             self.site.referee.settle();
+            self.people.go_on().await;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -237,8 +238,8 @@ impl Day {
 
     /// What is well stays well, and costs nothing.
     async fn stays_quiet(&mut self) -> Vec<String> {
-        // What was about to be done when all was well already.
-        self.pass(Duration::from_mins(2)).await;
+        // What was about to be done when all was well already: tries of what was done and whose answer was lost come up to five minutes apart.
+        self.pass(Duration::from_mins(6)).await;
         let told = self.site.story.lines().len();
         let end = Instant::now() + QUIET;
         while Instant::now() < end {

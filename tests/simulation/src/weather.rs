@@ -61,14 +61,14 @@ impl Weather {
         }
     }
 
-    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud; and nobody asks for one whose machine no
-    /// cloud ever called missing.
+    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud, or while no cloud called that missing. Whether
+    /// it goes is another matter: the request may name another UID.
     fn watch_deletion(&self, name: &str, carried_out: Duration) {
         let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
-        self.referee.asks_to_delete(name, text(&node, "/metadata/uid"));
-        let id = text(&node, "/spec/providerID");
-        if self.clouds.iter().any(|cloud| cloud.state().behind(id, name).is_some()) {
-            self.referee.suspect(name, text(&node, "/metadata/uid"), carried_out);
+        let (id, uid) = (text(&node, "/spec/providerID"), text(&node, "/metadata/uid"));
+        let there = self.clouds.iter().any(|cloud| cloud.state().behind(id, name).is_some());
+        if there || !self.referee.is_called_missing(uid) {
+            self.referee.suspect(name, uid, carried_out);
         }
     }
 }
