@@ -7,8 +7,8 @@
 //! budget, the kernel ends it at its memory, and the parent at its wall time.
 //!
 //! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a
-//! child that runs our own executable. It never touches a disk, and precompiled input from anywhere else is refused before a child is
-//! started ([`admission::look`](crate::admission::look)).
+//! child that runs our own executable, or a folder where each of its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from
+//! anywhere else is refused before a child is started ([`admission::look`](crate::admission::look)).
 //!
 //! Orphans: where the parent dies, however it dies, a child ends within some milliseconds.
 
@@ -26,6 +26,7 @@ use crate::{
 
 mod cache;
 mod child;
+mod disk;
 mod frame;
 mod parent;
 
@@ -34,6 +35,7 @@ mod tests;
 
 use cache::Cache;
 pub use child::child_main;
+use disk::Disk;
 
 /// How to start the compiler: the executable that calls [`child_main`], and the arguments that make it do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +194,8 @@ pub struct Compiler {
     /// Children at once. Each may take `compileMemoryBytes`, and two saturate a small machine.
     permits: Arc<Semaphore>,
     cache: Arc<Mutex<Cache>>,
+    /// What outlives the process.
+    disk: Option<Arc<Disk>>,
 }
 
 #[derive(Clone)]
@@ -218,7 +222,15 @@ impl Compiler {
     }
 
     fn new(kind: Kind) -> Self {
-        Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default() }
+        Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default(), disk: None }
+    }
+
+    /// The same, which keeps machine code in this folder for the next start; the folder is this process's alone.
+    ///
+    /// # Errors
+    /// The folder cannot be read or written.
+    pub fn keeping(self, folder: PathBuf) -> io::Result<Self> {
+        Ok(Self { disk: Some(Arc::new(Disk::open(folder)?)), ..self })
     }
 
     /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache: what is there was admitted.
@@ -244,6 +256,12 @@ impl Compiler {
             admitted();
             return Ok(Compiled { component, cost, cached: true });
         }
+        if let Some((code, cost)) = self.kept(key, limits).await {
+            admitted();
+            let component = Arc::new(CompiledComponent::from_jail(code));
+            self.cache.lock().await.put(key, Arc::clone(&component), Some(cost));
+            return Ok(Compiled { component, cost: Some(cost), cached: true });
+        }
         let _permit = self.permit().await;
         let (compiled, cost) = match &self.kind {
             Kind::Jailed(command) => {
@@ -251,6 +269,7 @@ impl Compiler {
                 if output.compatibility != key.compatibility {
                     return Err(CompileError::OtherBuild { program: command.program.clone() });
                 }
+                self.keep(key, &output.code, output.cost).await;
                 (CompiledComponent::from_jail(output.code), Some(output.cost))
             }
             Kind::InProcess => {
@@ -262,6 +281,18 @@ impl Compiler {
         let component = Arc::new(compiled);
         self.cache.lock().await.put(key, Arc::clone(&component), cost);
         Ok(Compiled { component, cost, cached: false })
+    }
+
+    async fn kept(&self, key: cache::Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
+        let disk = Arc::clone(self.disk.as_ref()?);
+        // A task that was cancelled is a process that ends.
+        tokio::task::spawn_blocking(move || disk.get(&key, limits)).await.ok().flatten()
+    }
+
+    async fn keep(&self, key: cache::Key, code: &[u8], cost: CompileCost) {
+        let Some(disk) = self.disk.clone() else { return };
+        let code = code.to_vec();
+        drop(tokio::task::spawn_blocking(move || disk.put(&key, &code, cost)).await);
     }
 
     /// Judges `component` and compiles nothing. `origin` says where it came from, for people.

@@ -67,9 +67,14 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
     let archive = state_dir.clone().map(|folder| Archive::open(folder, state_dir_max << 20)).transpose();
     let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
+    let mut services = providers::services(&mut registry)?;
+    if let Some(folder) = state_dir {
+        let kept = services.compiler.keeping(folder.join("compiled"));
+        services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
+    }
     let surroundings =
         Surroundings { archive: archive.map(Arc::new), kubernetes: Some(clients.shared_informers.clone()) };
-    let mut fleet = Fleet::new(providers::services(&mut registry)?).within(surroundings);
+    let mut fleet = Fleet::new(services).within(surroundings);
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);

@@ -80,6 +80,9 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
     let again = manager.log().lines().skip(lines).any(|line| line.contains("taking up what served last"));
     ensure!(again && manager.release()? == second, "after the restart: {}", manager.last_words());
+    let compiled = fs::read_dir(state.path().join("compiled"))?.flatten();
+    let compiled = compiled.filter(|file| file.path().extension().is_some_and(|extension| extension == "code")).count();
+    ensure!(compiled == 2, "machine code of {compiled} releases is on disk, and two were compiled");
 
     registry.start_again().await?;
     manager.offer_another_release()?;

@@ -1,0 +1,193 @@
+//! Machine code of components on disk, for the next start: a restart serves without compiling.
+//!
+//! # Why it may be believed
+//! Machine code runs in this process, so a changed byte is somebody else's program. Each file carries a keyed hash (HMAC-SHA256) of all that it is: the component's
+//! digest, the engine it fits, the rules by which it was admitted, what it cost, and the code. The key is 32 random bytes in a file that only this account may read;
+//! whoever can read that could replace this program, too. What does not hold is told and compiled anew.
+//!
+//! # Layout
+//! `key`, and for each component and engine one file `<hex>.code`: magic, keyed hash, cost, code. Files are written whole or not at all; the least recently written go
+//! when the folder is full.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use ring::{
+    hmac,
+    rand::{SecureRandom as _, SystemRandom},
+};
+use rustix::fs::OFlags;
+
+use super::{CompileCost, CompileLimits, cache::Key};
+
+#[cfg(test)]
+mod tests;
+
+const MAGIC: &[u8; 16] = b"skysail-code v1\n";
+/// Magic, keyed hash, CPU time in microseconds, memory in bytes.
+const HEAD_BYTES: usize = MAGIC.len() + TAG_BYTES + 8 + 8;
+const TAG_BYTES: usize = 32;
+const KEY_BYTES: usize = 32;
+/// Of one file: as much as the memory's cache takes.
+const CODE_BYTES_MAX: u64 = 64 << 20;
+/// Of the folder.
+const FOLDER_BYTES_MAX: u64 = 256 << 20;
+/// To be raised when a component may be refused that was admitted before.
+const RULES: &str = "admission rules 1";
+
+/// See the module.
+pub(super) struct Disk {
+    folder: PathBuf,
+    key: hmac::Key,
+}
+
+impl Disk {
+    /// Takes the folder, which is made where it is not there. Whoever calls sees to it that no other process has it.
+    pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        for path in files(&folder)?.filter(|path| path.extension().is_some_and(|extension| extension == "new")) {
+            fs::remove_file(path)?;
+        }
+        let key = secret(&folder)?;
+        Ok(Self { folder, key: hmac::Key::new(hmac::HMAC_SHA256, &key) })
+    }
+
+    /// The machine code, where compiling it cost no more than `limits` allow.
+    pub(super) fn get(&self, key: &Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
+        let path = self.path(key);
+        let mut bytes = match read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "machine code on disk cannot be read: the component is compiled again");
+                return None;
+            }
+        };
+        let Some(cost) = self.cost(key, &bytes) else {
+            tracing::warn!(file = %path.display(), "machine code on disk is not what was written: the component is compiled again");
+            return None;
+        };
+        if cost.cpu > limits.time || cost.memory_bytes > limits.memory_bytes {
+            return None;
+        }
+        Some((bytes.split_off(HEAD_BYTES), cost))
+    }
+
+    /// Keeps it. That it cannot be kept is told: the next start compiles.
+    pub(super) fn put(&self, key: &Key, code: &[u8], cost: CompileCost) {
+        if code.len() as u64 > CODE_BYTES_MAX {
+            return;
+        }
+        if let Err(error) = self.write(key, code, cost) {
+            tracing::warn!(folder = %self.folder.display(), %error, "machine code is not kept on disk");
+        }
+    }
+
+    fn write(&self, key: &Key, code: &[u8], cost: CompileCost) -> io::Result<()> {
+        let mut rest = Vec::with_capacity(16 + code.len());
+        rest.extend_from_slice(&u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes());
+        rest.extend_from_slice(&cost.memory_bytes.to_le_bytes());
+        rest.extend_from_slice(code);
+        let tag = hmac::sign(&self.key, &signed(key, &rest));
+        self.make_room(rest.len() as u64)?;
+        let (path, new) = (self.path(key), self.path(key).with_extension("new"));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        for part in [&MAGIC[..], tag.as_ref(), &rest] {
+            file.write_all(part)?;
+        }
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn make_room(&self, needed: u64) -> io::Result<()> {
+        let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for path in files(&self.folder)?.filter(|path| path.extension().is_some_and(|extension| extension == "code")) {
+            let metadata = fs::symlink_metadata(&path)?;
+            kept.push((metadata.modified()?, metadata.len(), path));
+        }
+        kept.sort();
+        let mut sum: u64 = kept.iter().map(|(_, size, _)| size).sum();
+        for (_, size, path) in kept {
+            if sum + needed <= FOLDER_BYTES_MAX {
+                break;
+            }
+            fs::remove_file(path)?;
+            sum -= size;
+        }
+        Ok(())
+    }
+
+    /// What it cost, if every byte is ours.
+    fn cost(&self, key: &Key, bytes: &[u8]) -> Option<CompileCost> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (tag, rest) = rest.split_at_checked(TAG_BYTES)?;
+        hmac::verify(&self.key, &signed(key, rest), tag).ok()?;
+        let (cpu, rest) = rest.split_first_chunk::<8>()?;
+        let (memory, _) = rest.split_first_chunk::<8>()?;
+        let cpu = Duration::from_micros(u64::from_le_bytes(*cpu));
+        Some(CompileCost { cpu, memory_bytes: u64::from_le_bytes(*memory) })
+    }
+
+    /// Of one component and engine. The name says nothing that the keyed hash does not.
+    fn path(&self, key: &Key) -> PathBuf {
+        let name = hmac::sign(&self.key, &signed(key, b"name"));
+        let hex = name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        self.folder.join(format!("{hex}.code"))
+    }
+}
+
+fn signed(key: &Key, rest: &[u8]) -> Vec<u8> {
+    let Key { digest, compatibility } = key;
+    let parts: [&[u8]; 5] =
+        [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
+    // Each with its length: nothing can move from one part to the next.
+    parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied())).collect()
+}
+
+/// The key of this folder, made at the first time.
+fn secret(folder: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let path = folder.join("key");
+    match read(&path) {
+        Ok(bytes) => {
+            if let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes) {
+                return Ok(key);
+            }
+            // Cut, by a full disk for example: what was written with another key is compiled again.
+            fs::remove_file(&path)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut key = [0; KEY_BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    Ok(key)
+}
+
+fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
+    let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    Ok(entries.into_iter().map(|entry| entry.path()))
+}
+
+/// A regular file within its limit, and no link.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let max = CODE_BYTES_MAX + HEAD_BYTES as u64;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other("it is too large"));
+    }
+    Ok(bytes)
+}

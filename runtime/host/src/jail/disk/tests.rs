@@ -1,0 +1,111 @@
+//! What is believed of a folder that somebody else may have been in.
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf, time::Duration};
+
+use tempfile::TempDir;
+
+use super::{CompileCost, CompileLimits, Disk, HEAD_BYTES, Key};
+
+const LIMITS: CompileLimits =
+    CompileLimits { component_bytes: 1 << 20, time: Duration::from_secs(1), memory_bytes: 1 << 20 };
+const COST: CompileCost = CompileCost { cpu: Duration::from_millis(500), memory_bytes: 1 << 19 };
+
+fn key(n: u8) -> Key {
+    Key { digest: [n; 32], compatibility: 7 }
+}
+
+fn open(folder: &TempDir) -> Disk {
+    Disk::open(folder.path().to_owned()).unwrap()
+}
+
+fn code(disk: &Disk, n: u8) -> Option<Vec<u8>> {
+    disk.get(&key(n), LIMITS).map(|(code, _)| code)
+}
+
+fn the_file(folder: &TempDir) -> PathBuf {
+    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|extension| extension == "code")).unwrap()
+}
+
+#[test]
+fn what_was_put_is_there_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let disk = open(&folder);
+    assert_eq!(code(&disk, 1), None);
+    disk.put(&key(1), b"code", COST);
+    disk.put(&key(2), b"more code", COST);
+    let disk = open(&folder);
+    assert_eq!(disk.get(&key(1), LIMITS), Some((b"code".to_vec(), COST)));
+    assert_eq!(code(&disk, 2).as_deref(), Some(&b"more code"[..]));
+}
+
+#[test]
+fn a_byte_that_somebody_changed_makes_it_nothing() {
+    let folder = TempDir::new().unwrap();
+    let disk = open(&folder);
+    disk.put(&key(1), b"code", COST);
+    let path = the_file(&folder);
+    let whole = fs::read(&path).unwrap();
+    assert_eq!(whole.len(), HEAD_BYTES + 4);
+    for place in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[place] ^= 1;
+        fs::write(&path, changed).unwrap();
+        assert_eq!(code(&disk, 1), None, "byte {place}");
+    }
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        assert_eq!(code(&disk, 1), None, "cut at {cut}");
+    }
+    fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+    assert_eq!(code(&disk, 1), None, "a byte more");
+    fs::write(&path, &whole).unwrap();
+    assert!(code(&disk, 1).is_some());
+}
+
+/// A copy of another component's file, of another folder's, of another engine's.
+#[test]
+fn a_file_of_another_component_engine_or_folder_is_nothing() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (disk, stranger) = (open(&folder), open(&other));
+    disk.put(&key(1), b"one", COST);
+    let one = disk.path(&key(1));
+    fs::copy(&one, disk.path(&key(2))).unwrap();
+    assert_eq!(code(&disk, 2), None);
+    let engine = Key { compatibility: 8, ..key(1) };
+    fs::copy(&one, disk.path(&engine)).unwrap();
+    assert!(disk.get(&engine, LIMITS).is_none());
+    fs::copy(&one, stranger.path(&key(1))).unwrap();
+    assert_eq!(code(&stranger, 1), None);
+}
+
+#[test]
+fn code_above_a_lowered_limit_is_not_used() {
+    let folder = TempDir::new().unwrap();
+    let disk = open(&folder);
+    disk.put(&key(1), b"code", COST);
+    assert!(disk.get(&key(1), CompileLimits { time: Duration::from_millis(499), ..LIMITS }).is_none());
+    assert!(disk.get(&key(1), CompileLimits { memory_bytes: 1000, ..LIMITS }).is_none());
+}
+
+#[test]
+fn a_link_a_folder_and_a_cut_key_are_survived() {
+    let folder = TempDir::new().unwrap();
+    let disk = open(&folder);
+    disk.put(&key(1), b"code", COST);
+    let (path, elsewhere) = (the_file(&folder), folder.path().join("elsewhere"));
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert_eq!(code(&disk, 1), None, "a link, though to the right content");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(code(&disk, 1), None);
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
+    assert!(code(&disk, 1).is_some());
+    fs::write(folder.path().join("key"), "cut").unwrap();
+    let disk = open(&folder);
+    assert_eq!(code(&disk, 1), None, "another key");
+    disk.put(&key(1), b"code", COST);
+    assert!(code(&open(&folder), 1).is_some());
+}
