@@ -225,12 +225,13 @@ impl Compiler {
         Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default(), disk: None }
     }
 
-    /// The same, which keeps machine code in this folder for the next start; the folder is this process's alone.
+    /// The same, which keeps at most so many bytes of machine code in this folder for the next start; the folder is this process's
+    /// alone.
     ///
     /// # Errors
     /// The folder cannot be read or written.
-    pub fn keeping(self, folder: PathBuf) -> io::Result<Self> {
-        Ok(Self { disk: Some(Arc::new(Disk::open(folder)?)), ..self })
+    pub fn keeping(self, folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
+        Ok(Self { disk: Some(Arc::new(Disk::open(folder, bytes_max)?)), ..self })
     }
 
     /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache: what is there was admitted.

@@ -35,26 +35,25 @@ const TAG_BYTES: usize = 32;
 const KEY_BYTES: usize = 32;
 /// Of one file: as much as the memory's cache takes.
 const CODE_BYTES_MAX: u64 = 64 << 20;
-/// Of the folder.
-const FOLDER_BYTES_MAX: u64 = 256 << 20;
 /// To be raised when a component may be refused that was admitted before.
 const RULES: &str = "admission rules 1";
 
 /// See the module.
 pub(super) struct Disk {
     folder: PathBuf,
+    bytes_max: u64,
     key: hmac::Key,
 }
 
 impl Disk {
     /// Takes the folder, which is made where it is not there. Whoever calls sees to it that no other process has it.
-    pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for path in files(&folder)?.filter(|path| path.extension().is_some_and(|extension| extension == "new")) {
             fs::remove_file(path)?;
         }
         let key = secret(&folder)?;
-        Ok(Self { folder, key: hmac::Key::new(hmac::HMAC_SHA256, &key) })
+        Ok(Self { folder, bytes_max, key: hmac::Key::new(hmac::HMAC_SHA256, &key) })
     }
 
     /// The machine code, where compiling it cost no more than `limits` allow.
@@ -80,7 +79,7 @@ impl Disk {
 
     /// Keeps it. That it cannot be kept is told: the next start compiles.
     pub(super) fn put(&self, key: &Key, code: &[u8], cost: CompileCost) {
-        if code.len() as u64 > CODE_BYTES_MAX {
+        if code.len() as u64 > CODE_BYTES_MAX.min(self.bytes_max) {
             return;
         }
         if let Err(error) = self.write(key, code, cost) {
@@ -114,7 +113,7 @@ impl Disk {
         kept.sort();
         let mut sum: u64 = kept.iter().map(|(_, size, _)| size).sum();
         for (_, size, path) in kept {
-            if sum + needed <= FOLDER_BYTES_MAX {
+            if sum + needed <= self.bytes_max {
                 break;
             }
             fs::remove_file(path)?;

@@ -65,11 +65,13 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     permissions::warn_of_missing(&clients, settings.controllers).await;
 
     let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
-    let archive = state_dir.clone().map(|folder| Archive::open(folder, state_dir_max << 20)).transpose();
+    // One half for components, the other for their machine code.
+    let half_bytes = state_dir_max << 19;
+    let archive = state_dir.clone().map(|folder| Archive::open(folder, half_bytes)).transpose();
     let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
     let mut services = providers::services(&mut registry)?;
     if let Some(folder) = state_dir {
-        let kept = services.compiler.keeping(folder.join("compiled"));
+        let kept = services.compiler.keeping(folder.join("compiled"), half_bytes);
         services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
     }
     let surroundings =

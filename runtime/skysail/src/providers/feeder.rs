@@ -85,8 +85,7 @@ impl Keeper {
     fn told(&self, written: Result<Result<(), ArchiveError>, JoinError>) {
         // A task that was cancelled is a process that ends.
         if let Ok(Err(error)) = written {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            tracing::warn!(provider.name = self.provider, "--state-dir: {error}{cause}");
+            tracing::warn!(provider.name = self.provider, "--state-dir: {:#}", anyhow::Error::from(error));
         }
     }
 }

@@ -15,7 +15,7 @@ fn key(n: u8) -> Key {
 }
 
 fn open(folder: &TempDir) -> Disk {
-    Disk::open(folder.path().to_owned()).unwrap()
+    Disk::open(folder.path().to_owned(), 1 << 20).unwrap()
 }
 
 fn code(disk: &Disk, n: u8) -> Option<Vec<u8>> {
@@ -77,6 +77,19 @@ fn a_file_of_another_component_engine_or_folder_is_nothing() {
     assert!(disk.get(&engine, LIMITS).is_none());
     fs::copy(&one, stranger.path(&key(1))).unwrap();
     assert_eq!(code(&stranger, 1), None);
+}
+
+#[test]
+fn the_folder_has_a_limit_and_the_oldest_goes_first() {
+    let folder = TempDir::new().unwrap();
+    let disk = Disk::open(folder.path().to_owned(), 1000).unwrap();
+    for n in 1..=3 {
+        disk.put(&key(n), &[n; 300], COST);
+    }
+    assert_eq!(code(&disk, 1), None);
+    assert!(code(&disk, 2).is_some() && code(&disk, 3).is_some());
+    disk.put(&key(4), &[4; 1001], COST);
+    assert!(code(&disk, 4).is_none() && code(&disk, 3).is_some(), "what can never fit costs nothing");
 }
 
 #[test]

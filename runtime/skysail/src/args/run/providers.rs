@@ -15,7 +15,7 @@ pub(crate) struct ProviderArgs {
     /// releases were taken back. Made where it is not there; one manager each. Without it nothing is kept.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// The most that --state-dir may hold, in MiB.
+    /// The most that --state-dir may hold, in MiB: one half for components, the other for their machine code.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub(crate) state_dir_max: u64,
 }
