@@ -26,7 +26,7 @@ use kube::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{Digest, Offer, Offers, SourceError};
+use crate::{Digest, Offer, Offers, SourceError, offer::Last};
 
 #[cfg(test)]
 mod tests;
@@ -211,7 +211,7 @@ impl ConfigMapSource {
         });
         let mut watches = stream::select_all(watches);
         let mut parts: Vec<Part> = reference.names.iter().map(|_| Part::Unknown).collect();
-        let mut last: Option<Last> = None;
+        let mut last = Last::default();
         loop {
             let seen = tokio::select! {
                 seen = watches.next() => seen,
@@ -227,41 +227,14 @@ impl ConfigMapSource {
                 }
                 Err(error) => Some(Err(ConfigMapFailure::Api { reason: told(&error) })),
             };
-            let Some(report) = looked.and_then(|looked| report(&reference, &mut last, looked)) else { continue };
+            let Some(looked) = looked else { continue };
+            let offer = |bytes: Bytes| Offer { digest: Digest::of(&bytes), bytes, origin: reference.to_string() };
+            let failed =
+                |failure| SourceError::ConfigMap { reference: reference.to_string(), failure: Arc::new(failure) };
+            let Some(report) = last.news(looked.map(offer).map_err(failed)) else { continue };
             if reports.send(report).await.is_err() {
                 return;
             }
-        }
-    }
-}
-
-/// What was reported last.
-enum Last {
-    Offered(Digest),
-    Failed(String),
-}
-
-fn report(
-    reference: &ConfigMapReference,
-    last: &mut Option<Last>,
-    looked: Result<Bytes, ConfigMapFailure>,
-) -> Option<Result<Offer, SourceError>> {
-    match looked {
-        Ok(bytes) => {
-            let digest = Digest::of(&bytes);
-            if matches!(last, Some(Last::Offered(offered)) if *offered == digest) {
-                return None;
-            }
-            *last = Some(Last::Offered(digest));
-            Some(Ok(Offer { bytes, digest, origin: reference.to_string() }))
-        }
-        Err(failure) => {
-            let text = failure.to_string();
-            if matches!(last, Some(Last::Failed(told)) if *told == text) {
-                return None;
-            }
-            *last = Some(Last::Failed(text));
-            Some(Err(SourceError::ConfigMap { reference: reference.to_string(), failure: Arc::new(failure) }))
         }
     }
 }

@@ -29,7 +29,7 @@ use tokio::{
     time,
 };
 
-use crate::{Digest, Offer, Offers, SourceError};
+use crate::{Offer, Offers, SourceError, offer::Last};
 
 mod read;
 mod watch;
@@ -95,16 +95,12 @@ impl FileSource {
     fn watch_with(self, wake: Arc<Notify>, watches: Watches) -> Offers {
         let (reports, receiver) = mpsc::channel(Offers::QUEUE);
         let mut watcher = JoinSet::new();
-        watcher
-            .spawn(Task { path: self.path.clone(), settings: self.settings, wake, watches, last: None }.run(reports));
+        watcher.spawn(
+            Task { path: self.path.clone(), settings: self.settings, wake, watches, last: Last::default() }
+                .run(reports),
+        );
         Offers::new(receiver, watcher)
     }
-}
-
-/// What was reported last.
-enum Last {
-    Offered(Digest),
-    Failed(SourceError),
 }
 
 struct Task {
@@ -112,7 +108,7 @@ struct Task {
     settings: FileSourceSettings,
     wake: Arc<Notify>,
     watches: Watches,
-    last: Option<Last>,
+    last: Last,
 }
 
 impl Task {
@@ -165,27 +161,12 @@ impl Task {
     }
 
     fn is_old_news(&self, reading: &Result<Reading, SourceError>) -> bool {
-        match (&self.last, reading) {
-            (Some(Last::Offered(digest)), Ok(reading)) => *digest == reading.digest,
-            (Some(Last::Failed(last)), Err(error)) => last.says_the_same_as(error),
-            (None | Some(_), _) => false,
-        }
+        self.last.is_old_news(reading.as_ref().map(|reading| reading.digest))
     }
 
     fn report(&mut self, settled: Result<Reading, SourceError>) -> Option<Result<Offer, SourceError>> {
-        if self.is_old_news(&settled) {
-            return None;
-        }
-        Some(match settled {
-            Ok(Reading { bytes, digest, stamp: _ }) => {
-                self.last = Some(Last::Offered(digest));
-                Ok(Offer { bytes, digest, origin: origin(&self.path) })
-            }
-            Err(error) => {
-                self.last = Some(Last::Failed(error.clone()));
-                Err(error)
-            }
-        })
+        let offer = |Reading { bytes, digest, stamp: _ }| Offer { bytes, digest, origin: origin(&self.path) };
+        self.last.news(settled.map(offer))
     }
 }
 

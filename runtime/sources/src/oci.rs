@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use oci_spec::distribution::Reference;
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-use crate::{Digest, Offer, Offers, SourceError};
+use crate::{Digest, Offer, Offers, SourceError, offer::Last};
 
 mod conversation;
 mod credentials;
@@ -86,8 +86,7 @@ impl OciSource {
     pub fn watch(self) -> Offers {
         let (reports, receiver) = mpsc::channel(Offers::QUEUE);
         let mut watcher = JoinSet::new();
-        watcher
-            .spawn(Task { source: self, manifest: None, offered: None, failed: None, retry: RETRY_MIN }.run(reports));
+        watcher.spawn(Task { source: self, manifest: None, last: Last::default(), retry: RETRY_MIN }.run(reports));
         Offers::new(receiver, watcher)
     }
 }
@@ -96,9 +95,7 @@ struct Task {
     source: OciSource,
     /// What the reference led to last.
     manifest: Option<Digest>,
-    offered: Option<Digest>,
-    /// What was said about the last look, if it failed.
-    failed: Option<String>,
+    last: Last,
     retry: Duration,
 }
 
@@ -107,7 +104,7 @@ impl Task {
         loop {
             let OciSource { registry, reference, settings } = &self.source;
             // Whoever was told of a failure has to hear that it is over: with the component, which may have been lost meanwhile.
-            let known = self.manifest.filter(|_| self.failed.is_none());
+            let known = self.manifest.filter(|_| !self.last.is_failure());
             let limits = PullLimits { bytes_max: settings.bytes_max, timeout: settings.timeout };
             let pulled = tokio::select! {
                 pulled = registry.pull(reference, known, limits) => pulled,
@@ -152,19 +149,13 @@ impl Task {
             Ok(None) => None,
             Ok(Some(Pulled { bytes, digest, manifest })) => {
                 self.manifest = Some(manifest);
-                let was_offered = self.offered.replace(digest) == Some(digest);
-                // After a failure that was told, the same component tells that all is well again.
-                let is_news = self.failed.take().is_some() || !was_offered;
-                let origin =
-                    format!("oci {}@{manifest}", Reference::whole(reference).split('@').next().unwrap_or_default());
-                is_news.then_some(Ok(Offer { bytes, digest, origin }))
+                let name = reference.whole();
+                let origin = format!("oci {}@{manifest}", name.split('@').next().unwrap_or_default());
+                self.last.news(Ok(Offer { bytes, digest, origin }))
             }
             Err(failure) => {
-                let text = failure.to_string();
-                let is_news = self.failed.as_ref() != Some(&text);
-                self.failed = Some(text);
                 let (reference, failure) = (reference.whole(), Arc::new(failure));
-                is_news.then_some(Err(SourceError::Registry { reference, failure }))
+                self.last.news(Err(SourceError::Registry { reference, failure }))
             }
         }
     }

@@ -56,3 +56,32 @@ impl Stream for Offers {
         self.reports.poll_recv(cx)
     }
 }
+
+/// What a source reported last: the same again is no news, and the first offer after a failure is, also of the same digest.
+#[derive(Default)]
+pub(crate) struct Last(Option<Result<Digest, String>>);
+
+impl Last {
+    /// Whether the last report was a failure.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self.0, Some(Err(_)))
+    }
+
+    /// Whether a person would read the same again.
+    pub(crate) fn is_old_news(&self, seen: Result<Digest, &SourceError>) -> bool {
+        match (&self.0, seen) {
+            (Some(Ok(offered)), Ok(digest)) => *offered == digest,
+            (Some(Err(told)), Err(error)) => *told == error.told(),
+            (None | Some(_), _) => false,
+        }
+    }
+
+    /// The report, where it is news.
+    pub(crate) fn news(&mut self, seen: Result<Offer, SourceError>) -> Option<Result<Offer, SourceError>> {
+        if self.is_old_news(seen.as_ref().map(|offer| offer.digest)) {
+            return None;
+        }
+        self.0 = Some(seen.as_ref().map(|offer| offer.digest).map_err(SourceError::told));
+        Some(seen)
+    }
+}

@@ -97,6 +97,10 @@ fn what_is_wrong_is_told_with_the_way_out() {
             "ConfigMapKeyAmbiguous: one has several keys (a.wasm, b.wasm): name the component's in source.configMap.key"
         ],
     );
+}
+
+#[test]
+fn parts_that_are_not_of_one_whole_are_not_put_together() {
     refused(
         None,
         &[part(b"who", b"whole"), map(&[("provider.wasm", b"le")])],
