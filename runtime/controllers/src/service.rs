@@ -70,10 +70,11 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
     let (object, result) = reconcile(context, provider, key, &voice).await;
     context.reporter.reconciled(&voice, &object, result.as_ref().map(|_| ()));
     match result {
-        // Only the nodes of what serves were brought: what failed waits on.
-        Ok(_) if let Some(left) = context.ledger.waits(key) => Next::After(left),
         Ok(next) => {
-            queue.forget(key);
+            // Where only the nodes of what serves were brought, the `ensure` that failed counts on.
+            if context.ledger.waits(key).is_none() {
+                queue.forget(key);
+            }
             // Another provider may have to go on where this one has cleaned up.
             if let Some(other) = context.route_service(key).filter(|other| *other != provider) {
                 context.service_queue(other).add(key.clone());
@@ -99,7 +100,6 @@ async fn reconcile(
     voice: &Voice,
 ) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
     // observe (pure)
-    context.ledger.take_up_loss(key);
     let object = context.services.get(key);
     let entry = context.held(key, provider);
     let shared = context.nodes.shared(provider);
@@ -134,13 +134,13 @@ async fn reconcile(
     let updating = matches!(plan, Plan::Update { .. });
     let called = updating || matches!(plan, Plan::Ensure { .. });
     let mut result = apply(&subject, object.as_deref(), plan).await;
-    if called && matches!(result, Ok(Next::OnChange)) && subject.is_outdated() {
+    if called && result.is_ok() && subject.is_outdated() {
         // Whoever published meanwhile may have looked into the ledger before this Service was in it.
         result = Ok(Next::After(Duration::ZERO));
     }
     if let Some(object) = context.services.get(key)
         && context.ledger.notice_loss(key, &object)
-        && matches!(result, Ok(Next::OnChange))
+        && result.is_ok()
     {
         // It was lost before the answer to the write that it undid was here.
         result = Ok(Next::After(Duration::ZERO));
@@ -184,7 +184,8 @@ async fn apply(
         }
         (Plan::Update { service, settled }, Some(_)) => {
             let gone = subject.update(&service, settled).await?;
-            Ok(if gone { again } else { Next::OnChange })
+            let left = subject.context.ledger.waits(subject.key).map_or(Next::OnChange, Next::After);
+            Ok(if gone { again } else { left })
         }
         (Plan::Repair { add_finalizer, status }, Some(object)) => {
             subject.repair(object, add_finalizer, status).await?;

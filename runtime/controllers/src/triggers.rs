@@ -15,7 +15,7 @@ use crate::{
     report::{Voice, cluster},
     route,
     service::{
-        predicates::{is_relevant, lost_status},
+        predicates::is_relevant,
         unclaimed,
         validate::{convert, has_finalizer, named_holder},
     },
@@ -39,11 +39,6 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         && !is_relevant(old, new)
     {
         return;
-    }
-    if let (Some(old), Some(new)) = (old, new)
-        && lost_status(old, new)
-    {
-        context.ledger.lose(key);
     }
     if let Some(new) = new {
         let owner = context.service_owner(new);

@@ -13,6 +13,7 @@ mod leadership;
 mod output;
 mod provider_file;
 mod providers;
+mod signals;
 mod telemetry;
 mod webhooks;
 

@@ -8,6 +8,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+use skysail_controllers::names::LOAD_BALANCER_FINALIZER;
 use tokio::time::Instant;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     chance::Chance,
     client::{PEOPLE, named},
     cloud::Cloud,
-    referee::text,
+    referee::{LOOK_EVERY, text},
     replica::{CLASS, CLOUD_LABEL, Site},
     story::Story,
 };
@@ -32,6 +33,7 @@ pub(crate) const OTHERS_TAINT: &str = "example.com/other";
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     CreateService,
+    AdoptService,
     ChangePorts,
     ChangeType,
     Annotate,
@@ -48,8 +50,9 @@ enum Operation {
     Heartbeat,
 }
 
-const WEIGHTS: [(u32, Operation); 15] = [
+const WEIGHTS: [(u32, Operation); 16] = [
     (6, Operation::CreateService),
+    (2, Operation::AdoptService),
     (4, Operation::ChangePorts),
     (3, Operation::ChangeType),
     (2, Operation::Annotate),
@@ -77,6 +80,8 @@ pub(crate) struct People {
     nodes_made: usize,
     /// Machines that come under a name that another one had, with their clouds, and when.
     successors: Vec<(Instant, String, Arc<Cloud>)>,
+    /// Services that become load balancers of this class, and when.
+    converts: Vec<(Instant, String, Value)>,
 }
 
 impl People {
@@ -89,6 +94,7 @@ impl People {
             chance: Chance::of(seed, "people"),
             nodes_made: 0,
             successors: Vec::new(),
+            converts: Vec::new(),
         }
     }
 
@@ -104,6 +110,7 @@ impl People {
     pub(crate) async fn act(&mut self) {
         match self.chance.weighted(&WEIGHTS).unwrap() {
             Operation::CreateService => self.create_service().await,
+            Operation::AdoptService => self.adopt_service().await,
             Operation::ChangePorts => {
                 let ports = self.ports();
                 self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
@@ -151,6 +158,7 @@ impl People {
     /// All machines run and their kubelets say so; those without a node register again; nodes without a machine are not heard of.
     pub(crate) async fn bring_everything_up(&mut self) {
         self.successors.clear();
+        self.converts.clear();
         if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
             // Of a cluster without a single node no route is deleted: an empty list is more often a mistake than a cluster.
             self.add_machine().await;
@@ -236,6 +244,21 @@ impl People {
         let object = json!({ "metadata": metadata, "spec": spec });
         // It may be there already: kubectl says so, and nothing happens.
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
+    }
+
+    /// A Service is there from another manager's time: with the finalizer, and nothing says who made what it guards. While everyone is asked, it becomes a load
+    /// balancer again.
+    async fn adopt_service(&mut self) {
+        let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
+        let spec = json!({ "type": "ClusterIP", "ports": self.ports() });
+        self.story.tell(PEOPLE, format_args!("bring service {name} {spec} from another manager"));
+        let object = json!({ "metadata": { "name": name, "finalizers": [LOAD_BALANCER_FINALIZER] }, "spec": spec });
+        if self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.is_ok() {
+            let after = self.chance.milliseconds(0..=2_000);
+            // One of ours: what becomes another's keeps the finalizer, which is that one's then.
+            let class = if self.chance.once_in(0.5) { Value::Null } else { json!(CLASS) };
+            self.converts.push((Instant::now() + after, name, class));
+        }
     }
 
     fn class(&mut self) -> Value {
@@ -368,9 +391,23 @@ impl People {
         self.successors.push((Instant::now() + after, name, cloud));
     }
 
+    /// When something that was begun before is due.
+    pub(crate) fn next_due(&self) -> Instant {
+        let successors = self.successors.iter().map(|(at, ..)| *at);
+        let converts = self.converts.iter().map(|(at, ..)| *at);
+        successors.chain(converts).min().unwrap_or_else(|| Instant::now() + LOOK_EVERY)
+    }
+
     /// What was begun before and is due.
     pub(crate) async fn go_on(&mut self) {
         let now = Instant::now();
+        let due: Vec<_> = self.converts.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, name, class) in due {
+            self.story.tell(PEOPLE, format_args!("make service {name} a load balancer of class {class}"));
+            let patch = json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } });
+            // It may be gone, or one of another class by now.
+            drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+        }
         let due: Vec<_> = self.successors.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, name, cloud) in due {
             if self.clouds.iter().any(|cloud| cloud.state().machine_named(&name).is_some()) {

@@ -120,7 +120,8 @@ impl Day {
             if left.is_zero() {
                 return;
             }
-            wait(left.min(LOOK_EVERY)).await;
+            let due = self.people.next_due().saturating_duration_since(Instant::now());
+            wait(left.min(LOOK_EVERY).min(due)).await;
         }
     }
 

@@ -81,8 +81,6 @@ struct Inner {
     hearsay: HashSet<ObjectKey>,
     /// Those that are ensured again although nothing is known to have changed.
     overdue: HashSet<ObjectKey>,
-    /// Those whose object lost what had been written to it, be it while a call was in flight: nothing that was read before says that it is there.
-    lost: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -221,11 +219,11 @@ impl Ledger {
     /// Takes note where the object does not have what was written to it; says whether.
     pub(crate) fn notice_loss(&self, key: &ObjectKey, object: &core::Service) -> bool {
         let mut inner = self.lock();
-        let lacking = inner.entries.get(key).is_some_and(|entry| entry.is_lacking(object));
-        if lacking {
-            inner.lost.insert(key.clone());
+        let Some(entry) = inner.entries.get_mut(key).filter(|entry| entry.is_lacking(object)) else { return false };
+        if let Some(settled) = &mut entry.settled {
+            settled.written = false;
         }
-        lacking
+        true
     }
 
     /// An `ensure` failed and is tried again then.
@@ -235,27 +233,11 @@ impl Ledger {
         }
     }
 
-    /// How long a failed `ensure` of something that serves waits for its next try; none where that is not the case.
+    /// How long a failed `ensure` of something that serves waits for its next try, zero where that is due; none where nothing of the kind waits.
     pub(crate) fn waits(&self, key: &ObjectKey) -> Option<Duration> {
         let inner = self.lock();
         let entry = inner.entries.get(key).filter(|entry| entry.settled.is_none() && entry.before.is_some())?;
-        Some(entry.retry_at?.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
-    }
-
-    /// The object has lost it, says the watch.
-    pub(crate) fn lose(&self, key: &ObjectKey) {
-        self.lock().lost.insert(key.clone());
-    }
-
-    /// A reconcile begins, and reads the object after this: what was lost until now it will see. What is lost from here on waits for the next one, whatever
-    /// this one brings the entry to.
-    pub(crate) fn take_up_loss(&self, key: &ObjectKey) {
-        let mut inner = self.lock();
-        if inner.lost.remove(key)
-            && let Some(settled) = inner.entries.get_mut(key).and_then(|entry| entry.settled.as_mut())
-        {
-            settled.written = false;
-        }
+        Some(entry.retry_at?.saturating_duration_since(Instant::now()))
     }
 
     /// The provider says that there is nothing to update: the next step is `ensure`.
@@ -267,9 +249,7 @@ impl Ledger {
 
     /// Nothing is left in the cloud, or nobody is left who could delete it.
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Entry> {
-        let mut inner = self.lock();
-        inner.lost.remove(key);
-        inner.take(key)
+        self.lock().take(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

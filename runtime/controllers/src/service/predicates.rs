@@ -47,7 +47,7 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
 }
 
 /// Whether the status said where the load balancer is, and does not any more.
-pub(crate) fn lost_status(old: &core::Service, new: &core::Service) -> bool {
+fn lost_status(old: &core::Service, new: &core::Service) -> bool {
     !status(old).ingress.is_empty() && status(new).ingress.is_empty()
 }
 

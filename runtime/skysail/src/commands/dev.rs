@@ -20,10 +20,7 @@ use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_host::slot::Slot;
 use tempfile::TempDir;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    task::JoinSet,
-};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -37,6 +34,7 @@ use crate::{
     exit::{MarkExt as _, Reason},
     provider_file,
     providers::{self, Fleet, Served},
+    signals::{OF_A_TERMINAL, Signals},
     telemetry,
 };
 
@@ -51,7 +49,7 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
     let outcome = runtime.block_on(async {
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(&OF_A_TERMINAL)?;
         if args.demo { demo::run(&args, signals).await } else { serve(&args, signals).await }
     });
     // Whatever still runs is a simulated listener: nothing of it has to be waited for.
@@ -170,34 +168,6 @@ impl Tasks {
     }
 }
 
-/// The signals that ask for the end. Listened to from the start, so that none of them leaves the folder with its token behind.
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn listen() -> anyhow::Result<Self> {
-        let listen = |kind, name: &str| signal(kind).with_context(|| format!("cannot listen for {name}"));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt(), "SIGINT")?,
-            terminate: listen(SignalKind::terminate(), "SIGTERM")?,
-            hang_up: listen(SignalKind::hangup(), "SIGHUP")?,
-        })
-    }
-
-    /// Waits for any of them.
-    pub(crate) async fn end(&mut self) {
-        let Self { interrupt, terminate, hang_up } = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-    }
-}
-
 /// A copy of the component that may be overwritten.
 fn copy_into(component: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let copy = folder.join("provider.wasm");
@@ -253,13 +223,13 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display ended by itself")),
         error = tasks.broken() => Err(error),
-        () = signals.end() => Ok(()),
+        _ = signals.end() => Ok(()),
     };
     screen.say("ending");
     tokio::select! {
         stopped = tasks.stop() => stopped?,
         // Whoever asks twice does not want to wait for calls that run.
-        () = signals.end() => {}
+        _ = signals.end() => {}
     }
     outcome
 }

@@ -12,13 +12,9 @@ use prometheus_client::registry::Registry;
 use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ending, Manager, ProviderEntry, Providers};
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
-use skysail_serving::metrics::RestClientMetrics;
+use skysail_serving::{SecureServer, metrics::RestClientMetrics};
 use skysail_sources::Archive;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use follow::Follow;
@@ -31,6 +27,7 @@ use crate::{
     leadership::{self, Elections, Leadership, Share},
     provider_file::{self, ProviderFile},
     providers::{self, Fleet, Surroundings},
+    signals::{OF_A_SERVICE, Signals},
     telemetry::{self, Verbosity},
 };
 
@@ -44,6 +41,41 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(stop_on_signal(Signals::listen(&OF_A_SERVICE)?, stop.clone()));
+    let Some(prepared) = stop.run_until_cancelled(prepare(args, verbosity, stop.clone())).await else {
+        // Nothing has begun that would have to end well.
+        return Ok(());
+    };
+    let Prepared { manage, fleet, follow, elections, servers } = prepared?;
+    for server in servers {
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            server.serve(stop).await;
+            Ok(())
+        });
+    }
+    tokio::select! {
+        outcome = lead(elections, manage.run(fleet, follow)) => outcome?,
+        error = failed(&mut tasks) => return Err(error),
+    }
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a task panicked")??;
+    }
+    Ok(())
+}
+
+/// All that flags and files ask for, before any of it runs.
+struct Prepared {
+    manage: Manage,
+    fleet: Fleet,
+    follow: Follow,
+    elections: Elections,
+    servers: Vec<SecureServer>,
+}
+
+async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -> anyhow::Result<Prepared> {
     let settings = args.settings();
     if !settings.controllers.any() {
         // Upstream's rule: without `*` only what is named runs.
@@ -64,19 +96,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
     permissions::warn_of_missing(&clients, settings.controllers).await;
 
-    let ProviderArgs { state_dir, state_dir_max, .. } = &args.providers;
-    // One half for components, the other for their machine code.
-    let half_bytes = state_dir_max << 19;
-    let archive = state_dir.clone().map(|folder| Archive::open(folder, half_bytes)).transpose();
-    let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
-    let mut services = providers::services(&mut registry)?;
-    if let Some(folder) = state_dir {
-        let kept = services.compiler.keeping(folder.join("compiled"), half_bytes);
-        services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
-    }
-    let surroundings =
-        Surroundings { archive: archive.map(Arc::new), kubernetes: Some(clients.shared_informers.clone()) };
-    let mut fleet = Fleet::new(services).within(surroundings);
+    let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);
@@ -87,28 +107,28 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
     let follow = Follow::new(&args.providers.provider_file, files);
     fleet.apply(providers).await.or_exit(Reason::Usage)?;
 
-    let stop = CancellationToken::new();
-    let mut tasks = JoinSet::new();
     let (claims, claimed) = watch::channel(Providers::default());
     let served = serving::Served { health: &health, client_metrics: &client_metrics, verbosity, providers: claimed };
-    for server in serving::bind(&args, registry, served).await.or_exit(Reason::Usage)? {
-        let stop = stop.clone();
-        tasks.spawn(async move {
-            server.serve(stop).await;
-            Ok(())
-        });
+    let servers = serving::bind(&args, registry, served).await.or_exit(Reason::Usage)?;
+    let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
+    Ok(Prepared { manage, fleet, follow, elections, servers })
+}
+
+/// A fleet without providers, and what it keeps on disk.
+fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> anyhow::Result<Fleet> {
+    let ProviderArgs { state_dir, state_dir_max, .. } = args;
+    // One half for components, the other for their machine code.
+    let half_bytes = state_dir_max << 19;
+    let archive = state_dir.clone().map(|folder| Archive::open(folder, half_bytes)).transpose();
+    let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
+    let mut services = providers::services(registry)?;
+    if let Some(folder) = state_dir {
+        let kept = services.compiler.keeping(folder.join("compiled"), half_bytes);
+        services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
     }
-    tasks.spawn(stop_on_signal(stop.clone()));
-    let manage = Manage { clients, settings, shares, metrics, health, claims, stop: stop.clone() };
-    tokio::select! {
-        outcome = lead(elections, manage.run(fleet, follow)) => outcome?,
-        error = failed(&mut tasks) => return Err(error),
-    }
-    stop.cancel();
-    while let Some(ended) = tasks.join_next().await {
-        ended.context("a task panicked")??;
-    }
-    Ok(())
+    let surroundings =
+        Surroundings { archive: archive.map(Arc::new), kubernetes: Some(clients.shared_informers.clone()) };
+    Ok(Fleet::new(services).within(surroundings))
 }
 
 /// Runs the controllers and the elections beside them. The leases are given back when the controllers have ended as they should; with an error they are
@@ -135,12 +155,9 @@ async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     std::future::pending().await
 }
 
-async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+async fn stop_on_signal(mut signals: Signals, stop: CancellationToken) -> anyhow::Result<()> {
     tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM: ending what is in flight"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: ending what is in flight"),
+        signal = signals.end() => tracing::info!("{signal}: ending what is in flight"),
         () = stop.cancelled() => {}
     }
     stop.cancel();

@@ -235,3 +235,25 @@ async fn a_wrong_provider_file_ends_the_start_with_its_place() {
         assert!(!place.contains("file") || told.contains(&folder.path().join("none").display().to_string()), "{told}");
     }
 }
+
+/// Nothing has begun yet, and it ends as it would later.
+#[tokio::test]
+async fn a_sigterm_while_it_starts_ends_it_well() {
+    // An API server that accepts and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::copy(built("dummy"), path("a.wasm")).unwrap();
+    fs::write(path("providers.yaml"), provider("a", "a.example/lb", "192.0.2.0/24")).unwrap();
+    fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&format!("http://{}", silent.local_addr().unwrap())))
+        .unwrap();
+    let mut command = Command::new(SKYSAIL);
+    command.arg("run").arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
+    let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let asked = tokio::task::spawn_blocking(move || silent.accept());
+    let _open = timeout(PATIENCE, asked).await.unwrap().unwrap().unwrap();
+    let pid = process.id().and_then(|pid| rustix::process::Pid::from_raw(pid.try_into().unwrap())).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = timeout(PATIENCE, process.wait()).await.unwrap().unwrap();
+    assert!(status.success(), "{status}");
+}

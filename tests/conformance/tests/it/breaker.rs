@@ -93,6 +93,23 @@ async fn too_many_machines_gone_at_once_stop_deletions_and_say_so_on_the_cluster
     assert_eq!(remaining(&world).await, 6);
 }
 
+/// Nodes that somebody else deletes while the provider is asked for them are no loss that we could cause.
+#[tokio::test(start_paused = true)]
+async fn what_others_delete_during_the_look_does_not_stop_the_deletion_of_the_rest() {
+    let mut world = cluster(6).await;
+    lose(&world, 0..3).await;
+    // One look has said so; the next one, which bears it out, takes two seconds.
+    world.fake().on_call(|_| Box::pin(pass(2 * S)));
+    pass(6 * S).await;
+    for n in 1..3 {
+        world.delete_node(&name(n)).await;
+    }
+    pass(20 * S).await;
+    let told = told(&mut world).await;
+    assert!(!told.contains("NodeDeletionStopped"), "{told}");
+    assert_eq!(remaining(&world).await, 3);
+}
+
 /// Lesson 39: it was a lie, or a slip of the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_finds_its_machines_again_loses_no_node() {

@@ -8,6 +8,7 @@ mod breaker;
 mod drift;
 mod fence;
 mod holder;
+mod in_flight;
 #[cfg(test)]
 mod instances_v1;
 mod lifecycle;

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::load::Load;
 use super::{
-    Dev, Signals,
+    Dev,
     display::Screen,
     story::{Shown, Story, until},
 };
@@ -34,6 +34,7 @@ use crate::{
     args::DevArgs,
     component_file,
     exit::{MarkExt as _, Reason},
+    signals::Signals,
 };
 
 /// The Service of the story.
@@ -70,7 +71,7 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     tokio::select! {
         told = tell(&dev, &mut story) => told?,
         error = tasks.broken() => return Err(error),
-        () = signals.end() => bail!("the demo was ended before its story was told"),
+        _ = signals.end() => bail!("the demo was ended before its story was told"),
     }
     tasks.stop().await?;
     screen.say(&screen.bold("What was shown"));

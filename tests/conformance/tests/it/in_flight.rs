@@ -1,0 +1,109 @@
+//! What happens while a call is in flight, or while a key waits for its next try.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use skysail_controllers::Ending;
+use skysail_dev::api::{Fault, RequestInfo};
+use skysail_provider::{Code, Error};
+
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+use crate::upstream_services::calls;
+
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// A Service on two nodes.
+async fn with_web() -> World {
+    let world = World::new().start().await;
+    world.fake().add_instances(["a", "b"]);
+    world.add_node("a").await;
+    world.add_node("b").await;
+    pass(10 * S).await;
+    world.add_service("web", json!({})).await;
+    pass(10 * S).await;
+    drop(calls(&world));
+    world
+}
+
+/// Calls that begin so take five seconds.
+fn slow(world: &World, function: &'static str) {
+    world.fake().on_call(move |line| {
+        let slow = line.starts_with(function);
+        Box::pin(async move {
+            if slow {
+                pass(5 * S).await;
+            }
+        })
+    });
+}
+
+/// Its nodes come between two tries, and bringing them takes until after the second one was due.
+#[tokio::test(start_paused = true)]
+async fn an_ensure_that_comes_due_while_its_nodes_are_brought_is_tried_all_the_same() {
+    let world = with_web().await;
+    world.fake().fail_next("ensure", Error::new(Code::Unavailable, "later"));
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    pass(3 * S).await;
+    assert_eq!(calls(&world), ["ensure default/web ports=443/TCP nodes=a,b"]);
+    slow(&world, "update");
+    world.delete_node("b").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a", "ensure default/web ports=443/TCP nodes=a"]);
+}
+
+/// A Service that one provider had refused changes hands before its next try; what the other holds is none of the first one's business.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then() {
+    let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
+    let world = World::with(clouds).start().await;
+    world.add_service("web", json!({ "type": "ClusterIP" })).await;
+    let refused =
+        json!({ "metadata": { "annotations": { SOURCE_RANGES: "everywhere" } }, "spec": { "type": "LoadBalancer" } });
+    world.patch_service("web", refused).await;
+    pass(S).await;
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "two.example/lb" });
+    world.patch_service("web", json!({ "metadata": { "annotations": { SOURCE_RANGES: null } }, "spec": spec })).await;
+    pass(S).await;
+    assert_eq!(world.clouds[1].fake.cloud().len(), 1);
+
+    world.clouds[1].fake.fail_always("ensure-deleted", Some(Error::new(Code::Unavailable, "later")));
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
+    pass(600 * S).await;
+    assert_eq!(world.clouds[0].fake.take_calls(), Vec::<String>::new(), "it has nothing to do with it any more");
+    world.clouds[1].fake.fail_always("ensure-deleted", None);
+    pass(600 * S).await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.state("web").await, "[] []");
+}
+
+/// A list of the past lacks a Service, as if it had been deleted by force.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_a_list_of_the_past_lacks_keeps_its_load_balancer() {
+    let world = with_web().await;
+    let past = AtomicBool::new(true);
+    world.disturb(move |request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("list", "services") if past.swap(false, Ordering::Relaxed) => Fault::StaleList(u64::MAX),
+        _ => Fault::None,
+    });
+    world.server.compact();
+    pass(600 * S).await;
+    let calls = calls(&world);
+    assert!(!calls.iter().any(|call| call.starts_with("ensure-deleted")), "{calls:?}");
+    assert_eq!(world.fake().cloud().len(), 1);
+}
+
+/// Whoever holds a lease must not give it back while it cannot know what its calls still do.
+#[tokio::test(start_paused = true)]
+async fn an_end_says_whether_calls_had_to_be_cut_off() {
+    for (takes, expected) in [(5, Ending::Clean), (3600, Ending::CutOff)] {
+        let mut world = with_web().await;
+        world.fake().on_call(move |_| Box::pin(pass(takes * S)));
+        world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+        pass(S).await;
+        world.stop.cancel();
+        let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(ending, expected, "a call of {takes} s");
+    }
+}
