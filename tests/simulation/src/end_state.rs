@@ -6,7 +6,9 @@ use std::{
 };
 
 use serde_json::Value;
-use skysail_controllers::names::{LOAD_BALANCER_FINALIZER, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
+use skysail_controllers::names::{
+    LOAD_BALANCER_FINALIZER, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, reasons::ORPHANED_LOAD_BALANCER,
+};
 use skysail_provider::Protocol;
 
 use crate::{
@@ -26,9 +28,12 @@ struct Seen {
 }
 
 /// Everything that is not as it has to be; empty when all is well.
-pub(crate) fn differences(site: &Site) -> Vec<String> {
+///
+/// Where orphans are not deleted, one that a process made out of the past and did not live to see the present is told of, which is all that can be done.
+pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
+    let events = site.referee.objects("/api/v1/events");
     let seen = |cloud: &Arc<Cloud>| Seen { name: cloud.name, has_routes: cloud.has_routes, state: cloud.state() };
     let clouds: Vec<Seen> = site.clouds.iter().map(seen).collect();
     let mut wrong = Vec::new();
@@ -36,7 +41,11 @@ pub(crate) fn differences(site: &Site) -> Vec<String> {
         check_service(service, &clouds, &mut wrong);
     }
     for cloud in &clouds {
-        check_balancers(cloud, &services, &nodes, &mut wrong);
+        let is_known_orphan = |name: &str| {
+            let uid = name.trim_start_matches("lb-");
+            !orphans_are_deleted && site.referee.made_in_the_past(uid) && is_told_of(&events, name)
+        };
+        wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
     }
     for node in &nodes {
         check_node(node, &clouds, &mut wrong);
@@ -83,12 +92,25 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     }
 }
 
-fn check_balancers(cloud: &Seen, services: &[Value], nodes: &[Value], wrong: &mut Vec<String>) {
-    let state = &cloud.state;
+/// Whether an Event says that no Service wants this load balancer.
+fn is_told_of(events: &[Value], name: &str) -> bool {
+    let tells =
+        |event: &Value| text(event, "/reason") == ORPHANED_LOAD_BALANCER && text(event, "/message").contains(name);
+    events.iter().any(tells)
+}
+
+fn wrong_balancers(
+    cloud: &Seen,
+    services: &[Value],
+    nodes: &[Value],
+    is_known_orphan: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let (state, mut wrong) = (&cloud.state, Vec::new());
     let wanted = services.iter().filter(|service| is_wanted(service, cloud));
     let wanted: BTreeMap<String, Balancer> = wanted.map(|service| balancer(service, state, nodes)).collect();
     for (name, has) in &state.balancers {
         match wanted.get(name) {
+            None if is_known_orphan(name) => {}
             None => wrong.push(format!("{} has {name}, which nobody wants", cloud.name)),
             Some(wanted) if wanted != has => wrong.push(format!("{name} is {has:?}, not {wanted:?}")),
             Some(_) => {}
@@ -97,9 +119,10 @@ fn check_balancers(cloud: &Seen, services: &[Value], nodes: &[Value], wrong: &mu
     for name in wanted.keys().filter(|name| !state.balancers.contains_key(*name)) {
         wrong.push(format!("{} lacks {name}", cloud.name));
     }
-    for name in state.addresses.keys().filter(|name| !wanted.contains_key(*name)) {
+    for name in state.addresses.keys().filter(|name| !wanted.contains_key(*name) && !is_known_orphan(name)) {
         wrong.push(format!("{} has an address for {name}, which nobody wants", cloud.name));
     }
+    wrong
 }
 
 fn balancer(service: &Value, state: &CloudState, nodes: &[Value]) -> (String, Balancer) {

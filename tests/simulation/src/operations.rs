@@ -78,10 +78,18 @@ pub(crate) struct People {
     chance: Chance,
     /// For pod ranges, which no two nodes share.
     nodes_made: usize,
-    /// Machines that come under a name that another one had, with their clouds, and when.
-    successors: Vec<(Instant, String, Arc<Cloud>)>,
-    /// Services that become load balancers of this class, and when.
-    converts: Vec<(Instant, String, Value)>,
+    /// What was begun, and when it goes on.
+    begun: Vec<(Instant, Later)>,
+}
+
+/// How something goes on.
+enum Later {
+    /// A machine comes under this name, which another one had, in this cloud.
+    Succeed(String, Arc<Cloud>),
+    /// The Service becomes a load balancer of this class.
+    Convert(String, Value),
+    /// The Service's status is emptied.
+    Empty(String),
 }
 
 impl People {
@@ -93,8 +101,7 @@ impl People {
             story: site.story.clone(),
             chance: Chance::of(seed, "people"),
             nodes_made: 0,
-            successors: Vec::new(),
-            converts: Vec::new(),
+            begun: Vec::new(),
         }
     }
 
@@ -126,8 +133,10 @@ impl People {
                 self.patch_some_service(json!({ "spec": spec })).await;
             }
             Operation::Annotate => {
-                let value = self.chance.number(0..=3).to_string();
-                self.patch_some_service(json!({ "metadata": { "annotations": { "example.com/a": value } } })).await;
+                let names = self.names("/api/v1/namespaces/default/services");
+                if let Some(name) = self.chance.pick(&names).cloned() {
+                    self.annotate(&name).await;
+                }
             }
             Operation::Spoil => {
                 self.patch_some_service(json!({ "metadata": { "annotations": { SOURCE_RANGES: "everywhere" } } }))
@@ -157,8 +166,7 @@ impl People {
 
     /// All machines run and their kubelets say so; those without a node register again; nodes without a machine are not heard of.
     pub(crate) async fn bring_everything_up(&mut self) {
-        self.successors.clear();
-        self.converts.clear();
+        self.begun.clear();
         if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
             // Of a cluster without a single node no route is deleted: an empty list is more often a mistake than a cluster.
             self.add_machine().await;
@@ -257,7 +265,7 @@ impl People {
             let after = self.chance.milliseconds(0..=2_000);
             // One of ours: what becomes another's keeps the finalizer, which is that one's then.
             let class = if self.chance.once_in(0.5) { Value::Null } else { json!(CLASS) };
-            self.converts.push((Instant::now() + after, name, class));
+            self.begun.push((Instant::now() + after, Later::Convert(name, class)));
         }
     }
 
@@ -280,11 +288,27 @@ impl People {
 
     async fn empty_some_status(&mut self) {
         let names = self.names("/api/v1/namespaces/default/services");
-        if let Some(name) = self.chance.pick(&names).cloned() {
-            self.story.tell(PEOPLE, format_args!("empty the status of service {name}"));
-            let patch = json!({ "status": { "loadBalancer": { "ingress": null } } });
-            drop(self.services().patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+        let Some(name) = self.chance.pick(&names).cloned() else { return };
+        if self.chance.once_in(0.5) {
+            self.empty_status(&name).await;
+            return;
         }
+        // About while it is ensured again.
+        self.annotate(&name).await;
+        let after = self.chance.milliseconds(0..=200);
+        self.begun.push((Instant::now() + after, Later::Empty(name)));
+    }
+
+    async fn empty_status(&self, name: &str) {
+        self.story.tell(PEOPLE, format_args!("empty the status of service {name}"));
+        let patch = json!({ "status": { "loadBalancer": { "ingress": null } } });
+        drop(self.services().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+    }
+
+    async fn annotate(&mut self, name: &str) {
+        let value = self.chance.number(0..=3).to_string();
+        let patch = json!({ "metadata": { "annotations": { "example.com/a": value } } });
+        self.patch_service(name, patch).await;
     }
 
     /// A machine gets another address.
@@ -302,10 +326,14 @@ impl People {
     async fn patch_some_service(&mut self, patch: Value) {
         let names = self.names("/api/v1/namespaces/default/services");
         if let Some(name) = self.chance.pick(&names).cloned() {
-            self.story.tell(PEOPLE, format_args!("patch service {name} {patch}"));
-            // What its type does not allow is refused.
-            drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+            self.patch_service(&name, patch).await;
         }
+    }
+
+    async fn patch_service(&self, name: &str, patch: Value) {
+        self.story.tell(PEOPLE, format_args!("patch service {name} {patch}"));
+        // It may be gone, and what its type does not allow is refused.
+        drop(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await);
     }
 
     async fn delete_some_service(&mut self) {
@@ -323,15 +351,21 @@ impl People {
 
     async fn add_machine(&mut self) {
         let name = format!("n{}", self.chance.number(0..=NAMES_MAX));
-        if self.clouds.iter().any(|cloud| cloud.state().machine_named(&name).is_some()) {
+        if let Some(cloud) = self.chance.pick(&self.clouds).cloned() {
+            self.make_machine(&name, &cloud).await;
+        }
+    }
+
+    /// Nothing where a machine of that name is there.
+    async fn make_machine(&mut self, name: &str, cloud: &Cloud) {
+        if self.clouds.iter().any(|cloud| cloud.state().machine_named(name).is_some()) {
             return;
         }
-        let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
-        let id = cloud.change(|state| state.make_machine(&name));
+        let id = cloud.change(|state| state.make_machine(name));
         self.story.tell(PEOPLE, format_args!("make machine {name} {id}"));
         // The kubelet of a new machine replaces a node that another machine left behind.
-        self.delete_node(&name).await;
-        self.register(&name, &cloud).await;
+        self.delete_node(name).await;
+        self.register(name, cloud).await;
     }
 
     async fn register(&mut self, name: &str, cloud: &Cloud) {
@@ -388,35 +422,30 @@ impl People {
         cloud.change(|state| state.machines.retain(|_, machine| machine.name != name));
         self.heartbeat(&name, "Unknown").await;
         let after = self.chance.milliseconds(4_000..=13_000);
-        self.successors.push((Instant::now() + after, name, cloud));
+        self.begun.push((Instant::now() + after, Later::Succeed(name, cloud)));
     }
 
-    /// When something that was begun before is due.
+    /// When something that was begun goes on.
     pub(crate) fn next_due(&self) -> Instant {
-        let successors = self.successors.iter().map(|(at, ..)| *at);
-        let converts = self.converts.iter().map(|(at, ..)| *at);
-        successors.chain(converts).min().unwrap_or_else(|| Instant::now() + LOOK_EVERY)
+        self.begun.iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + LOOK_EVERY)
     }
 
-    /// What was begun before and is due.
+    /// What was begun and is due.
     pub(crate) async fn go_on(&mut self) {
         let now = Instant::now();
-        let due: Vec<_> = self.converts.extract_if(.., |(at, ..)| *at <= now).collect();
-        for (_, name, class) in due {
-            self.story.tell(PEOPLE, format_args!("make service {name} a load balancer of class {class}"));
-            let patch = json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } });
-            // It may be gone, or one of another class by now.
-            drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
-        }
-        let due: Vec<_> = self.successors.extract_if(.., |(at, ..)| *at <= now).collect();
-        for (_, name, cloud) in due {
-            if self.clouds.iter().any(|cloud| cloud.state().machine_named(&name).is_some()) {
-                continue;
+        let due: Vec<_> = self.begun.extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, later) in due {
+            match later {
+                Later::Succeed(name, cloud) => self.make_machine(&name, &cloud).await,
+                Later::Convert(name, class) => {
+                    self.patch_service(
+                        &name,
+                        json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } }),
+                    )
+                    .await;
+                }
+                Later::Empty(name) => self.empty_status(&name).await,
             }
-            let id = cloud.change(|state| state.make_machine(&name));
-            self.story.tell(PEOPLE, format_args!("make machine {name} {id}"));
-            self.delete_node(&name).await;
-            self.register(&name, &cloud).await;
         }
     }
 

@@ -175,7 +175,12 @@ impl LoadBalancerInventory for CloudProvider {
     async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         let entered = self.enter(call, "list", None)?;
         let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
-        entered.read("list load balancers".to_owned(), |state| state.balancers.keys().map(owned).collect()).await
+        // What is there in parts only is there.
+        let all = |state: &CloudState| {
+            let names: BTreeSet<&String> = state.balancers.keys().chain(state.addresses.keys()).collect();
+            names.into_iter().map(owned).collect()
+        };
+        entered.read("list load balancers".to_owned(), all).await
     }
 
     async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {

@@ -39,6 +39,8 @@ struct Inner {
     called_missing: BTreeSet<String>,
     /// Some process was shown a list of the past.
     past_was_shown: bool,
+    /// UIDs of Services for which something was made when a process had been shown the past, and the present would have forbidden it.
+    made_in_the_past: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
     /// UIDs of nodes that people deleted.
@@ -114,18 +116,27 @@ impl Referee {
         self.lock().past_was_shown = true;
     }
 
-    /// Never anything in the cloud for a Service that would go without us. Whoever was shown a finalizer that is not there any more cannot know.
+    /// Never anything in the cloud for a Service that would go without us, or is gone. Whoever was shown the past cannot know.
     pub(crate) fn made_for(&self, uid: &str) {
-        if self.lock().past_was_shown {
+        let services = self.objects("/api/v1/services");
+        let service = services.iter().find(|service| text(service, "/metadata/uid") == uid);
+        let finalizers = service.and_then(|service| service.pointer("/metadata/finalizers")?.as_array());
+        if finalizers.is_some_and(|all| all.iter().any(|one| one == LOAD_BALANCER_FINALIZER)) {
             return;
         }
-        let services = self.object("/api/v1/services").unwrap_or_default();
-        let Some(service) = items(&services).find(|service| text(service, "/metadata/uid") == uid) else { return };
-        let finalizers = service.pointer("/metadata/finalizers").and_then(Value::as_array);
-        if !finalizers.is_some_and(|all| all.iter().any(|one| one == LOAD_BALANCER_FINALIZER)) {
+        let mut inner = self.lock();
+        if inner.past_was_shown {
+            inner.made_in_the_past.insert(uid.to_owned());
+        } else if let Some(service) = service {
             let name = text(service, "/metadata/name");
             self.story.violate(format_args!("something is made in the cloud for {name} before it has the finalizer"));
         }
+    }
+
+    /// Whether a process that had been shown the past made something for this Service. If it died before it saw the present, nobody else can know more than
+    /// that no Service wants it.
+    pub(crate) fn made_in_the_past(&self, uid: &str) -> bool {
+        self.lock().made_in_the_past.contains(uid)
     }
 
     /// A process asks for the deletion of a node whose machine is there, or was never called missing.

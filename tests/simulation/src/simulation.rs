@@ -57,10 +57,10 @@ pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     }
     day.clear_up().await;
     let began = Instant::now();
-    let mut wrong = differences(&day.site);
+    let mut wrong = day.differences();
     while !wrong.is_empty() && began.elapsed() < CALM_MAX {
         day.pass(LOOK).await;
-        wrong = differences(&day.site);
+        wrong = day.differences();
     }
     if wrong.is_empty() {
         day.site.story.tell("calm", "all is well");
@@ -237,6 +237,10 @@ impl Day {
         self.people.bring_everything_up().await;
     }
 
+    fn differences(&self) -> Vec<String> {
+        differences(&self.site, self.plan.settings.delete_orphans)
+    }
+
     /// What is well stays well, and costs nothing.
     async fn stays_quiet(&mut self) -> Vec<String> {
         // What was about to be done when all was well already: tries of what was done and whose answer was lost come up to five minutes apart.
@@ -245,7 +249,7 @@ impl Day {
         let end = Instant::now() + QUIET;
         while Instant::now() < end {
             self.pass(LOOK).await;
-            let wrong = differences(&self.site);
+            let wrong = self.differences();
             if !wrong.is_empty() {
                 return wrong.into_iter().map(|wrong| format!("after all was well: {wrong}")).collect();
             }

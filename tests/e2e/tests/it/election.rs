@@ -160,6 +160,31 @@ async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> 
     Ok(())
 }
 
+/// A call that the time to end cannot wait for may still do something: a lease that is given back would let the next one begin beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> Result<()> {
+    let world = World::start().await?;
+    let mut replica = world.replica("first").await?;
+    let leader = eventually("it leads", 30, || world.leader()).await?;
+    for name in NODES {
+        eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
+    }
+    world.cloud.cloud.set_knobs(Knobs { latency_ms: 60_000, ..Knobs::default() })?;
+    let before = replica.front.sent();
+    create_service(&world.client, "web", 80, NODE_PORT).await?;
+    let begun = || async {
+        ensure!(replica.front.sent() > before, "no request yet");
+        Ok(())
+    };
+    eventually("it is in the middle of an ensure", 60, begun).await?;
+    replica.manager.signal(Signal::TERM)?;
+    let status = replica.manager.ended().await?;
+    ensure!(status.code() == Some(1), "{status}; {}", replica.manager.last_words());
+    ensure!(replica.manager.log().contains("the lease is left to run out"), "{}", replica.manager.last_words());
+    ensure!(world.leader().await? == leader, "the lease is its own still");
+    Ok(())
+}
+
 /// Frozen in the middle of an ensure, it wakes when another one has done the work: it must not send one request more, to nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<()> {
