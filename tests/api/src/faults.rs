@@ -66,6 +66,19 @@ async fn a_dropped_watch_ends_after_its_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_expired_watch_is_told_so_and_the_history_is_there_still() {
+    let server = ApiServer::new(&ApiOptions::default());
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let before = server.revision().to_string();
+    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    server.set_faults(Some(Arc::new(|_: &RequestInfo| Fault::ExpireWatch)));
+    let mut watch = Box::pin(maps.watch(&WatchParams::default(), &before).await.unwrap());
+    let event = watch.try_next().await.unwrap().unwrap();
+    assert!(matches!(&event, WatchEvent::Error(error) if error.code == 410), "{event:?}");
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delayed_watch_shows_a_change_later_and_a_stale_list_shows_what_was() {
     let server = ApiServer::new(&ApiOptions::default());
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());

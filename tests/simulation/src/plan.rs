@@ -19,6 +19,8 @@ pub(crate) struct ApiWeather {
     pub(crate) late_answer: f64,
     /// Of watches: ends after a few events.
     pub(crate) dropped_watch: f64,
+    /// Of watches: is told that it has to list again.
+    pub(crate) expired_watch: f64,
     /// Of watches: lags behind.
     pub(crate) delayed_watch: f64,
     /// Of lists: shows the past.
@@ -81,6 +83,7 @@ impl Plan {
             late_answer: share(0.3),
             dropped_watch: share(0.8),
             delayed_watch: share(0.8),
+            expired_watch: share(0.4),
             stale_list: share(0.4),
         };
         let cloud = CloudWeather {

@@ -114,6 +114,9 @@ impl Inner {
         if request.verb == "watch" && chance.once_in(api.dropped_watch) {
             return Fault::DropWatchAfter(chance.number(1..=20));
         }
+        if request.verb == "watch" && chance.once_in(api.expired_watch) {
+            return Fault::ExpireWatch;
+        }
         if request.verb == "watch" && chance.once_in(api.delayed_watch) {
             return Fault::DelayWatch(chance.milliseconds(100..=10_000));
         }
@@ -163,6 +166,7 @@ fn told(fault: &Fault) -> String {
         Fault::LoseAnswer(error) => format!("{} {}, although it is done", error.code.as_u16(), error.reason),
         Fault::LateAnswer(time) => format!("an answer that comes {} ms after it was done", ms(time)),
         Fault::DropWatchAfter(events) => format!("an end after {events} events"),
+        Fault::ExpireWatch => "410 Expired".to_owned(),
         Fault::DelayWatch(time) => format!("a delay of {} ms", ms(time)),
         Fault::StaleList(revisions) => format!("the state {revisions} revisions ago"),
     }

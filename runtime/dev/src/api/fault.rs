@@ -44,6 +44,8 @@ pub enum Fault {
     LateAnswer(Duration),
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
+    /// Tell a watch that begins at a version that this version is too old, as an API server whose watch cache was built anew; other requests are served as usual.
+    ExpireWatch,
     /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
     DelayWatch(Duration),
     /// Answer a list from the state of so many revisions ago, as far as it is remembered, as an API server that lags behind; other requests are served as usual.
@@ -89,6 +91,8 @@ impl<F: Fn(&RequestInfo) -> Fault + Send + Sync> Faults for F {
 /// What befalls one watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WatchFault {
+    /// Whether where it begins is too old.
+    pub(crate) expired: bool,
     /// How many more events it may carry.
     events_left: Option<usize>,
     /// How long each change is held back.
@@ -99,6 +103,7 @@ impl WatchFault {
     pub(crate) fn of(fault: &Fault) -> Self {
         match fault {
             Fault::DropWatchAfter(events) => Self { events_left: Some(*events), ..Self::default() },
+            Fault::ExpireWatch => Self { expired: true, ..Self::default() },
             Fault::DelayWatch(delay) => Self { delay: *delay, ..Self::default() },
             Fault::None
             | Fault::Latency(_)

@@ -141,6 +141,7 @@ impl ApiServer {
             | Fault::Latency(_)
             | Fault::LateAnswer(_)
             | Fault::DropWatchAfter(_)
+            | Fault::ExpireWatch
             | Fault::DelayWatch(_)
             | Fault::StaleList(_) => {
                 self.route(incoming, target, params, &fault).unwrap_or_else(|error| refusal(&error))

@@ -88,7 +88,7 @@ impl ApiServer {
         if wants_initial {
             watch.cursor = state.store.revision();
             watch.pending = watch.initial_events(&state, params.send_initial_events == Some(true));
-        } else if state.store.changes_after(watch.cursor).is_err() {
+        } else if fault.expired || state.store.changes_after(watch.cursor).is_err() {
             watch.expire(&state);
         }
         drop(state);

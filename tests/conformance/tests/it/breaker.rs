@@ -1,10 +1,13 @@
 //! What stops the deletion of nodes, and what lets it go on.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use expect_test::expect;
 use http::StatusCode;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use skysail_dev::api::{ApiError, Fault, RequestInfo};
@@ -98,12 +101,20 @@ async fn too_many_machines_gone_at_once_stop_deletions_and_say_so_on_the_cluster
 async fn what_others_delete_during_the_look_does_not_stop_the_deletion_of_the_rest() {
     let mut world = cluster(6).await;
     lose(&world, 0..3).await;
-    // One look has said so; the next one, which bears it out, takes two seconds.
-    world.fake().on_call(|_| Box::pin(pass(2 * S)));
-    pass(6 * S).await;
-    for n in 1..3 {
-        world.delete_node(&name(n)).await;
-    }
+    // The first look says so, and during the second one, which bears it out, somebody deletes two of them.
+    let (nodes, looks) = (world.nodes(), AtomicUsize::new(0));
+    world.fake().on_call(move |line| {
+        let second = line.starts_with("describe") && looks.fetch_add(1, Ordering::Relaxed) == 1;
+        let nodes = nodes.clone();
+        Box::pin(async move {
+            if second {
+                for n in 1..3 {
+                    nodes.delete(&name(n), &DeleteParams::default()).await.unwrap();
+                }
+                pass(S).await;
+            }
+        })
+    });
     pass(20 * S).await;
     let told = told(&mut world).await;
     assert!(!told.contains("NodeDeletionStopped"), "{told}");

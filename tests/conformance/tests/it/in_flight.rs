@@ -70,7 +70,7 @@ async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then(
 
     world.clouds[1].fake.fail_always("ensure-deleted", Some(Error::new(Code::Unavailable, "later")));
     world.patch_service("web", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
-    pass(600 * S).await;
+    pass(7200 * S).await;
     assert_eq!(world.clouds[0].fake.take_calls(), Vec::<String>::new(), "it has nothing to do with it any more");
     world.clouds[1].fake.fail_always("ensure-deleted", None);
     pass(600 * S).await;
@@ -82,12 +82,13 @@ async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then(
 #[tokio::test(start_paused = true)]
 async fn a_service_that_a_list_of_the_past_lacks_keeps_its_load_balancer() {
     let world = with_web().await;
-    let past = AtomicBool::new(true);
+    let (watches, lists) = (AtomicBool::new(true), AtomicBool::new(true));
     world.disturb(move |request: &RequestInfo| match (request.verb, request.resource.as_str()) {
-        ("list", "services") if past.swap(false, Ordering::Relaxed) => Fault::StaleList(u64::MAX),
+        ("watch", "services") if watches.swap(false, Ordering::Relaxed) => Fault::ExpireWatch,
+        ("list", "services") if lists.swap(false, Ordering::Relaxed) => Fault::StaleList(u64::MAX),
         _ => Fault::None,
     });
-    world.server.compact();
+    world.server.end_watches();
     pass(600 * S).await;
     let calls = calls(&world);
     assert!(!calls.iter().any(|call| call.starts_with("ensure-deleted")), "{calls:?}");
