@@ -7,6 +7,11 @@ pub const FIELD_MANAGER: &str = "skysail";
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Ours: the provider that made a Service's load balancer, by its name in the provider file. Written and removed with [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-provider";
+/// Ours: for which object and class the load balancer was made, `UID` or `UID CLASS`.
+///
+/// It tells, after a start, a class that the user changed from one that no provider claims
+/// any more; and a copied manifest from what we wrote. Written and removed with [`LOAD_BALANCER_FINALIZER`].
+pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-made-for";
 /// The older way to restrict who may connect to a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Keeps a node out of all load balancers.

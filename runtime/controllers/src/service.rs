@@ -84,7 +84,7 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
         Err(error) => {
             let failures = queue.failed(key, retry(&error, 0).counts);
             let retry = retry(&error, failures);
-            context.ledger.retries_at(key, Instant::now() + retry.after);
+            context.ledger.retries_at(key, Instant::now() + retry.after, retry.until_change);
             match retry {
                 Retry { after, until_change: true, .. } => Next::Within(after),
                 Retry { after, .. } => Next::After(after),
@@ -132,11 +132,16 @@ async fn reconcile(
     // apply (provider, client)
     let remembered = matches!(plan, Plan::DeleteRemembered(_));
     let updating = matches!(plan, Plan::Update { .. });
-    let called = updating || matches!(plan, Plan::Ensure { .. });
+    let ensuring = matches!(plan, Plan::Ensure { .. });
+    let called = updating || ensuring;
     let mut result = apply(&subject, object.as_deref(), plan).await;
     if called && result.is_ok() && subject.is_outdated() {
         // Whoever published meanwhile may have looked into the ledger before this Service was in it.
         result = Ok(Next::After(Duration::ZERO));
+    }
+    if ensuring && result.is_err() && subject.is_outdated() && context.ledger.serves_as_before(key) {
+        // Whoever published meanwhile left it to the try that failed. What serves is not left with nodes that are gone.
+        context.service_queue(provider).add(key.clone());
     }
     if let Some(object) = context.services.get(key)
         && context.ledger.notice_loss(key, &object)
@@ -182,10 +187,12 @@ async fn apply(
         (Plan::Ensure { service, add_finalizer }, Some(object)) => {
             subject.ensure(object, &service, add_finalizer).await.map(|()| Next::OnChange)
         }
-        (Plan::Update { service, settled }, Some(_)) => {
+        (Plan::Update { service, settled }, Some(object)) => {
+            let refused = !validate::convert(object).problems.is_empty();
             let gone = subject.update(&service, settled).await?;
             let left = subject.context.ledger.waits(subject.key).map_or(Next::OnChange, Next::After);
-            Ok(if gone { again } else { left })
+            // A refusal has to be told, and waits for nothing.
+            Ok(if gone || refused { again } else { left })
         }
         (Plan::Repair { add_finalizer, status }, Some(object)) => {
             subject.repair(object, add_finalizer, status).await?;

@@ -17,7 +17,7 @@ use crate::{
     service::{
         predicates::is_relevant,
         unclaimed,
-        validate::{convert, has_finalizer, named_holder},
+        validate::{class, convert, has_finalizer, named_class, named_holder},
     },
     watch::{Change, ObjectKey, Version},
 };
@@ -66,7 +66,15 @@ fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, 
     let former = old.filter(|old| has_finalizer(old)).and_then(|old| context.service_owner(old).provider()).map(name);
     let holder = named_holder(object).or(former);
     if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner != Some(holder)) {
-        context.ledger.hear(key, holder, Arc::new(convert(object).service));
+        let mut service = convert(object).service;
+        // As it was when the load balancer was made: whether the user changed it since, or only the claims did, decides whether that has to go.
+        let class_then = match old {
+            Some(old) if named_holder(object).is_none() => class(old),
+            // An object that does not say it wants what it wanted.
+            Some(_) | None => named_class(object).unwrap_or_else(|| class(object)),
+        };
+        service.load_balancer_class = class_then.map(str::to_owned);
+        context.ledger.hear(key, holder, Arc::new(service));
     }
 }
 

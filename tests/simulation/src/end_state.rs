@@ -7,13 +7,14 @@ use std::{
 
 use serde_json::Value;
 use skysail_controllers::names::{
-    LOAD_BALANCER_FINALIZER, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, reasons::ORPHANED_LOAD_BALANCER,
+    LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
+    reasons::ORPHANED_LOAD_BALANCER,
 };
 use skysail_provider::Protocol;
 
 use crate::{
     cloud::{Balancer, Cloud, CloudState, Port},
-    operations::{OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
+    operations::{ADOPTED_MARK, OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
     referee::text,
     replica::{CLASS, Site},
 };
@@ -57,10 +58,14 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
 
 /// Whether this cloud has to have a load balancer for it.
 fn is_wanted(service: &Value, cloud: &Seen) -> bool {
-    let class = text(service, "/spec/loadBalancerClass");
     text(service, "/spec/type") == "LoadBalancer"
         && service.pointer("/metadata/deletionTimestamp").is_none()
-        && if cloud.has_routes { class.is_empty() } else { class == CLASS }
+        && is_of_class(service, cloud)
+}
+
+fn is_of_class(service: &Value, cloud: &Seen) -> bool {
+    let class = text(service, "/spec/loadBalancerClass");
+    if cloud.has_routes { class.is_empty() } else { class == CLASS }
 }
 
 fn strings<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
@@ -68,13 +73,23 @@ fn strings<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
+/// Whether its finalizer is another manager's: it came with it, wants a load balancer of that one now, and was never ours.
+fn has_anothers_finalizer(service: &Value, clouds: &[Seen]) -> bool {
+    let wants = text(service, "/spec/type") == "LoadBalancer";
+    let is_anothers = !clouds.iter().any(|cloud| is_of_class(service, cloud));
+    let holder = service.pointer("/metadata/annotations").and_then(|all| all.get(LOAD_BALANCER_PROVIDER_ANNOTATION));
+    wants && is_anothers && holder.is_none() && !text(service, ADOPTED_MARK).is_empty()
+}
+
 fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     let name = text(service, "/metadata/name");
-    if service.pointer("/metadata/deletionTimestamp").is_some() {
+    let kept_by_another = has_anothers_finalizer(service, clouds);
+    if !kept_by_another && service.pointer("/metadata/deletionTimestamp").is_some() {
         wrong.push(format!("the Service {name} is deleted and still there"));
     }
     let wanted = clouds.iter().find(|cloud| is_wanted(service, cloud));
-    if strings(service, "/metadata/finalizers").contains(&LOAD_BALANCER_FINALIZER) != wanted.is_some() {
+    let has_finalizer = strings(service, "/metadata/finalizers").contains(&LOAD_BALANCER_FINALIZER);
+    if !kept_by_another && has_finalizer != wanted.is_some() {
         wrong.push(format!("the Service {name} has or lacks the finalizer against what is wanted"));
     }
     let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);

@@ -25,6 +25,9 @@ const NAMES_MAX: usize = 8;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Label of an object that has something of another controller, which stays.
 const MARK: &str = "example.com-others";
+/// Label of a Service that came with the finalizer of another manager.
+const ADOPTED: &str = "example.com-adopted";
+pub(crate) const ADOPTED_MARK: &str = "/metadata/labels/example.com-adopted";
 pub(crate) const OTHERS_MARK: &str = "/metadata/labels/example.com-others";
 pub(crate) const OTHERS_FINALIZER: &str = "example.com/other";
 pub(crate) const OTHERS_TAINT: &str = "example.com/other";
@@ -260,7 +263,8 @@ impl People {
         let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
         let spec = json!({ "type": "ClusterIP", "ports": self.ports() });
         self.story.tell(PEOPLE, format_args!("bring service {name} {spec} from another manager"));
-        let object = json!({ "metadata": { "name": name, "finalizers": [LOAD_BALANCER_FINALIZER] }, "spec": spec });
+        let metadata = json!({ "name": name, "finalizers": [LOAD_BALANCER_FINALIZER], "labels": { ADOPTED: "yes" } });
+        let object = json!({ "metadata": metadata, "spec": spec });
         if self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.is_ok() {
             let after = self.chance.milliseconds(0..=2_000);
             // One of ours: what becomes another's keeps the finalizer, which is that one's then.

@@ -66,7 +66,7 @@ impl Subject<'_> {
         let cluster = &self.context.settings.cluster_name;
         let answer = provider.ensure(&self.call(service), cluster, service, &self.shared.nodes).await;
         let settled = |status| Settled {
-            membership: self.shared.membership,
+            membership: Some(self.shared.membership),
             generation: self.generation,
             status,
             written: false,
@@ -113,6 +113,7 @@ impl Subject<'_> {
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
         let entry = self.context.provider(self.provider);
+        self.context.ledger.updated(self.key, None);
         let result = match load_balancers(&*entry.provider) {
             Ok(provider) => provider
                 .update(&self.call(service), &self.context.settings.cluster_name, service, nodes)
@@ -124,7 +125,7 @@ impl Subject<'_> {
         metrics.node_sync_latency.observe(self.shared.published.elapsed().as_secs_f64());
         match result {
             Ok(()) => {
-                self.context.ledger.updated(self.key, self.shared.membership);
+                self.context.ledger.updated(self.key, Some(self.shared.membership));
                 if nodes.is_empty() {
                     let text = "There are no available nodes for LoadBalancer";
                     self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
@@ -134,7 +135,7 @@ impl Subject<'_> {
                 Ok(false)
             }
             Err(error) if error.code() == Code::ImplementedElsewhere => {
-                let membership = self.shared.membership;
+                let membership = Some(self.shared.membership);
                 self.context.ledger.settle(self.key, Settled { status: None, membership, ..settled });
                 Ok(false)
             }
@@ -166,21 +167,31 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an object that is there; then the finalizer goes, then the status.
     pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
+        // Should the Service be wanted again before this has succeeded, what is there by then is not what it was.
+        self.context.ledger.unsettle(self.key);
         let hearsay = self.is_hearsay();
         let found = hearsay && self.delete_held(self.provider, service).await?;
-        if hearsay && !found && validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none() {
+        let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
+        let owner = self.context.service_owner(object).provider();
+        if hearsay && !found && is_wanted && owner.is_some() {
             // The object named the wrong one. What its owner serves stays.
             self.context.ledger.remove(self.key);
             return Ok(());
         }
-        if !found {
+        // Wanted of a class that no provider here claims: what else there is for it is by whoever claims it.
+        let is_strangers = is_wanted && owner.is_none();
+        let asks_others = !hearsay || !is_strangers;
+        if !found && asks_others {
             for holder in self.holders(object)? {
                 self.delete_held(holder, service).await?;
             }
         }
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
-        self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
+        // The way to a stranger's class leads over another type, which empties the status.
+        if !is_strangers {
+            self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
+        }
         // Last: without the entry nothing would bring a write that failed back.
         self.context.ledger.remove(self.key);
         Ok(())
@@ -199,6 +210,7 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an object that is gone.
     pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
+        self.context.ledger.unsettle(self.key);
         if self.is_hearsay() {
             self.delete_held(self.provider, service).await?;
             self.context.ledger.remove(self.key);
@@ -281,7 +293,7 @@ impl Subject<'_> {
         if !has_finalizer(object) {
             finalizers.push(names::LOAD_BALANCER_FINALIZER.to_owned());
         }
-        let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": self.holder_annotation() } });
+        let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": self.holder_annotations(object) } });
         self.patch(object, patch).await.map_err(Error::api("add load balancer cleanup finalizer"))
     }
 
@@ -289,7 +301,8 @@ impl Subject<'_> {
     async fn remove_finalizer(&self, object: &core::Service) -> Result<Option<core::Service>, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != names::LOAD_BALANCER_FINALIZER);
-        let annotations = json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: null });
+        let annotations =
+            json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: null, names::LOAD_BALANCER_MADE_FOR_ANNOTATION: null });
         let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": annotations } });
         match self.patch(object, patch).await {
             Ok(object) => Ok(Some(object)),
@@ -313,7 +326,7 @@ impl Subject<'_> {
             && let Some(root) = patch.as_object_mut()
         {
             // The finalizer came from a manager that did not write who holds it. That alone is not worth a write; it goes with this one.
-            root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotation() }));
+            root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotations(object) }));
         }
         match self.patch(object, patch).await {
             Ok(object) => Ok(version(&object)),
@@ -336,8 +349,11 @@ impl Subject<'_> {
         generation != self.generation || self.context.nodes.shared(self.provider).membership != self.shared.membership
     }
 
-    fn holder_annotation(&self) -> Value {
-        json!({ names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.context.provider(self.provider).name })
+    fn holder_annotations(&self, object: &core::Service) -> Value {
+        json!({
+            names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.context.provider(self.provider).name,
+            names::LOAD_BALANCER_MADE_FOR_ANNOTATION: validate::made_for(object),
+        })
     }
 
     fn call(&self, service: &Service) -> Call {

@@ -41,14 +41,16 @@ pub(crate) struct Entry {
     pub(crate) before: Option<(Arc<Service>, Settled)>,
     /// Version of the object that had it, as far as it is known.
     pub(crate) written_at: Option<u64>,
-    /// When the failed `ensure` is tried again.
-    pub(crate) retry_at: Option<Instant>,
+    /// When the failed `ensure` is tried again, and whether a change of its nodes is a reason to do it sooner.
+    pub(crate) retry_at: Option<(Instant, bool)>,
+    /// Its turn of drift repair came: what it was brought to says nothing about how it is.
+    pub(crate) overdue: bool,
 }
 
 impl Entry {
     /// One that has just been handed over.
     pub(crate) const fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
-        Self { provider, service, settled: None, before: None, written_at: None, retry_at: None }
+        Self { provider, service, settled: None, before: None, written_at: None, retry_at: None, overdue: false }
     }
 
     /// Whether the object does not have what was written to it before it became what it is. Told by its version: a watch that lagged, or a list after it broke,
@@ -64,14 +66,19 @@ impl Entry {
 /// The result of a successful `ensure` and the updates since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// Membership of the node set.
-    pub(crate) membership: u64,
+    /// Membership of the node set; none while an `update` is under way, and after one that failed: what it did nobody knows.
+    pub(crate) membership: Option<u64>,
     /// Of the provider when the call began.
     pub(crate) generation: u64,
     /// What the provider answered; none where another controller does the work.
     pub(crate) status: Option<LoadBalancerStatus>,
     /// Whether that answer reached the object.
     pub(crate) written: bool,
+}
+
+impl Settled {
+    /// A membership that no node set has.
+    const UNKNOWN: u64 = u64::MAX;
 }
 
 #[derive(Default)]
@@ -115,12 +122,10 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// One whose turn of drift repair came reads as not settled: what it was brought to says nothing about how it is.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Entry> {
         let inner = self.lock();
         let entry = inner.entries.get(key).cloned()?;
-        let settled = entry.settled.clone().filter(|_| !inner.overdue.contains(key));
-        Some(Entry { settled, ..entry })
+        Some(Entry { overdue: inner.overdue.contains(key), ..entry })
     }
 
     /// The next step is `ensure`, though a call in flight may settle it meanwhile. False where that is the next step anyway, or another controller
@@ -157,6 +162,11 @@ impl Ledger {
             Some(settled) => Some((entry.service, settled)),
             None => entry.before,
         });
+        // Its turn to be updated comes again, also where the last `update` failed.
+        let before = before.map(|(service, settled)| {
+            let membership = settled.membership.or(Some(Settled::UNKNOWN));
+            (service, Settled { membership, ..settled })
+        });
         inner.put(key, provider, service);
         if let Some(entry) = inner.entries.get_mut(key) {
             entry.before = before;
@@ -175,6 +185,11 @@ impl Ledger {
     /// Whether only the object says who holds its load balancer.
     pub(crate) fn is_hearsay(&self, key: &ObjectKey) -> bool {
         self.lock().hearsay.contains(key)
+    }
+
+    /// Whether something that was ensured serves on while the `ensure` of what is wanted now fails.
+    pub(crate) fn serves_as_before(&self, key: &ObjectKey) -> bool {
+        self.lock().entries.get(key).is_some_and(|entry| entry.settled.is_none() && entry.before.is_some())
     }
 
     /// The provider bore out what the object says.
@@ -196,8 +211,8 @@ impl Ledger {
         }
     }
 
-    /// An `update` succeeded: of what was settled, or of what was before an `ensure` failed, only the nodes are others.
-    pub(crate) fn updated(&self, key: &ObjectKey, membership: u64) {
+    /// An `update` begins (none), or has succeeded: of what was settled, or of what was before an `ensure` failed, only the nodes are others.
+    pub(crate) fn updated(&self, key: &ObjectKey, membership: Option<u64>) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
             let before = entry.before.as_mut().map(|(_, settled)| settled);
             if let Some(settled) = entry.settled.as_mut().or(before) {
@@ -226,21 +241,23 @@ impl Ledger {
         true
     }
 
-    /// An `ensure` failed and is tried again then.
-    pub(crate) fn retries_at(&self, key: &ObjectKey, at: Instant) {
+    /// An `ensure` failed and is tried again then, or when its nodes are others.
+    pub(crate) fn retries_at(&self, key: &ObjectKey, at: Instant, until_change: bool) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.retry_at = Some(at);
+            entry.retry_at = Some((at, until_change));
         }
     }
 
-    /// How long a failed `ensure` of something that serves waits for its next try, zero where that is due; none where nothing of the kind waits.
+    /// How long a failed `ensure` of something that serves waits for its next try, zero where that is due or its nodes were the
+    /// reason; none where nothing of the kind waits.
     pub(crate) fn waits(&self, key: &ObjectKey) -> Option<Duration> {
         let inner = self.lock();
         let entry = inner.entries.get(key).filter(|entry| entry.settled.is_none() && entry.before.is_some())?;
-        Some(entry.retry_at?.saturating_duration_since(Instant::now()))
+        let (at, until_change) = entry.retry_at?;
+        Some(if until_change { Duration::ZERO } else { at.saturating_duration_since(Instant::now()) })
     }
 
-    /// The provider says that there is nothing to update: the next step is `ensure`.
+    /// There is nothing to update, or it is being deleted: the next step towards what serves is `ensure`.
     pub(crate) fn unsettle(&self, key: &ObjectKey) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
             (entry.settled, entry.before) = (None, None);

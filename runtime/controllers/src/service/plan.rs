@@ -8,7 +8,7 @@ use skysail_provider::{LoadBalancerStatus, Service};
 use super::{
     ledger::{Entry, Settled},
     predicates::needs_update,
-    validate::{Converted, convert, has_finalizer, is_load_balancer, names_another},
+    validate::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
 use crate::nodes::SharedNodes;
 
@@ -86,7 +86,12 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
             Some(entry) if !is_load_balancer(object) && !has_finalizer(object) => {
                 Plan::Cleanup(Arc::clone(&entry.service))
             }
-            _ => Plan::Cleanup(Arc::new(service)),
+            // Of the class that it was made for: a provider may leave those of other classes to whoever has them.
+            Some(entry) => {
+                let load_balancer_class = entry.service.load_balancer_class.clone();
+                Plan::Cleanup(Arc::new(Service { load_balancer_class, ..service }))
+            }
+            None => Plan::Cleanup(Arc::new(service)),
         };
     }
     if let Some(update) = observed.entry.and_then(|entry| update_of_before(entry, observed, !problems.is_empty())) {
@@ -96,12 +101,19 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         return Plan::Refuse(problems);
     }
     let add_finalizer = !has_finalizer(object) || names_another(object, observed.provider);
-    let settled = observed.entry.and_then(|entry| Some((&entry.service, entry.settled.as_ref()?)));
+    let settled = observed.entry.filter(|entry| !entry.overdue);
+    let settled = settled.and_then(|entry| Some((&entry.service, entry.settled.as_ref()?)));
     match settled {
         Some((ensured, settled)) if !needs_update(ensured, &service) && settled.generation == observed.generation => {
             settled_plan(service, settled, observed, add_finalizer)
         }
-        _ => Plan::Ensure { service: Arc::new(service), add_finalizer },
+        _ => {
+            // Who makes it has to be known before anything is made, also where the finalizer is another manager's of before. Once is enough: who takes the line
+            // away is left in peace.
+            let is_first = observed.entry.is_none_or(|entry| entry.settled.is_none() && entry.before.is_none());
+            let unnamed = is_first && named_holder(object).is_none();
+            Plan::Ensure { service: Arc::new(service), add_finalizer: add_finalizer || unnamed }
+        }
     }
 }
 
@@ -109,10 +121,11 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
 fn update_of_before(entry: &Entry, observed: &Observed<'_>, refused: bool) -> Option<Plan> {
     let (service, settled) = match (&entry.settled, &entry.before) {
         (Some(settled), _) if refused => (&entry.service, settled),
-        (None, Some((service, settled))) => (service, settled),
-        (Some(_), _) | (None, None) => return None,
+        // After an `update` that failed it is the `ensure`'s turn, which brings the nodes as well.
+        (None, Some((service, settled))) if settled.membership.is_some() => (service, settled),
+        (Some(_), _) | (None, _) => return None,
     };
-    let outdated = settled.status.is_some() && settled.membership != observed.shared.membership;
+    let outdated = settled.status.is_some() && settled.membership != Some(observed.shared.membership);
     outdated.then(|| Plan::Update { service: Arc::clone(service), settled: settled.clone() })
 }
 
@@ -136,7 +149,7 @@ fn settled_plan(service: Service, settled: &Settled, observed: &Observed<'_>, ad
     if add_finalizer || status.is_some() {
         return Plan::Repair { add_finalizer, status };
     }
-    if !elsewhere && settled.membership != observed.shared.membership {
+    if !elsewhere && settled.membership != Some(observed.shared.membership) {
         return Plan::Update { service: Arc::new(service), settled: settled.clone() };
     }
     Plan::Nothing

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
-use super::validate::{class, convert, has_finalizer, is_load_balancer, named_holder, status};
+use super::validate::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, status};
 
 /// Whether `ensure` has to be called because the Service changed.
 ///
@@ -39,6 +39,7 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         || (is_load_balancer(new) && lost_status(old, new))
         // Somebody else wrote who holds it. One who only takes the line away is left in peace: writing it again would be a quarrel.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
+        || (named_class(old).is_some() && named_class(new).is_some() && named_class(old) != named_class(new))
     {
         return true;
     }

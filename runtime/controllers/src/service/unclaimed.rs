@@ -42,7 +42,12 @@ pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -
         Some(class) => format!("the class {class:?}"),
         None => "Services without a class (default)".to_owned(),
     };
-    let holder = context.ledger.get(key).map(|entry| entry.provider);
+    let entry = context.ledger.get(key);
+    if entry.as_ref().is_some_and(|entry| entry.service.load_balancer_class.as_deref() != class(object)) {
+        // Its user changed the class: it goes.
+        return None;
+    }
+    let holder = entry.map(|entry| entry.provider);
     match holder {
         Some(holder) if context.providers.index_of(&holder).is_some() => Some(format!(
             "No provider claims {wanted} any more. The load balancer stays as {holder} made it and goes with this Service; to have it kept up to date, let a \

@@ -80,10 +80,29 @@ pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
     Some(annotation.as_str()).filter(|name| is_provider_name(name))
 }
 
-/// Whether the object names another provider as the holder, or something that is no provider's name at all.
+/// What is written beside the holder's name.
+pub(crate) fn made_for(object: &core::Service) -> String {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    class(object).map_or_else(|| uid.to_owned(), |class| format!("{uid} {class}"))
+}
+
+fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
+    object.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// The class that this object had when its load balancer was made, as it says; none where it does not say, or says it of another object.
+pub(crate) fn named_class(object: &core::Service) -> Option<Option<&str>> {
+    let text = annotation(object, names::LOAD_BALANCER_MADE_FOR_ANNOTATION)?;
+    let (uid, class) = text.split_once(' ').map_or((text, None), |(uid, class)| (uid, Some(class)));
+    (object.metadata.uid.as_deref() == Some(uid)).then_some(class)
+}
+
+/// Whether the object names another provider as the holder, or something that is no provider's name at all, or says that it made it for something else.
+/// What is not there says nothing: writing it again would be a quarrel.
 pub(crate) fn names_another(object: &core::Service, provider: &str) -> bool {
-    let annotations = object.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(names::LOAD_BALANCER_PROVIDER_ANNOTATION)).is_some_and(|name| name != provider)
+    let differs = |name: &str, ours: &str| annotation(object, name).is_some_and(|text| text != ours);
+    differs(names::LOAD_BALANCER_PROVIDER_ANNOTATION, provider)
+        || differs(names::LOAD_BALANCER_MADE_FOR_ANNOTATION, &made_for(object))
 }
 
 /// The object in the provider's words, as the service controller hands it over.
@@ -102,6 +121,7 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
     // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it changes nothing for the load balancer.
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
+    annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
     let mut problems = Problems::default();
     let from_annotation = annotations.get(names::SOURCE_RANGES_ANNOTATION).map(String::as_str);
     let service = Service {

@@ -111,6 +111,96 @@ async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
     assert_eq!(holder(&world).await, json!("one"));
 }
 
+/// While no process ran its user gave the Service a class of somebody else: what was made for it goes, and with it what is written on it.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_away() {
+    let world = ended().await;
+    change_type(&world).await;
+    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
+    world.patch_service("classy", json!({ "spec": spec })).await;
+    let world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    assert!(world.clouds[1].fake.cloud().is_empty());
+    assert_eq!(world.state("classy").await, "[] []");
+    assert_eq!(holder(&world).await, json!(null));
+}
+
+/// The same where the load balancer had gone before the process ended, and only the finalizer was left.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_a_finalizer_that_was_left_for_a_class_of_somebody_else_goes() {
+    let world = ended().await;
+    world.clouds[1].fake.lose_load_balancers();
+    change_type(&world).await;
+    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
+    world.patch_service("classy", json!({ "spec": spec })).await;
+    let world = world.restart(|_| ()).await;
+    pass(5 * S).await;
+    assert_eq!(world.state("classy").await, "[] []");
+}
+
+/// While no process ran the operator took the class away from all providers: what serves its clients stays.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_a_class_that_nobody_claims_any_more_keeps_its_load_balancer() {
+    let world = ended().await;
+    let world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
+    pass(600 * S).await;
+    assert_eq!(world.clouds[1].fake.cloud().len(), 1);
+    assert_eq!(holder(&world).await, json!("two"));
+}
+
+/// A finalizer from another manager's time: who makes the load balancer is written before anything is made, so that whoever comes after a crash knows.
+#[tokio::test(start_paused = true)]
+async fn who_makes_it_is_written_first_also_where_the_finalizer_is_there() {
+    let mut world = World::new().start().await;
+    world.add_service("classy", json!({ "type": "ClusterIP" })).await;
+    let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    world.stop.cancel();
+    pass(S).await;
+    world
+        .patch_service(
+            "classy",
+            json!({ "metadata": { "finalizers": finalizers }, "spec": { "type": "LoadBalancer" } }),
+        )
+        .await;
+    drop(world.transcript().await);
+    let mut world = world.restart(|_| ()).await;
+    let transcript = world.transcript().await;
+    let (written, made) = (transcript.find("api patch services"), transcript.find("provider ensure"));
+    assert!(written.is_some() && made.is_some() && written < made, "{transcript}");
+    assert_eq!(holder(&world).await, json!("fake"));
+}
+
+/// An object of before this line was written, or whose line somebody took away: nothing says that its user changed anything.
+#[tokio::test(start_paused = true)]
+async fn after_a_start_an_object_that_does_not_say_its_class_keeps_its_load_balancer() {
+    let world = ended().await;
+    world
+        .patch_service(
+            "classy",
+            json!({ "metadata": { "annotations": { "skysail.dev/load-balancer-made-for": null } } }),
+        )
+        .await;
+    let world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
+    pass(600 * S).await;
+    assert_eq!(world.clouds[1].fake.cloud().len(), 1);
+    assert!(world.state("classy").await.contains("load-balancer-cleanup"));
+}
+
+/// What a copied manifest brings along was written about another object.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_our_lines_on_a_service_of_somebody_else_takes_nothing_away() {
+    let world = ended().await;
+    let original = world.we(world.services().get("classy")).await;
+    let annotations = original.metadata.annotations.unwrap();
+    let metadata = json!({ "annotations": annotations, "finalizers": ["service.kubernetes.io/load-balancer-cleanup"] });
+    world.add_service("copy", json!({ "loadBalancerClass": "stranger.example/lb" })).await;
+    world.patch_service("copy", json!({ "metadata": metadata })).await;
+    let world = world.restart(|_| ()).await;
+    pass(600 * S).await;
+    assert!(world.state("copy").await.contains("load-balancer-cleanup"));
+    assert_eq!(world.clouds[1].fake.cloud().len(), 1);
+}
+
 /// A name that is not borne out costs its provider one look and nobody else anything.
 #[tokio::test(start_paused = true)]
 async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
@@ -282,18 +372,4 @@ async fn a_finalizer_without_a_holder_has_everybody_asked() {
         )
         .await;
     assert_eq!(world.state("classy").await, "[] []");
-}
-
-/// The name goes with the next write; taking over a Service costs none of its own.
-#[tokio::test(start_paused = true)]
-async fn a_service_that_is_taken_over_with_its_finalizer_is_given_the_name_with_its_status() {
-    let mut world = World::new().start().await;
-    let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup"]);
-    world.add_service("classy", json!({ "type": "ClusterIP" })).await;
-    drop(world.transcript().await);
-    let patch = json!({ "metadata": { "finalizers": finalizers }, "spec": { "type": "LoadBalancer" } });
-    world.patch_service("classy", patch).await;
-    pass(S).await;
-    assert_eq!(world.transcript().await.matches("api patch").count(), 1);
-    assert_eq!(holder(&world).await, json!("fake"));
 }

@@ -108,3 +108,98 @@ async fn an_end_says_whether_calls_had_to_be_cut_off() {
         assert_eq!(ending, expected, "a call of {takes} s");
     }
 }
+
+/// The nodes become others and again what they were, and what was brought in between was carried out although its answer says that it failed.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_before_it() {
+    let world = with_web().await;
+    world.fake().fail_next("update", Error::new(Code::Unavailable, "the answer was lost"));
+    world.delete_node("b").await;
+    pass(3 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a"]);
+    world.add_node("b").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world).last().map(String::as_str), Some("update default/web nodes=a,b"));
+}
+
+/// The deletion was carried out although its answer says that it failed, and then the Service is wanted again, as it was.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_wanted_again_after_a_deletion_that_failed_is_ensured() {
+    let world = with_web().await;
+    let fake = world.fake().clone();
+    fake.on_call({
+        let fake = fake.clone();
+        move |line| {
+            if line.starts_with("ensure-deleted") {
+                fake.lose_load_balancers();
+            }
+            Box::pin(async {})
+        }
+    });
+    fake.fail_next("ensure-deleted", Error::new(Code::Unavailable, "the answer was lost"));
+    world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
+    pass(S).await;
+    assert!(fake.cloud().is_empty());
+    world.patch_service("web", json!({ "spec": { "type": "LoadBalancer" } })).await;
+    pass(60 * S).await;
+    assert_eq!(fake.cloud().len(), 1);
+}
+
+/// The `update` of what serves fails again and again, and what is wanted now can be had.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_keeps_failing_does_not_keep_the_ensure_waiting() {
+    let world = with_web().await;
+    world.fake().fail_next("ensure", Error::new(Code::Unavailable, "half done"));
+    world.fake().fail_always("update", Some(Error::new(Code::Internal, "what it was is not there any more")));
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    pass(S).await;
+    world.delete_node("b").await;
+    pass(600 * S).await;
+    assert_eq!(calls(&world).last().map(String::as_str), Some("ensure default/web ports=443/TCP nodes=a"));
+}
+
+/// A node goes while an `ensure` is in flight that fails and wants a long rest: what serves does not keep it for as long.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serves() {
+    let world = with_web().await;
+    slow(&world, "ensure");
+    let rest = Error::retry_after(1800 * S, "later");
+    world.fake().fail_next("ensure", rest);
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    pass(S).await;
+    world.delete_node("b").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world), ["ensure default/web ports=443/TCP nodes=a,b", "update default/web nodes=a"]);
+}
+
+/// The nodes were why it was refused: others are a reason to ask again, also where something serves meanwhile.
+#[tokio::test(start_paused = true)]
+async fn other_nodes_are_a_reason_to_ask_again_what_was_invalid() {
+    let world = with_web().await;
+    world.fake().fail_next("ensure", Error::new(Code::Invalid, "no node in this subnet"));
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    pass(S).await;
+    drop(calls(&world));
+    world.delete_node("b").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a", "ensure default/web ports=443/TCP nodes=a"]);
+}
+
+/// A Service that is refused since its turn of drift repair came hears of its nodes all the same.
+#[tokio::test(start_paused = true)]
+async fn a_refused_service_whose_drift_was_due_still_hears_of_its_nodes() {
+    let world = World::new().set(|settings| settings.drift_repair_period = 600 * S).start().await;
+    world.fake().add_instances(["a", "b"]);
+    world.add_node("a").await;
+    world.add_node("b").await;
+    pass(10 * S).await;
+    world.add_service("web", json!({})).await;
+    pass(10 * S).await;
+    let annotations = json!({ SOURCE_RANGES: "everywhere" });
+    world.patch_service("web", json!({ "metadata": { "annotations": annotations } })).await;
+    pass(1300 * S).await;
+    drop(calls(&world));
+    world.delete_node("b").await;
+    pass(60 * S).await;
+    assert_eq!(calls(&world), ["update default/web nodes=a"]);
+}

@@ -128,12 +128,14 @@ async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
+/// Where it came from us. One of another manager costs the line that says who makes the load balancer: `holder.rs`.
 #[tokio::test(start_paused = true)]
 async fn s1_8_a_finalizer_that_is_there_costs_no_patch() {
     let mut world = with_nodes(&["a"]).await;
     world.add_service("web", json!({ "type": "ClusterIP" })).await;
-    let patch = json!({ "metadata": { "finalizers": [FINALIZER] }, "spec": { "type": "LoadBalancer" } });
-    world.patch_service("web", patch).await;
+    let annotations = json!({ "skysail.dev/load-balancer-provider": "fake" });
+    let metadata = json!({ "finalizers": [FINALIZER], "annotations": annotations });
+    world.patch_service("web", json!({ "metadata": metadata, "spec": { "type": "LoadBalancer" } })).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a"]);
     assert_eq!(patches(&mut world).await, 1, "status");
@@ -447,6 +449,8 @@ async fn h12_the_finalizer_patch_changes_nothing_but_the_finalizers() {
     pass(10 * S).await;
     let after = object(&world).await;
     before["metadata"]["finalizers"] = json!(["example.com/foo", FINALIZER]);
-    before["metadata"]["annotations"] = json!({ "skysail.dev/load-balancer-provider": "fake" });
+    before["metadata"]["annotations"] = json!({
+        "skysail.dev/load-balancer-provider": "fake", "skysail.dev/load-balancer-made-for": before["metadata"]["uid"],
+    });
     assert_eq!(after, before);
 }
