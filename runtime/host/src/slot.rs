@@ -215,6 +215,11 @@ impl Slot {
         self.take(&mut work, offer).await
     }
 
+    /// Whatever was offered and does not serve is not tried again unless it is offered anew: it came from another source.
+    pub async fn forget_offers(&self) {
+        self.interrupt().await.refused = None;
+    }
+
     /// Refuses this digest from now on, whatever the settings: it was taken back before this process began.
     pub async fn quarantine(&self, digest: String, reason: String) {
         let refusal = Refusal {

@@ -107,7 +107,7 @@ impl Served {
         tasks.spawn(count_exchanges(slot.status(), sender));
         let guarded = Arc::clone(&slot);
         tasks.spawn(async move { guarded.guard().await });
-        let feeder = Feeder::start(&slot, &spec, surroundings);
+        let feeder = Feeder::start(&slot, &spec, surroundings, false);
         Self { spec, slot, generation, feeder, _tasks: tasks }
     }
 }
@@ -234,7 +234,8 @@ impl Fleet {
                 reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
-                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings);
+                    let another_source = served.spec.source != spec.source;
+                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                     served.spec = spec;
                 }
             }
@@ -246,7 +247,7 @@ impl Fleet {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
                 }
                 if served.spec.source != spec.source {
-                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings);
+                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, true);
                 }
                 served.spec = ProviderSpec { credentials, ..spec };
             }
@@ -268,7 +269,11 @@ async fn prepare<'a>(
             let values = before.credentials.read_again(&provider_file::environment)?;
             Change::Rest { spec, values }
         }
-        Some((_, slot)) => {
+        Some((before, slot)) => {
+            if before.source != spec.source {
+                // Else it could be taken in place of what cannot serve under the new settings.
+                slot.forget_offers().await;
+            }
             let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?).await?);
             Change::Settings { spec, reconfiguration }
         }

@@ -15,6 +15,12 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The 64 hex digits alone.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// The raw 32 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {

@@ -2,8 +2,9 @@
 //!
 //! # Flow
 //! 1. A tag is resolved to a digest with one HEAD, once in a period; a reference by digest is final and is fetched once.
-//! 2. A digest that is new is followed, each step checked against the digest that led there: index, manifest, the component's blob.
-//! 3. The component becomes an [`Offer`]; the same one again, under whatever manifest, means silence.
+//! 2. Where signatures are required, those of that digest are looked for, before anything of it is read.
+//! 3. A digest that is new is followed, each step checked against the digest that led there: index, manifest, the component's blob.
+//! 4. The component becomes an [`Offer`]; the same one again, under whatever manifest, means silence.
 //!
 //! # Whom it trusts
 //! The operator names a registry, its mirrors and hosts it may lead to; those may lie in a private network. Everything else that a registry
@@ -24,18 +25,20 @@ mod manifest;
 mod pull;
 mod push;
 mod registry;
+mod signature;
 
 #[cfg(test)]
 mod tests;
 
 pub use credentials::Credentials;
 pub use failure::RegistryFailure;
-pub use pull::{PullLimits, Pulled};
+pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};
+pub use signature::{PublicKey, PublicKeyError, SignaturePolicy, SignaturePolicyError};
 
 /// How a registry is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OciSourceSettings {
     /// How often a tag is resolved, give or take a tenth so that many managers do not ask at once. Default 60 s, at least
     /// [`Self::POLL_MIN`]: public registries count requests.
@@ -44,6 +47,8 @@ pub struct OciSourceSettings {
     pub timeout: Duration,
     /// Largest component that is fetched, in bytes. Default 32 MiB.
     pub bytes_max: u64,
+    /// Who has to have signed what the reference leads to. Default: nobody.
+    pub signatures: Option<SignaturePolicy>,
 }
 
 impl OciSourceSettings {
@@ -53,7 +58,7 @@ impl OciSourceSettings {
 
 impl Default for OciSourceSettings {
     fn default() -> Self {
-        Self { poll: Duration::from_mins(1), timeout: Duration::from_mins(5), bytes_max: 32 << 20 }
+        Self { poll: Duration::from_mins(1), timeout: Duration::from_mins(5), bytes_max: 32 << 20, signatures: None }
     }
 }
 
@@ -105,9 +110,10 @@ impl Task {
             let OciSource { registry, reference, settings } = &self.source;
             // Whoever was told of a failure has to hear that it is over: with the component, which may have been lost meanwhile.
             let known = self.manifest.filter(|_| !self.last.is_failure());
-            let limits = PullLimits { bytes_max: settings.bytes_max, timeout: settings.timeout };
+            let OciSourceSettings { bytes_max, timeout, ref signatures, .. } = *settings;
+            let options = PullOptions { bytes_max, timeout, signatures: signatures.clone() };
             let pulled = tokio::select! {
-                pulled = registry.pull(reference, known, limits) => pulled,
+                pulled = registry.pull(reference, known, &options) => pulled,
                 () = reports.closed() => return,
             };
             let wait = self.wait(&pulled);

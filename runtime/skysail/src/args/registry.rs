@@ -53,6 +53,10 @@ pub(crate) struct PullArgs {
     /// How the result is printed.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,
+    /// A public key, as cosign writes it to `cosign.pub`: it has to have signed, else nothing is pulled. May be given
+    /// several times; then all of them have to.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }

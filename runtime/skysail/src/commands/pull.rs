@@ -7,14 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use skysail_host::Limits;
-use skysail_sources::{PullLimits, Pulled, Reference};
+use skysail_sources::{PublicKey, PullOptions, Pulled, Reference, SignaturePolicy};
 
 use super::registry;
 use crate::{
     args::{OutputFormat, PullArgs},
+    exit::{MarkExt as _, Reason},
     output,
 };
 
@@ -27,10 +28,12 @@ pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
 }
 
 async fn pull(args: PullArgs) -> anyhow::Result<()> {
-    let PullArgs { reference, file, output, registry } = args;
+    let PullArgs { reference, file, output, key, registry } = args;
     let (reference, registry) = registry::open(&reference, registry)?;
-    let limits = PullLimits { bytes_max: Limits::default().component_bytes, timeout: registry::TIMEOUT };
-    let pulled = registry.pull(&reference, None, limits).await.with_context(|| format!("cannot pull {reference}"))?;
+    let signatures = signatures(&key).or_exit(Reason::Usage)?;
+    let bytes_max = Limits::default().component_bytes;
+    let options = PullOptions { bytes_max, timeout: registry::TIMEOUT, signatures };
+    let pulled = registry.pull(&reference, None, &options).await.with_context(|| format!("cannot pull {reference}"))?;
     let Pulled { bytes, digest, manifest } = pulled.context("the registry has nothing new")?;
     let file = file.unwrap_or_else(|| named(&reference));
     write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
@@ -47,6 +50,20 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
         }
         .as_bytes(),
     )
+}
+
+/// All of these have to have signed; nobody where none is given.
+fn signatures(files: &[PathBuf]) -> anyhow::Result<Option<SignaturePolicy>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut keys = Vec::new();
+    for file in files {
+        let pem = std::fs::read_to_string(file).with_context(|| format!("--key: cannot read {}", file.display()))?;
+        let key = PublicKey::from_pem(&pem).map_err(|error| anyhow!("--key: {} holds {error}", file.display()))?;
+        keys.push(key);
+    }
+    Ok(Some(SignaturePolicy::new(keys, files.len()).context("--key")?))
 }
 
 fn named(reference: &Reference) -> PathBuf {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use skysail_host::egress::{CaBundleSpec, judge_public_address};
 use skysail_sources::{
     ConfigMapReference, ConfigMapSource, Credentials, FileSource, FileSourceSettings, OciSource, OciSourceSettings,
-    Offers, Reference, Registry, RegistryOptions,
+    Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy,
 };
 
 use super::{explain::Finding, schema::Check};
@@ -15,6 +15,8 @@ use crate::args::{object_name, parse_duration};
 
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
+/// Longest public key, in bytes: one of RSA with 8,192 bits has a fifth of this.
+const KEY_BYTES_MAX: u64 = 8 << 10;
 /// Longest Docker configuration, in bytes: a Secret ends there.
 const CREDENTIALS_BYTES_MAX: u64 = 1 << 20;
 
@@ -34,8 +36,7 @@ pub(crate) enum ComponentSource {
 pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
-    poll: Duration,
-    timeout: Duration,
+    settings: OciSourceSettings,
     /// All that the operator wrote, certificates included: equal where the sources are.
     written: String,
 }
@@ -62,8 +63,8 @@ impl ComponentSource {
                 FileSource::new(path.clone(), settings).watch()
             }
             Self::Oci(component) => {
-                let OciComponent { reference, registry, poll, timeout, written: _ } = &**component;
-                let settings = OciSourceSettings { poll: *poll, timeout: *timeout, bytes_max };
+                let OciComponent { reference, registry, settings, written: _ } = &**component;
+                let settings = OciSourceSettings { bytes_max, ..settings.clone() };
                 OciSource::new(registry.clone(), reference.clone(), settings).watch()
             }
             Self::ConfigMap(reference) => {
@@ -77,7 +78,11 @@ impl ComponentSource {
         match self {
             Self::File(path) => format!("file {}", path.display()),
             Self::ConfigMap(reference) => reference.to_string(),
-            Self::Oci(component) => format!("oci {}", component.reference.whole()),
+            // What was not signed as is asked now is not what was kept.
+            Self::Oci(component) => match &component.settings.signatures {
+                None => format!("oci {}", component.reference.whole()),
+                Some(policy) => format!("oci {}, signed by {policy}", component.reference.whole()),
+            },
         }
     }
 
@@ -121,6 +126,21 @@ struct Oci {
     plain_http: BTreeSet<String>,
     #[serde(default)]
     trusted_hosts: BTreeSet<String>,
+    signatures: Option<Signatures>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Signatures {
+    keys: Vec<KeyFrom>,
+    require: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+enum KeyFrom {
+    File(PathBuf),
+    Pem(String),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -197,7 +217,8 @@ impl Check<'_> {
             }
             None => None,
         };
-        let written = format!("{oci:?}{ca_bundle:?}{credentials:?}");
+        let signatures = oci.signatures.take().map(|signatures| self.signatures(&signatures)).transpose()?;
+        let written = format!("{oci:?}{ca_bundle:?}{credentials:?}{signatures:?}");
         let registry = Registry::new(RegistryOptions {
             host: reference.resolve_registry().to_owned(),
             mirrors: oci.mirrors,
@@ -208,7 +229,26 @@ impl Check<'_> {
             judge: Arc::new(judge_public_address),
         });
         let registry = registry.map_err(|error| self.wrong("spec.source.oci", super::schema::chain(&error)))?;
-        Ok(OciComponent { reference, registry, poll, timeout, written })
+        let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
+        Ok(OciComponent { reference, registry, settings, written })
+    }
+
+    fn signatures(&mut self, signatures: &Signatures) -> Result<SignaturePolicy, Finding> {
+        const FIELD: &str = "spec.source.oci.signatures";
+        let mut keys = Vec::new();
+        for (index, key) in signatures.keys.iter().enumerate() {
+            let (field, pem) = match key {
+                KeyFrom::File(file) => {
+                    let field = format!("{FIELD}.keys[{index}].file");
+                    let pem = self.text(&field, file, KEY_BYTES_MAX)?;
+                    (field, pem)
+                }
+                KeyFrom::Pem(pem) => (format!("{FIELD}.keys[{index}].pem"), pem.clone()),
+            };
+            keys.push(PublicKey::from_pem(&pem).map_err(|error| self.wrong(&field, format!("it holds {error}")))?);
+        }
+        let policy = SignaturePolicy::new(keys, signatures.require.unwrap_or(1));
+        policy.map_err(|error| self.wrong(FIELD, error.to_string()))
     }
 
     fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {

@@ -20,7 +20,13 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    pub(super) fn start(slot: &Arc<Slot>, spec: &ProviderSpec, surroundings: &Surroundings) -> Self {
+    /// `another_source`: what the slot was offered before is none of this one's.
+    pub(super) fn start(
+        slot: &Arc<Slot>,
+        spec: &ProviderSpec,
+        surroundings: &Surroundings,
+        another_source: bool,
+    ) -> Self {
         let (decide, decided) = watch::channel(false);
         let Surroundings { archive, kubernetes } = surroundings;
         let bytes_max = spec.limits.component_bytes;
@@ -33,7 +39,13 @@ impl Feeder {
         let mut task = JoinSet::new();
         // Judged before: a source that needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
-            task.spawn(fill(Arc::clone(slot), offers, keeper, decide));
+            let slot = Arc::clone(slot);
+            task.spawn(async move {
+                if another_source {
+                    slot.forget_offers().await;
+                }
+                fill(slot, offers, keeper, decide).await;
+            });
         }
         Self { decided, _task: task }
     }

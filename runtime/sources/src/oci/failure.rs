@@ -121,6 +121,31 @@ pub enum RegistryFailure {
         /// Where it ends to make sense.
         reason: String,
     },
+    /// Nobody signed it, and somebody should have.
+    #[error(
+        "{artifact} is not signed, and source.oci.signatures asks for it: sign it with cosign sign --key KEY REFERENCE@{artifact}; it is taken up when it is"
+    )]
+    Unsigned {
+        /// What the reference leads to.
+        artifact: Digest,
+    },
+    /// Signed, but not as the policy asks.
+    #[error(
+        "{artifact} is signed by {keys} of the keys in source.oci.signatures, and {required} have to have signed; found: {seen}, of which the last to be of no use {why}: \
+         sign it with the key that is meant, or correct the keys"
+    )]
+    WronglySigned {
+        /// What the reference leads to.
+        artifact: Digest,
+        /// Signatures that were looked at.
+        seen: usize,
+        /// Keys of the policy with a signature that counts.
+        keys: usize,
+        /// Keys of the policy that have to have signed.
+        required: usize,
+        /// Why one of them does not count.
+        why: String,
+    },
     /// The operator's credentials cannot be used.
     #[error("the credentials for {host} cannot be used: {reason}")]
     Credentials {
@@ -149,6 +174,8 @@ impl RegistryFailure {
             Self::TooLarge { .. } => "SourceTooLarge",
             Self::Layout(_) => "ArtifactLayout",
             Self::Malformed { .. } => "ArtifactMalformed",
+            Self::Unsigned { .. } => "ArtifactUnsigned",
+            Self::WronglySigned { .. } => "ArtifactWronglySigned",
             Self::Credentials { .. } => "RegistryCredentials",
         }
     }

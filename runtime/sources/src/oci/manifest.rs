@@ -10,7 +10,7 @@
 //! Other layers (an SBOM, a readme, static files) are left alone; two that could be the component are refused. A signature, an attestation or
 //! an index entry for another platform is never taken for a component.
 
-use std::str::FromStr as _;
+use std::{collections::HashMap, str::FromStr as _};
 
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest, MediaType};
 use serde::Deserialize;
@@ -55,6 +55,48 @@ pub(super) struct Blob {
     pub(super) digest: Digest,
     /// Bytes.
     pub(super) size: u64,
+}
+
+/// An entry of an index.
+pub(super) struct Entry {
+    pub(super) digest: Digest,
+    /// Its artifact type; empty where there is none.
+    pub(super) kind: String,
+    pub(super) annotations: HashMap<String, String>,
+}
+
+/// A layer of a manifest.
+pub(super) struct Layer {
+    pub(super) kind: String,
+    pub(super) digest: Digest,
+    /// Bytes.
+    pub(super) size: u64,
+    pub(super) annotations: HashMap<String, String>,
+}
+
+/// What an index lists, but for what has no digest that is known here.
+pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, RegistryFailure> {
+    let index: ImageIndex = parse(bytes)?;
+    let entry = |entry: &Descriptor| {
+        let kind = entry.artifact_type().as_ref().map(ToString::to_string).unwrap_or_default();
+        Some(Entry { digest: digest(entry).ok()?, kind, annotations: entry.annotations().clone().unwrap_or_default() })
+    };
+    Ok(index.manifests().iter().filter_map(entry).collect())
+}
+
+/// What a manifest is made of, but for what has no digest that is known here.
+pub(super) fn layers(bytes: &[u8]) -> Result<Vec<Layer>, RegistryFailure> {
+    let manifest: ImageManifest = parse(bytes)?;
+    let layer = |layer: &Descriptor| {
+        let annotations = layer.annotations().clone().unwrap_or_default();
+        Some(Layer {
+            kind: layer.media_type().to_string(),
+            digest: digest(layer).ok()?,
+            size: layer.size(),
+            annotations,
+        })
+    };
+    Ok(manifest.layers().iter().filter_map(layer).collect())
 }
 
 /// Enough to tell an index from a manifest: old tools leave the media type out.

@@ -15,6 +15,7 @@ use super::{
     failure::RegistryFailure,
     manifest::{self, Blob, Leads},
     registry::Registry,
+    signature::{self, SignaturePolicy},
 };
 use crate::Digest;
 
@@ -41,13 +42,15 @@ pub struct Pulled {
     pub manifest: Digest,
 }
 
-/// What a pull may take and needs no second look at.
-#[derive(Clone, Copy, Debug)]
-pub struct PullLimits {
+/// What a pull may take, and whom it believes.
+#[derive(Clone, Debug)]
+pub struct PullOptions {
     /// Largest component, in bytes.
     pub bytes_max: u64,
     /// For the whole of it, mirrors together.
     pub timeout: Duration,
+    /// Who has to have signed what the reference leads to; without it anybody may have made it.
+    pub signatures: Option<SignaturePolicy>,
 }
 
 impl Registry {
@@ -59,18 +62,16 @@ impl Registry {
         &self,
         reference: &Reference,
         known: Option<Digest>,
-        limits: PullLimits,
+        options: &PullOptions,
     ) -> Result<Option<Pulled>, RegistryFailure> {
-        let deadline = Instant::now() + limits.timeout;
+        let deadline = Instant::now() + options.timeout;
         let mut last = None;
         for host in self.hosts() {
-            let mut pull = Pull {
-                conversation: Conversation::new(self, host, reference.repository(), Access::Pull),
-                bytes_max: limits.bytes_max,
-            };
+            let mut pull =
+                Pull { conversation: Conversation::new(self, host, reference.repository(), Access::Pull), options };
             let pulled = tokio::time::timeout_at(deadline, pull.run(reference, known))
                 .await
-                .unwrap_or_else(|_| Err(RegistryFailure::TooSlow { host: host.to_owned(), after: limits.timeout }));
+                .unwrap_or_else(|_| Err(RegistryFailure::TooSlow { host: host.to_owned(), after: options.timeout }));
             match pulled {
                 Ok(pulled) => return Ok(pulled),
                 Err(failure) => {
@@ -91,7 +92,7 @@ impl Registry {
 
 struct Pull<'a> {
     conversation: Conversation<'a>,
-    bytes_max: u64,
+    options: &'a PullOptions,
 }
 
 impl Pull<'_> {
@@ -103,9 +104,13 @@ impl Pull<'_> {
         if known == Some(first) {
             return Ok(None);
         }
+        // Before anything else of it is read.
+        if let Some(policy) = &self.options.signatures {
+            signature::require(&mut self.conversation, first, policy).await?;
+        }
         let blob = self.follow(first).await?;
-        if blob.size > self.bytes_max {
-            return Err(RegistryFailure::TooLarge { size: blob.size, max: self.bytes_max });
+        if blob.size > self.options.bytes_max {
+            return Err(RegistryFailure::TooLarge { size: blob.size, max: self.options.bytes_max });
         }
         let bytes = self.blob(blob).await?;
         Ok(Some(Pulled { bytes, digest: blob.digest, manifest: first }))
@@ -184,7 +189,7 @@ impl Pull<'_> {
     }
 }
 
-fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
+pub(super) fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
     let actual = Digest::of(bytes);
     if actual == expected { Ok(()) } else { Err(RegistryFailure::WrongDigest { what, expected, actual }) }
 }

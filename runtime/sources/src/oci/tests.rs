@@ -11,15 +11,16 @@ use expect_test::{Expect, expect};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
-    Credentials, OciSource, OciSourceSettings, PullLimits, Pulled, Registry, RegistryFailure, RegistryOptions,
+    Credentials, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions,
     tests::server::{Asked, Server, manifest},
 };
 use crate::{Digest, Offers, Reference, SourceError};
 
 mod attacks;
 mod server;
+mod signatures;
 
-const LIMITS: PullLimits = PullLimits { bytes_max: 1000, timeout: Duration::from_secs(20) };
+const OPTIONS: PullOptions = PullOptions { bytes_max: 1000, timeout: Duration::from_secs(20), signatures: None };
 
 fn options(server: &Server) -> RegistryOptions {
     RegistryOptions {
@@ -41,7 +42,7 @@ fn reference(server: &Server, rest: &str) -> Reference {
 }
 
 async fn pull_with(options: RegistryOptions, reference: &Reference) -> Result<Pulled, RegistryFailure> {
-    Registry::new(options).unwrap().pull(reference, None, LIMITS).await.map(Option::unwrap)
+    Registry::new(options).unwrap().pull(reference, None, &OPTIONS).await.map(Option::unwrap)
 }
 
 async fn pull(server: &Server, rest: &str) -> Result<Pulled, RegistryFailure> {

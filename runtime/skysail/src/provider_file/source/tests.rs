@@ -139,7 +139,7 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
         (
             "insecure: true",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a key of this place; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a key of this place; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts, signatures"#
             ]],
         ),
         (
@@ -150,5 +150,68 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
         ),
     ] {
         refused(&format!("{OCI}      {field}\n"), expected);
+    }
+}
+
+/// On P-256, by nobody: its private half was thrown away.
+const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
+     MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgpRHoSU9HdzoODunGIPzY/Qxyawp\n\
+     ml3/AQcCJsyIGIsJRNcaSSSnS/nm4djjEQ2RFo4SWki+ZGl+vW6KLTEpJg==\n\
+     -----END PUBLIC KEY-----\n";
+
+#[test]
+fn signatures_are_part_of_the_source_and_of_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cosign.pub"), KEY).unwrap();
+    let plain = read(folder.path(), OCI).unwrap();
+    let signed = read(folder.path(), &format!("{OCI}      signatures: {{keys: [{{file: cosign.pub}}]}}\n")).unwrap();
+    assert_ne!(signed, plain);
+    // What was kept when nobody had to sign must not serve now.
+    assert!(
+        signed.kept_as().starts_with("oci ghcr.io/org/provider:v1, signed by 1 of sha256:"),
+        "{}",
+        signed.kept_as()
+    );
+    let inline: String = KEY.lines().map(|line| format!("            {line}\n")).collect();
+    let text = format!("{OCI}      signatures:\n        keys:\n        - pem: |\n{inline}        require: 1\n");
+    assert_eq!(read(folder.path(), &text).unwrap(), signed);
+}
+
+#[test]
+fn a_signature_policy_that_cannot_be_met_is_refused() {
+    let wrong = [
+        (
+            "{keys: []}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no key is given: give the public keys of those who may sign, as cosign public-key prints them"#
+            ]],
+        ),
+        (
+            "{keys: [{file: missing.pub}]}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.keys[0].file: DIR/missing.pub does not exist; create it, or correct the path"#
+            ]],
+        ),
+        (
+            "{keys: [{file: not.pem}]}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.keys[0].file: it holds no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"#
+            ]],
+        ),
+        (
+            "{keys: [{pem: x, file: y}]}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.keys[0].file: expected end of mapping after enum variant value; correct it"#
+            ]],
+        ),
+        (
+            "{require: 1}",
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: the key "keys" is missing; add it"#
+            ]],
+        ),
+    ];
+    for (policy, expected) in wrong {
+        refused(&format!("{OCI}      signatures: {policy}\n"), expected);
     }
 }

@@ -11,11 +11,11 @@ use expect_test::expect;
 use futures::stream;
 
 use super::{
-    LIMITS, docker_config, options, pull_with, reference, refused,
+    OPTIONS, docker_config, options, pull_with, reference, refused,
     server::{Server, manifest},
     told,
 };
-use crate::{Digest, PullLimits, Registry, RegistryOptions};
+use crate::{Digest, PullOptions, Registry, RegistryOptions};
 
 #[tokio::test]
 async fn content_that_is_not_what_its_digest_says_is_refused() {
@@ -125,9 +125,9 @@ async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
         });
         asked.path.contains("/blobs/").then(|| Response::new(Body::from_stream(slow)))
     });
-    let limits = PullLimits { timeout: Duration::from_millis(300), ..LIMITS };
+    let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
     let registry = Registry::new(options(&server)).unwrap();
-    let failure = registry.pull(&reference(&server, ":v1"), None, limits).await.unwrap_err();
+    let failure = registry.pull(&reference(&server, ":v1"), None, &quick).await.unwrap_err();
     expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
         .assert_eq(&told(&server, &failure));
 }

@@ -96,6 +96,13 @@ impl Server {
         self.manifest(tag, manifest(&[("application/wasm", digest, component.len())]))
     }
 
+    /// What is at one path is at another one instead, and under the first name there is nothing.
+    pub(super) fn move_to(&self, from: &str, to: &str) {
+        let mut content = self.shared.content.lock().unwrap();
+        let found = content.remove(from).unwrap();
+        content.insert(to.to_owned(), found);
+    }
+
     fn put(&self, path: String, digest: Digest, bytes: Bytes) {
         self.shared.content.lock().unwrap().insert(path, (digest, bytes));
     }

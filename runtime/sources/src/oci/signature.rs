@@ -1,0 +1,308 @@
+//! Who signed an artifact, in the two forms in which cosign leaves signatures beside it.
+//!
+//! | written by | where | what is signed |
+//! |---|---|---|
+//! | cosign 3 | a bundle that refers to the artifact (OCI 1.1 referrers, or the index under the tag `sha256-<hex>`) | an in-toto statement in a DSSE envelope |
+//! | cosign 1 and 2 | the layers of the manifest under the tag `sha256-<hex>.sig` | a "simple signing" payload |
+//!
+//! What is signed has to name the digest that the reference leads to, and to be a signature: an attestation about the same artifact (an SBOM, the
+//! report of a scanner) that is signed with the same key says something else.
+//!
+//! # What it does not say
+//! That a signature is new, or of which component: whoever rules the registry can show anything that one of the keys ever signed. So a key is for one component, and a reference by
+//! digest is final.
+
+use std::{collections::BTreeSet, fmt};
+
+use reqwest::{
+    Method,
+    header::{ACCEPT, HeaderValue},
+};
+
+use super::{
+    conversation::{Conversation, Question},
+    failure::RegistryFailure,
+    manifest::{self, Entry, Layer},
+};
+use crate::Digest;
+
+mod key;
+mod statement;
+
+pub use key::{PublicKey, PublicKeyError};
+use statement::{Signed, Unusable};
+
+/// Manifests and layers that are looked at, of each form: a registry must not make a pull endless.
+const LOOKED_AT_MAX: usize = 64;
+
+/// Keys of one policy: each is tried with each signature.
+const KEYS_MAX: usize = 16;
+
+/// Largest bundle or payload that is read, in bytes. Those of cosign have a few thousand.
+const BYTES_MAX: u64 = 256 << 10;
+
+/// Beginning of the media type of a bundle, whatever its version.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.";
+
+/// The media type of what older releases of cosign sign.
+const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+/// Artifact types under which manifests of signatures are listed. A registry without the referrers API has its index written by the client, and those of cosign write the
+/// type of the manifest's configuration there; so what is meant is told by the layers.
+const LISTED_AS: [&str; 5] = [
+    BUNDLE,
+    "application/vnd.dev.cosign.",
+    "application/vnd.oci.empty.v1+json",
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+];
+
+/// The annotation of a manifest of a bundle that says what its statement is about.
+const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
+
+/// The annotation of a layer that has the signature of its content.
+const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+
+/// Who has to have signed an artifact before its component is fetched.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignaturePolicy {
+    keys: Vec<PublicKey>,
+    require: usize,
+}
+
+/// The policy could never be met, or would ask for nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SignaturePolicyError {
+    /// Too many keys.
+    #[error("{0} keys are given, and {KEYS_MAX} are the most")]
+    TooMany(usize),
+    /// No key.
+    #[error("no key is given: give the public keys of those who may sign, as cosign public-key prints them")]
+    NoKey,
+    /// The same key twice.
+    #[error("the key {0} is given twice: each counts once, so leave one of them out")]
+    Twice(Digest),
+    /// `require` is out of range.
+    #[error("{require} signatures are required and there are keys for {keys}: write 1 to {keys}")]
+    Require {
+        /// As asked.
+        require: usize,
+        /// Keys given.
+        keys: usize,
+    },
+}
+
+impl SignaturePolicy {
+    /// So many of these keys have to have signed.
+    ///
+    /// # Errors
+    /// No key, one that is given twice, or a number that is not between 1 and that of the keys.
+    pub fn new(keys: Vec<PublicKey>, require: usize) -> Result<Self, SignaturePolicyError> {
+        if keys.is_empty() {
+            return Err(SignaturePolicyError::NoKey);
+        }
+        if keys.len() > KEYS_MAX {
+            return Err(SignaturePolicyError::TooMany(keys.len()));
+        }
+        let mut known = BTreeSet::new();
+        if let Some(twice) = keys.iter().find(|key| !known.insert(key.fingerprint().to_string())) {
+            return Err(SignaturePolicyError::Twice(twice.fingerprint()));
+        }
+        if require == 0 || require > keys.len() {
+            return Err(SignaturePolicyError::Require { require, keys: keys.len() });
+        }
+        Ok(Self { keys, require })
+    }
+}
+
+impl fmt::Display for SignaturePolicy {
+    /// Equal where the policies are: `1 of sha256:…, sha256:…`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut keys: Vec<String> = self.keys.iter().map(|key| key.fingerprint().to_string()).collect();
+        keys.sort_unstable();
+        write!(f, "{} of {}", self.require, keys.join(", "))
+    }
+}
+
+impl fmt::Debug for SignaturePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SignaturePolicy({self})")
+    }
+}
+
+/// What was found beside an artifact, as far as it was looked at.
+#[derive(Default)]
+struct Findings {
+    /// Which keys of the policy signed it.
+    signed_by: BTreeSet<usize>,
+    seen: usize,
+    /// Why one of them does not count: the last that was looked at.
+    unusable: Option<Unusable>,
+    /// What could not be had: the first of it.
+    failure: Option<RegistryFailure>,
+}
+
+/// Fails unless the artifact of this digest is signed as the policy asks.
+pub(super) async fn require(
+    conversation: &mut Conversation<'_>,
+    artifact: Digest,
+    policy: &SignaturePolicy,
+) -> Result<(), RegistryFailure> {
+    let mut search = Search { conversation, artifact, policy, findings: Findings::default() };
+    // What is not there, or cannot be had or read, only makes it harder to be content: so the search goes on.
+    search.referrers().await;
+    if !search.is_done() {
+        search.tagged().await;
+    }
+    let Findings { signed_by, seen, unusable, failure } = search.findings;
+    match (seen, failure) {
+        _ if signed_by.len() >= policy.require => Ok(()),
+        (0, Some(failure)) => Err(failure),
+        (0, None) => Err(RegistryFailure::Unsigned { artifact }),
+        (seen, _) => Err(RegistryFailure::WronglySigned {
+            artifact,
+            seen,
+            keys: signed_by.len(),
+            required: policy.require,
+            why: unusable.unwrap_or(Unusable::Again).to_string(),
+        }),
+    }
+}
+
+struct Search<'a, 'b> {
+    conversation: &'a mut Conversation<'b>,
+    artifact: Digest,
+    policy: &'a SignaturePolicy,
+    findings: Findings,
+}
+
+impl Search<'_, '_> {
+    fn is_done(&self) -> bool {
+        self.findings.signed_by.len() >= self.policy.require
+    }
+
+    /// What refers to the artifact.
+    async fn referrers(&mut self) {
+        let mut entries = self.entries(&format!("referrers/{}", self.artifact)).await;
+        if entries.is_empty() {
+            // As the distribution specification has it for registries without that API.
+            entries = self.entries(&format!("manifests/sha256-{}", self.artifact.hex())).await;
+        }
+        let predicate = |entry: &Entry| entry.annotations.get(PREDICATE_ANNOTATION).cloned();
+        entries.retain(|entry| {
+            let listed = entry.kind.is_empty() || LISTED_AS.iter().any(|kind| entry.kind.starts_with(kind));
+            listed && predicate(entry).is_none_or(|predicate| predicate == statement::SIGN_PREDICATE)
+        });
+        // Those that say so first: an artifact may have any number of attestations.
+        entries.sort_by_key(|entry| predicate(entry).is_none());
+        for entry in entries.into_iter().take(LOOKED_AT_MAX) {
+            let layers = self.layers(&format!("manifests/{}", entry.digest), Some(entry.digest)).await;
+            self.judge(&layers).await;
+            if self.is_done() {
+                return;
+            }
+        }
+    }
+
+    /// What older releases of cosign write.
+    async fn tagged(&mut self) {
+        let layers = self.layers(&format!("manifests/sha256-{}.sig", self.artifact.hex()), None).await;
+        self.judge(&layers).await;
+    }
+
+    async fn judge(&mut self, layers: &[Layer]) {
+        for layer in layers.iter().take(LOOKED_AT_MAX) {
+            if layer.kind.starts_with(BUNDLE) {
+                if let Some(bundle) = self.blob(layer).await {
+                    self.count(statement::of_bundle(&bundle));
+                }
+            } else if layer.kind == SIMPLE_SIGNING
+                && let Some(payload) = self.blob(layer).await
+            {
+                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).map(String::as_str).unwrap_or_default();
+                self.count(statement::of_simple_signing(payload.to_vec(), signature));
+            }
+            if self.is_done() {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, signed: Result<Signed, Unusable>) {
+        self.findings.seen += 1;
+        let judged = signed.and_then(|signed| {
+            // The signature first: of what nobody known signed, nothing is read.
+            let keys = self.policy.keys.iter().enumerate();
+            let by: Vec<usize> = keys.filter(|(_, key)| signed.is_by(key)).map(|(index, _)| index).collect();
+            if by.is_empty() {
+                return Err(signed.unknown());
+            }
+            signed.says_that_signed(self.artifact)?;
+            Ok(by)
+        });
+        match judged {
+            Ok(by) => self.findings.signed_by.extend(by),
+            Err(why) => self.findings.unusable = Some(why),
+        }
+    }
+
+    async fn entries(&mut self, path: &str) -> Vec<Entry> {
+        let text = self.text(path, "the index of what refers to the artifact", None).await;
+        let entries = text.and_then(|text| manifest::entries(&text));
+        self.had(entries).unwrap_or_default()
+    }
+
+    async fn layers(&mut self, path: &str, digest: Option<Digest>) -> Vec<Layer> {
+        let text = self.text(path, "a signature's manifest", digest).await;
+        let layers = text.and_then(|text| manifest::layers(&text));
+        self.had(layers).unwrap_or_default()
+    }
+
+    /// None where it could not be had; why is kept, where it is more than that it is not there.
+    fn had<T>(&mut self, result: Result<T, RegistryFailure>) -> Option<T> {
+        match result {
+            Ok(found) => Some(found),
+            // Some registries do not know the referrers API and say so in their own way.
+            Err(RegistryFailure::NotFound { .. } | RegistryFailure::Status { status: 400 | 405 | 501, .. }) => None,
+            Err(failure) => {
+                self.findings.failure.get_or_insert(failure);
+                None
+            }
+        }
+    }
+
+    async fn text(
+        &mut self,
+        path: &str,
+        what: &'static str,
+        digest: Option<Digest>,
+    ) -> Result<bytes::Bytes, RegistryFailure> {
+        let mut question = Question::new(Method::GET, path, what);
+        question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        let response = self.conversation.ask(question).await?;
+        let bytes = self.conversation.read(response, manifest::BYTES_MAX, what).await?;
+        if let Some(expected) = digest {
+            super::pull::verify(what, expected, &bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// A bundle or a payload; none where it could not be had, or is longer than any.
+    async fn blob(&mut self, layer: &Layer) -> Option<bytes::Bytes> {
+        if layer.size > BYTES_MAX {
+            self.count(Err(Unusable::TooLarge { size: layer.size, max: BYTES_MAX }));
+            return None;
+        }
+        let blob = self.fetch(layer.digest).await;
+        self.had(blob)
+    }
+
+    async fn fetch(&mut self, digest: Digest) -> Result<bytes::Bytes, RegistryFailure> {
+        const WHAT: &str = "a signature";
+        let path = format!("blobs/{digest}");
+        let response = self.conversation.ask(Question::new(Method::GET, &path, WHAT)).await?;
+        let bytes = self.conversation.read(response, BYTES_MAX, WHAT).await?;
+        super::pull::verify(WHAT, digest, &bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,463 @@
+//! Who signed: what counts, and what somebody tries to pass off as a signature.
+
+use axum::{http::StatusCode, response::IntoResponse as _};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use expect_test::{Expect, expect};
+use ring::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use serde_json::{Value, json};
+
+use super::{
+    OPTIONS, reference,
+    server::{Server, manifest},
+    told,
+};
+use crate::{Digest, PublicKey, PullOptions, Pulled, Registry, RegistryFailure, SignaturePolicy};
+
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
+/// Before the point of a key on P-256, as DER.
+const P256_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// Somebody with a key.
+struct Signer(EcdsaKeyPair);
+
+impl Signer {
+    fn new() -> Self {
+        let random = SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        Self(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random).unwrap())
+    }
+
+    fn key(&self) -> PublicKey {
+        let der = [P256_PREFIX.as_slice(), self.0.public_key().as_ref()].concat();
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der));
+        PublicKey::from_pem(&pem).unwrap()
+    }
+
+    fn sign(&self, message: &[u8]) -> String {
+        STANDARD.encode(self.0.sign(&SystemRandom::new(), message).unwrap())
+    }
+
+    /// As cosign 3 writes it.
+    fn bundle(&self, artifact: Digest, predicate: &str) -> Value {
+        let statement = json!({
+            "_type": "https://in-toto.io/Statement/v1", "predicateType": predicate, "predicate": {},
+            "subject": [{ "digest": { "sha256": artifact.hex() } }],
+        });
+        let (kind, payload) = ("application/vnd.in-toto+json", statement.to_string());
+        let message = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
+        let signature = self.sign(message.as_bytes());
+        json!({
+            "mediaType": BUNDLE,
+            "verificationMaterial": { "publicKey": { "hint": "key" } },
+            "dsseEnvelope": { "payload": STANDARD.encode(payload), "payloadType": kind, "signatures": [{ "sig": signature }] },
+        })
+    }
+}
+
+/// The text that older releases of cosign sign.
+fn simple_signing(artifact: Digest) -> String {
+    let image = json!({ "docker-manifest-digest": artifact.to_string() });
+    let identity = json!({ "docker-reference": "registry.example/org/provider" });
+    let kind = "cosign container image signature";
+    json!({ "critical": { "identity": identity, "image": image, "type": kind }, "optional": null }).to_string()
+}
+
+/// Puts bundles beside an artifact: what refers to it, in the index of the fallback tag.
+fn attach(server: &Server, artifact: Digest, bundles: &[Value]) {
+    let entry = |bundle: &Value| {
+        let text = bundle.to_string();
+        let layer = (BUNDLE, server.blob(text.clone()), text.len());
+        let text = manifest(&[layer]);
+        let digest = server.manifest("unused", text.clone());
+        // As cosign leaves it where the registry has no referrers API: the type of the configuration, and not that of the bundle.
+        json!({
+            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest.to_string(), "size": text.len(),
+            "artifactType": "application/vnd.oci.empty.v1+json",
+        })
+    };
+    let entries: Vec<Value> = bundles.iter().map(entry).collect();
+    server.manifest(&format!("sha256-{}", artifact.hex()), index(&entries));
+}
+
+fn index(entries: &[Value]) -> String {
+    let kind = "application/vnd.oci.image.index.v1+json";
+    json!({ "schemaVersion": 2, "mediaType": kind, "manifests": entries }).to_string()
+}
+
+/// As cosign 2 does it.
+fn attach_simple(server: &Server, artifact: Digest, payload: &str, signature: &str) {
+    let (config, digest) = (Digest::of(b"{}"), server.blob(payload.to_owned()));
+    let text = json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": { "mediaType": "application/vnd.oci.image.config.v1+json", "digest": config.to_string(), "size": 2 },
+        "layers": [{
+            "mediaType": SIMPLE_SIGNING, "digest": digest.to_string(), "size": payload.len(),
+            "annotations": { "dev.cosignproject.cosign/signature": signature },
+        }],
+    });
+    server.manifest(&format!("sha256-{}.sig", artifact.hex()), text.to_string());
+}
+
+async fn pull(server: &Server, policy: SignaturePolicy) -> Result<Pulled, RegistryFailure> {
+    let options = PullOptions { signatures: Some(policy), ..OPTIONS };
+    let registry = Registry::new(super::options(server)).unwrap();
+    registry.pull(&reference(server, ":v1"), None, &options).await.map(Option::unwrap)
+}
+
+async fn pull_signed(server: &Server, signer: &Signer) -> Result<Pulled, RegistryFailure> {
+    pull(server, SignaturePolicy::new(vec![signer.key()], 1).unwrap()).await
+}
+
+/// What is said, with the artifact's digest taken out.
+fn check(server: &Server, artifact: Digest, pulled: Result<Pulled, RegistryFailure>, expected: Expect) {
+    let text = told(server, &pulled.map(|pulled| pulled.digest).unwrap_err());
+    expected.assert_eq(&text.replace(&artifact.to_string(), "DIGEST"));
+}
+
+async fn signed_component() -> (Server, Signer, Digest) {
+    let server = Server::start().await;
+    let artifact = server.component("v1", "component one");
+    (server, Signer::new(), artifact)
+}
+
+#[tokio::test]
+async fn what_nobody_signed_is_not_even_read() {
+    let (server, signer, artifact) = signed_component().await;
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactUnsigned: DIGEST is not signed, and source.oci.signatures asks for it: sign it with cosign sign --key KEY REFERENCE@DIGEST; it is taken up when it is"
+        ],
+    );
+    let hex = artifact.hex();
+    assert_eq!(
+        server.asked(),
+        [
+            "HEAD /v2/org/provider/manifests/v1".to_owned(),
+            format!("GET /v2/org/provider/referrers/{artifact}"),
+            format!("GET /v2/org/provider/manifests/sha256-{hex}"),
+            format!("GET /v2/org/provider/manifests/sha256-{hex}.sig"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn each_form_of_a_signature_counts() {
+    let (server, signer, artifact) = signed_component().await;
+    attach(&server, artifact, &[signer.bundle(artifact, SIGN)]);
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+
+    let (server, signer, artifact) = signed_component().await;
+    let text = simple_signing(artifact);
+    attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+
+    // A registry that knows the referrers API, and has other things there too.
+    let (server, signer, artifact) = signed_component().await;
+    attach(&server, artifact, &[signer.bundle(artifact, SIGN)]);
+    let referrers = format!("/v2/org/provider/referrers/{artifact}");
+    let fallback = format!("/v2/org/provider/manifests/sha256-{}", artifact.hex());
+    server.move_to(&fallback, &referrers);
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+}
+
+/// What cosign itself has left in a registry.
+#[tokio::test]
+async fn each_form_that_cosign_writes_counts() {
+    let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
+    let hex = artifact.hex();
+    let key = || PublicKey::from_pem(include_str!("cosign/cosign.pub")).unwrap();
+    let policy = |key| SignaturePolicy::new(vec![key], 1).unwrap();
+    let old = |server: &Server| {
+        server.blob(include_str!("cosign/v2-payload.json"));
+        server.manifest(&format!("sha256-{hex}.sig"), include_str!("cosign/v2-manifest.json"));
+    };
+    let new = |server: &Server| {
+        server.blob(include_str!("cosign/v3-bundle.json"));
+        server.manifest("listed", include_str!("cosign/v3-manifest.json"));
+        server.manifest(&format!("sha256-{hex}"), include_str!("cosign/v3-index.json"));
+    };
+    let forms: [&dyn Fn(&Server); 2] = [&old, &new];
+    for form in forms {
+        let server = Server::start().await;
+        server.blob("component one");
+        server.manifest("v1", include_str!("cosign/artifact.json"));
+        form(&server);
+        let pulled = pull(&server, policy(key())).await.unwrap();
+        assert_eq!((&pulled.bytes[..], pulled.manifest), (&b"component one"[..], artifact));
+        let refused = pull(&server, policy(Signer::new().key())).await.unwrap_err();
+        assert!(matches!(refused, RegistryFailure::WronglySigned { seen: 1, .. }), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
+    let (server, signer, artifact) = signed_component().await;
+    attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+
+    // A good signature of something else, moved here.
+    attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+
+    // The report of a scanner, by the same key.
+    attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): sign it with the key that is meant, or correct the keys"
+        ],
+    );
+
+    // The payload under a signature was changed.
+    let mut changed = signer.bundle(Digest::of(b"another"), SIGN);
+    let good = signer.bundle(artifact, SIGN);
+    changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
+    attach(&server, artifact, &[changed]);
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+
+    let text = simple_signing(Digest::of(b"another"));
+    attach(&server, artifact, &[]);
+    attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+}
+
+#[tokio::test]
+async fn so_many_keys_as_are_required_have_to_have_signed() {
+    let (server, first, artifact) = signed_component().await;
+    let second = Signer::new();
+    let both = || SignaturePolicy::new(vec![first.key(), second.key()], 2).unwrap();
+    attach(&server, artifact, &[first.bundle(artifact, SIGN), first.bundle(artifact, SIGN)]);
+    let pulled = pull(&server, both()).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 1 of the keys in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by a key that had signed already: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+    // One in each form.
+    let text = simple_signing(artifact);
+    attach_simple(&server, artifact, &text, &second.sign(text.as_bytes()));
+    assert_eq!(pull(&server, both()).await.unwrap().manifest, artifact);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_signature_says_why() {
+    let (server, signer, artifact) = signed_component().await;
+    let keyless = {
+        let mut bundle = Signer::new().bundle(artifact, SIGN);
+        bundle["verificationMaterial"] = json!({ "certificate": { "rawBytes": "MIIC" } });
+        bundle
+    };
+    let text_signed = json!({ "mediaType": BUNDLE, "messageSignature": { "signature": "MEUC" } });
+    let huge = json!({ "mediaType": BUNDLE, "padding": "x".repeat(300 << 10) });
+    let no_base64 = json!({
+        "mediaType": BUNDLE, "dsseEnvelope": { "payload": "\u{1b}", "payloadType": "", "signatures": [] },
+    });
+    let expected = [
+        (
+            keyless,
+            expect![
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are known here: sign it with the key that is meant, or correct the keys"
+            ],
+        ),
+        (
+            text_signed,
+            expect![
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): sign it with the key that is meant, or correct the keys"
+            ],
+        ),
+        (
+            huge,
+            expect![
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: sign it with the key that is meant, or correct the keys"
+            ],
+        ),
+        (
+            no_base64,
+            expect![
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): sign it with the key that is meant, or correct the keys"
+            ],
+        ),
+        (
+            json!([]),
+            expect![
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): sign it with the key that is meant, or correct the keys"
+            ],
+        ),
+    ];
+    for (bundle, expected) in expected {
+        attach(&server, artifact, &[bundle]);
+        let pulled = pull_signed(&server, &signer).await;
+        check(&server, artifact, pulled, expected);
+    }
+}
+
+/// A registry that would be asked for ever.
+#[tokio::test]
+async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
+    let (server, signer, artifact) = signed_component().await;
+    let stranger = Signer::new();
+    let mut bundles: Vec<Value> = (0..100).map(|_| stranger.bundle(artifact, SIGN)).collect();
+    bundles.push(signer.bundle(artifact, SIGN));
+    attach(&server, artifact, &bundles);
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+        ],
+    );
+    assert!(server.asked().len() < 140, "64 of them, two questions each");
+}
+
+/// Whatever the registry answers to one question, a signature that it has counts.
+#[tokio::test]
+async fn an_odd_answer_does_not_hide_a_signature() {
+    let (server, signer, artifact) = signed_component().await;
+    let text = simple_signing(artifact);
+    attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
+    for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_IMPLEMENTED, StatusCode::OK] {
+        server.say(move |asked| asked.path.contains("/referrers/").then(|| (status, "<html>").into_response()));
+        assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact, "{status}");
+    }
+    // Where it is all that there is, it is told.
+    let (server, signer, artifact) = signed_component().await;
+    server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::FORBIDDEN.into_response()));
+    let pulled = pull_signed(&server, &signer).await;
+    check(
+        &server,
+        artifact,
+        pulled,
+        expect![
+            "RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses: let this account pull a signature's manifest"
+        ],
+    );
+}
+
+/// Not so bad that it would be no signature, but the registry changes it on the way.
+#[tokio::test]
+async fn a_signature_that_is_not_what_its_digest_says_is_a_failure_of_the_registry() {
+    let (server, signer, artifact) = signed_component().await;
+    let bundle = signer.bundle(artifact, SIGN);
+    attach(&server, artifact, std::slice::from_ref(&bundle));
+    let digest = Digest::of(bundle.to_string().as_bytes());
+    server.move_to(
+        &format!("/v2/org/provider/blobs/{}", Digest::of(b"component one")),
+        &format!("/v2/org/provider/blobs/{digest}"),
+    );
+    let failure = pull_signed(&server, &signer).await.unwrap_err();
+    assert!(matches!(failure, RegistryFailure::WrongDigest { what: "a signature", .. }), "{failure}");
+}
+
+#[test]
+fn a_policy_that_asks_for_nothing_or_cannot_be_met_is_refused() {
+    let key = Signer::new().key();
+    let refused = |keys: Vec<PublicKey>, require| SignaturePolicy::new(keys, require).unwrap_err().to_string();
+    expect!["no key is given: give the public keys of those who may sign, as cosign public-key prints them"]
+        .assert_eq(&refused(Vec::new(), 1));
+    expect!["2 signatures are required and there are keys for 1: write 1 to 1"]
+        .assert_eq(&refused(vec![key.clone()], 2));
+    expect!["0 signatures are required and there are keys for 1: write 1 to 1"]
+        .assert_eq(&refused(vec![key.clone()], 0));
+    let twice = refused(vec![key.clone(), key.clone()], 1).replace(&key.fingerprint().to_string(), "DIGEST");
+    expect!["the key DIGEST is given twice: each counts once, so leave one of them out"].assert_eq(&twice);
+}
+
+#[test]
+fn a_text_that_is_no_public_key_is_refused() {
+    let refused = |pem: &str| PublicKey::from_pem(pem).unwrap_err().to_string();
+    let pem =
+        |label: &str, der: &[u8]| format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der));
+    let texts = [
+        (
+            String::new(),
+            expect![
+                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+            ],
+        ),
+        (
+            pem("ENCRYPTED SIGSTORE PRIVATE KEY", b"x"),
+            expect![
+                "a private key: nobody but its owner may have it; give the public one (cosign public-key --key cosign.key)"
+            ],
+        ),
+        (
+            pem("CERTIFICATE", b"x"),
+            expect![
+                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+            ],
+        ),
+        (pem("PUBLIC KEY", b"x"), expect!["a public key that cannot be read: write it again with cosign public-key"]),
+        // On the curve secp256k1.
+        (
+            pem(
+                "PUBLIC KEY",
+                &[
+                    &[
+                        0x30, 0x56, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b,
+                        0x81, 0x04, 0x00, 0x0a, 0x03, 0x42, 0x00, 0x04,
+                    ][..],
+                    &[1; 64],
+                ]
+                .concat(),
+            ),
+            expect![
+                "a public key of the kind 1.2.840.10045.2.1: those on the curves P-256 and P-384 and of RSA from 2048 bits are known"
+            ],
+        ),
+    ];
+    for (text, expected) in texts {
+        expected.assert_eq(&refused(&text));
+    }
+}
