@@ -187,8 +187,7 @@ async fn apply(
         (Plan::Ensure { service, add_finalizer }, Some(object)) => {
             subject.ensure(object, &service, add_finalizer).await.map(|()| Next::OnChange)
         }
-        (Plan::Update { service, settled }, Some(object)) => {
-            let refused = !validate::convert(object).problems.is_empty();
+        (Plan::Update { service, settled, refused }, Some(_)) => {
             let gone = subject.update(&service, settled).await?;
             let left = subject.context.ledger.waits(subject.key).map_or(Next::OnChange, Next::After);
             // A refusal has to be told, and waits for nothing.

@@ -325,7 +325,7 @@ impl Subject<'_> {
             && validate::named_holder(object).is_none()
             && let Some(root) = patch.as_object_mut()
         {
-            // The finalizer came from a manager that did not write who holds it. That alone is not worth a write; it goes with this one.
+            // Somebody took the line away that says who holds it. That alone is not worth a write; it goes with this one.
             root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotations(object) }));
         }
         match self.patch(object, patch).await {

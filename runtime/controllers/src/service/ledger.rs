@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     pub(crate) written_at: Option<u64>,
     /// When the failed `ensure` is tried again, and whether a change of its nodes is a reason to do it sooner.
     pub(crate) retry_at: Option<(Instant, bool)>,
-    /// Its turn of drift repair came: what it was brought to says nothing about how it is.
+    /// It is ensured again although nothing is known to have changed: its turn of drift repair came, and what it was brought to says nothing about how it is.
     pub(crate) overdue: bool,
 }
 
@@ -51,6 +51,11 @@ impl Entry {
     /// One that has just been handed over.
     pub(crate) const fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
         Self { provider, service, settled: None, before: None, written_at: None, retry_at: None, overdue: false }
+    }
+
+    /// Whether something that was ensured serves on while the `ensure` of what is wanted now fails.
+    pub(crate) const fn serves_as_before(&self) -> bool {
+        self.settled.is_none() && self.before.is_some()
     }
 
     /// Whether the object does not have what was written to it before it became what it is. Told by its version: a watch that lagged, or a list after it broke,
@@ -86,8 +91,6 @@ struct Inner {
     entries: HashMap<ObjectKey, Entry>,
     /// Those of the entries that rest on what an object says.
     hearsay: HashSet<ObjectKey>,
-    /// Those that are ensured again although nothing is known to have changed.
-    overdue: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -101,7 +104,6 @@ impl Inner {
     fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         self.hearsay.remove(key);
-        self.overdue.remove(key);
         if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
             keys.remove(key);
         }
@@ -123,23 +125,22 @@ impl fmt::Debug for Ledger {
 
 impl Ledger {
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Entry> {
-        let inner = self.lock();
-        let entry = inner.entries.get(key).cloned()?;
-        Some(Entry { overdue: inner.overdue.contains(key), ..entry })
+        self.lock().entries.get(key).cloned()
     }
 
     /// The next step is `ensure`, though a call in flight may settle it meanwhile. False where that is the next step anyway, or another controller
     /// does the work.
     pub(crate) fn make_overdue(&self, key: &ObjectKey) -> bool {
         let mut inner = self.lock();
-        let settled = inner.entries.get(key).and_then(|entry| entry.settled.as_ref());
-        let ours = settled.is_some_and(|settled| settled.status.is_some());
-        ours && inner.overdue.insert(key.clone())
+        let Some(entry) = inner.entries.get_mut(key).filter(|entry| !entry.overdue) else { return false };
+        // Only what is ours to do.
+        entry.overdue = entry.settled.as_ref().is_some_and(|settled| settled.status.is_some());
+        entry.overdue
     }
 
     /// Whether only its turn of drift repair asks for the next `ensure`.
     pub(crate) fn is_overdue(&self, key: &ObjectKey) -> bool {
-        self.lock().overdue.contains(key)
+        self.lock().entries.get(key).is_some_and(|entry| entry.overdue)
     }
 
     /// The Services that this provider holds, as they were handed over last.
@@ -187,9 +188,9 @@ impl Ledger {
         self.lock().hearsay.contains(key)
     }
 
-    /// Whether something that was ensured serves on while the `ensure` of what is wanted now fails.
+    /// See [`Entry::serves_as_before`].
     pub(crate) fn serves_as_before(&self, key: &ObjectKey) -> bool {
-        self.lock().entries.get(key).is_some_and(|entry| entry.settled.is_none() && entry.before.is_some())
+        self.lock().entries.get(key).is_some_and(Entry::serves_as_before)
     }
 
     /// The provider bore out what the object says.
@@ -200,8 +201,8 @@ impl Ledger {
     /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.
     pub(crate) fn unsettle_all(&self) {
         let mut inner = self.lock();
-        inner.entries.values_mut().for_each(|entry| (entry.settled, entry.before) = (None, None));
-        inner.overdue.clear();
+        let all = inner.entries.values_mut();
+        all.for_each(|entry| (entry.settled, entry.before, entry.overdue) = (None, None, false));
     }
 
     /// A call succeeded.
@@ -252,7 +253,7 @@ impl Ledger {
     /// reason; none where nothing of the kind waits.
     pub(crate) fn waits(&self, key: &ObjectKey) -> Option<Duration> {
         let inner = self.lock();
-        let entry = inner.entries.get(key).filter(|entry| entry.settled.is_none() && entry.before.is_some())?;
+        let entry = inner.entries.get(key).filter(|entry| entry.serves_as_before())?;
         let (at, until_change) = entry.retry_at?;
         Some(if until_change { Duration::ZERO } else { at.saturating_duration_since(Instant::now()) })
     }

@@ -56,6 +56,8 @@ pub(crate) enum Plan {
     Update {
         service: Arc<Service>,
         settled: Settled,
+        /// What is wanted now is refused, which has to be told when the nodes are brought.
+        refused: bool,
     },
     /// Only our writes to the object are missing.
     Repair {
@@ -126,7 +128,7 @@ fn update_of_before(entry: &Entry, observed: &Observed<'_>, refused: bool) -> Op
         (Some(_), _) | (None, _) => return None,
     };
     let outdated = settled.status.is_some() && settled.membership != Some(observed.shared.membership);
-    outdated.then(|| Plan::Update { service: Arc::clone(service), settled: settled.clone() })
+    outdated.then(|| Plan::Update { service: Arc::clone(service), settled: settled.clone(), refused })
 }
 
 /// Whether the load balancer has to go, be it to make room for another provider's.
@@ -150,7 +152,7 @@ fn settled_plan(service: Service, settled: &Settled, observed: &Observed<'_>, ad
         return Plan::Repair { add_finalizer, status };
     }
     if !elsewhere && settled.membership != Some(observed.shared.membership) {
-        return Plan::Update { service: Arc::new(service), settled: settled.clone() };
+        return Plan::Update { service: Arc::new(service), settled: settled.clone(), refused: false };
     }
     Plan::Nothing
 }
