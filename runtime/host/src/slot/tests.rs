@@ -242,29 +242,8 @@ async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why()
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "mended, it serves again");
 }
 
-/// A component of a registry that nobody trusts any more must not come in with the settings that say so.
-#[tokio::test]
-async fn what_another_source_had_offered_is_not_tried_again() {
-    let slot = slot("");
-    offer(&slot, &component(&GUEST)).await.unwrap();
-    let places = slot.services.compiler.clone().occupied().await;
-    let next = component(&Guest { version: "2", ..GUEST });
-    let change = async {
-        let mut status = slot.status();
-        status.wait_for(|status| status.candidate.is_some()).await.unwrap();
-        slot.forget_offers().await;
-        slot.prepare(limited("", 500_000_000)).await.unwrap().commit();
-    };
-    let (offered, ()) = tokio::join!(offer(&slot, &next), change);
-    assert_eq!(offered, Ok(Offered::PutOff));
-    drop(places);
-    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
-    assert_eq!(version(&slot).await, Ok("1".to_owned()));
-}
-
-/// A component that is judged and compiled for a minute must not delay a revocation by one.
-#[tokio::test]
-async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
+/// A slot that serves version 1, and to which version 2 is offered while `change` is made: it has to be put off for it.
+async fn put_off_by(change: impl AsyncFnOnce(&Slot)) -> Slot {
     let slot = slot("");
     offer(&slot, &component(&GUEST)).await.unwrap();
     // The compiler has no place for it: it does not come to an end.
@@ -273,11 +252,27 @@ async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
     let change = async {
         let mut status = slot.status();
         status.wait_for(|status| status.candidate.is_some()).await.unwrap();
+        change(&slot).await;
         slot.prepare(limited("", 500_000_000)).await.unwrap().commit();
     };
     let (offered, ()) = tokio::join!(offer(&slot, &next), change);
     assert_eq!(offered, Ok(Offered::PutOff));
     drop(places);
+    slot
+}
+
+/// A component of a registry that nobody trusts any more must not come in with the settings that say so.
+#[tokio::test]
+async fn what_another_source_had_offered_is_not_tried_again() {
+    let slot = put_off_by(async |slot| slot.forget_offers().await).await;
+    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// A component that is judged and compiled for a minute must not delay a revocation by one.
+#[tokio::test]
+async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
+    let slot = put_off_by(async |_| ()).await;
     assert_eq!(slot.retry().await, Ok(Offered::Activated));
     assert_eq!(version(&slot).await, Ok("2".to_owned()));
 }

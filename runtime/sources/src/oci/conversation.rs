@@ -7,15 +7,17 @@ use bytes::{Bytes, BytesMut};
 use http_auth::{ChallengeParser, ChallengeRef};
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Deserialize;
 
 use super::{
     credentials::Login,
     failure::RegistryFailure,
+    manifest,
     registry::{Refused, Registry, RegistryOptions, astray, host_of},
 };
+use crate::Digest;
 
 /// Most redirects that are followed for one question.
 const REDIRECTS_MAX: usize = 5;
@@ -270,6 +272,21 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// A manifest or an index, by tag or digest; `asked` is for people. Where the digest is known, the content has it.
+    pub(super) async fn manifest(
+        &mut self,
+        path: &str,
+        (asked, what): (String, &'static str),
+        digest: Option<Digest>,
+    ) -> Result<Bytes, RegistryFailure> {
+        let mut question = Question::new(Method::GET, path, asked);
+        question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        let response = self.ask(question).await?;
+        let bytes = self.read(response, manifest::BYTES_MAX, what).await?;
+        digest.map_or(Ok(()), |expected| verify(what, expected, &bytes))?;
+        Ok(bytes)
+    }
+
     // === answers ===
 
     /// The whole answer, if it is no longer than this.
@@ -325,6 +342,12 @@ fn secret(text: &str) -> Result<HeaderValue, RegistryFailure> {
     let mut value = HeaderValue::from_str(text).map_err(|error| malformed("the token", &error))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Whether the content is what its name says.
+pub(super) fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
+    let actual = Digest::of(bytes);
+    if actual == expected { Ok(()) } else { Err(RegistryFailure::WrongDigest { what, expected, actual }) }
 }
 
 pub(super) fn malformed(what: &'static str, reason: &dyn std::fmt::Display) -> RegistryFailure {

@@ -11,7 +11,7 @@ use reqwest::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    conversation::{Access, Conversation, Question, malformed},
+    conversation::{Access, Conversation, Question, malformed, verify},
     failure::RegistryFailure,
     manifest::{self, Blob, Leads},
     registry::Registry,
@@ -119,15 +119,13 @@ impl Pull<'_> {
     /// What the tag names now.
     async fn resolve(&mut self, tag: &str) -> Result<Digest, RegistryFailure> {
         let (path, what) = (format!("manifests/{tag}"), format!("manifest {tag}"));
-        let mut question = Question::new(Method::HEAD, &path, what);
+        let mut question = Question::new(Method::HEAD, &path, what.clone());
         question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
-        let response = self.conversation.ask(question.clone()).await?;
+        let response = self.conversation.ask(question).await?;
         if let Some(digest) = response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()) {
             return digest.parse().map_err(|error| malformed("the tag's digest", &error));
         }
-        question.method = Method::GET;
-        let response = self.conversation.ask(question).await?;
-        let bytes = self.conversation.read(response, manifest::BYTES_MAX, "the manifest").await?;
+        let bytes = self.conversation.manifest(&path, (what, "the manifest"), None).await?;
         Ok(Digest::of(&bytes))
     }
 
@@ -135,12 +133,8 @@ impl Pull<'_> {
     async fn follow(&mut self, first: Digest) -> Result<Blob, RegistryFailure> {
         let mut next = first;
         for _ in 0..DEPTH_MAX {
-            let path = format!("manifests/{next}");
-            let mut question = Question::new(Method::GET, &path, format!("manifest {next}"));
-            question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
-            let response = self.conversation.ask(question).await?;
-            let bytes = self.conversation.read(response, manifest::BYTES_MAX, "the manifest").await?;
-            verify("the manifest", next, &bytes)?;
+            let said = (format!("manifest {next}"), "the manifest");
+            let bytes = self.conversation.manifest(&format!("manifests/{next}"), said, Some(next)).await?;
             match manifest::read(&bytes)? {
                 Leads::Blob(blob) => return Ok(blob),
                 Leads::Manifest(digest) => next = digest,
@@ -187,9 +181,4 @@ impl Pull<'_> {
         }
         self.conversation.append(response, body, blob.size).await
     }
-}
-
-pub(super) fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
-    let actual = Digest::of(bytes);
-    if actual == expected { Ok(()) } else { Err(RegistryFailure::WrongDigest { what, expected, actual }) }
 }

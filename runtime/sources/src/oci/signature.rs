@@ -14,13 +14,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use reqwest::{
-    Method,
-    header::{ACCEPT, HeaderValue},
-};
+use reqwest::Method;
 
 use super::{
-    conversation::{Conversation, Question},
+    conversation::{Conversation, Question, verify},
     failure::RegistryFailure,
     manifest::{self, Entry, Layer},
 };
@@ -247,13 +244,15 @@ impl Search<'_, '_> {
     }
 
     async fn entries(&mut self, path: &str) -> Vec<Entry> {
-        let text = self.text(path, "the index of what refers to the artifact", None).await;
+        const WHAT: &str = "the index of what refers to the artifact";
+        let text = self.conversation.manifest(path, (WHAT.to_owned(), WHAT), None).await;
         let entries = text.and_then(|text| manifest::entries(&text));
         self.had(entries).unwrap_or_default()
     }
 
     async fn layers(&mut self, path: &str, digest: Option<Digest>) -> Vec<Layer> {
-        let text = self.text(path, "a signature's manifest", digest).await;
+        const WHAT: &str = "a signature's manifest";
+        let text = self.conversation.manifest(path, (WHAT.to_owned(), WHAT), digest).await;
         let layers = text.and_then(|text| manifest::layers(&text));
         self.had(layers).unwrap_or_default()
     }
@@ -271,22 +270,6 @@ impl Search<'_, '_> {
         }
     }
 
-    async fn text(
-        &mut self,
-        path: &str,
-        what: &'static str,
-        digest: Option<Digest>,
-    ) -> Result<bytes::Bytes, RegistryFailure> {
-        let mut question = Question::new(Method::GET, path, what);
-        question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
-        let response = self.conversation.ask(question).await?;
-        let bytes = self.conversation.read(response, manifest::BYTES_MAX, what).await?;
-        if let Some(expected) = digest {
-            super::pull::verify(what, expected, &bytes)?;
-        }
-        Ok(bytes)
-    }
-
     /// A bundle or a payload; none where it could not be had, or is longer than any.
     async fn blob(&mut self, layer: &Layer) -> Option<bytes::Bytes> {
         if layer.size > BYTES_MAX {
@@ -302,7 +285,7 @@ impl Search<'_, '_> {
         let path = format!("blobs/{digest}");
         let response = self.conversation.ask(Question::new(Method::GET, &path, WHAT)).await?;
         let bytes = self.conversation.read(response, BYTES_MAX, WHAT).await?;
-        super::pull::verify(WHAT, digest, &bytes)?;
+        verify(WHAT, digest, &bytes)?;
         Ok(bytes)
     }
 }

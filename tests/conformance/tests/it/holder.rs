@@ -36,6 +36,13 @@ async fn change_type(world: &World) {
     world.patch_service("classy", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
 }
 
+/// Its user gives the Service a class of somebody else.
+async fn give_to_a_stranger(world: &World) {
+    change_type(world).await;
+    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
+    world.patch_service("classy", json!({ "spec": spec })).await;
+}
+
 /// The finalizer and the name are one write, and go in one.
 #[tokio::test(start_paused = true)]
 async fn the_holder_comes_and_goes_with_the_finalizer() {
@@ -115,9 +122,7 @@ async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
 #[tokio::test(start_paused = true)]
 async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_away() {
     let world = ended().await;
-    change_type(&world).await;
-    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
-    world.patch_service("classy", json!({ "spec": spec })).await;
+    give_to_a_stranger(&world).await;
     let world = world.restart(|_| ()).await;
     pass(5 * S).await;
     assert!(world.clouds[1].fake.cloud().is_empty());
@@ -130,9 +135,7 @@ async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_awa
 async fn after_a_start_a_finalizer_that_was_left_for_a_class_of_somebody_else_goes() {
     let world = ended().await;
     world.clouds[1].fake.lose_load_balancers();
-    change_type(&world).await;
-    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
-    world.patch_service("classy", json!({ "spec": spec })).await;
+    give_to_a_stranger(&world).await;
     let world = world.restart(|_| ()).await;
     pass(5 * S).await;
     assert_eq!(world.state("classy").await, "[] []");

@@ -9,7 +9,7 @@ use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-use crate::upstream_services::calls;
+use crate::{services::slow, upstream_services::calls};
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
@@ -26,16 +26,9 @@ async fn with_web() -> World {
     world
 }
 
-/// Calls that begin so take five seconds.
-fn slow(world: &World, function: &'static str) {
-    world.fake().on_call(move |line| {
-        let slow = line.starts_with(function);
-        Box::pin(async move {
-            if slow {
-                pass(5 * S).await;
-            }
-        })
-    });
+/// Other ports are wanted, which is an `ensure`.
+async fn want_https(world: &World) {
+    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
 }
 
 /// Its nodes come between two tries, and bringing them takes until after the second one was due.
@@ -43,7 +36,7 @@ fn slow(world: &World, function: &'static str) {
 async fn an_ensure_that_comes_due_while_its_nodes_are_brought_is_tried_all_the_same() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Unavailable, "later"));
-    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    want_https(&world).await;
     pass(3 * S).await;
     assert_eq!(calls(&world), ["ensure default/web ports=443/TCP nodes=a,b"]);
     slow(&world, "update");
@@ -101,7 +94,7 @@ async fn an_end_says_whether_calls_had_to_be_cut_off() {
     for (takes, expected) in [(5, Ending::Clean), (3600, Ending::CutOff)] {
         let mut world = with_web().await;
         world.fake().on_call(move |_| Box::pin(pass(takes * S)));
-        world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+        want_https(&world).await;
         pass(S).await;
         world.stop.cancel();
         let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
@@ -151,7 +144,7 @@ async fn an_update_that_keeps_failing_does_not_keep_the_ensure_waiting() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Unavailable, "half done"));
     world.fake().fail_always("update", Some(Error::new(Code::Internal, "what it was is not there any more")));
-    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    want_https(&world).await;
     pass(S).await;
     world.delete_node("b").await;
     pass(600 * S).await;
@@ -165,7 +158,7 @@ async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serv
     slow(&world, "ensure");
     let rest = Error::retry_after(1800 * S, "later");
     world.fake().fail_next("ensure", rest);
-    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    want_https(&world).await;
     pass(S).await;
     world.delete_node("b").await;
     pass(60 * S).await;
@@ -177,7 +170,7 @@ async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serv
 async fn other_nodes_are_a_reason_to_ask_again_what_was_invalid() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Invalid, "no node in this subnet"));
-    world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
+    want_https(&world).await;
     pass(S).await;
     drop(calls(&world));
     world.delete_node("b").await;

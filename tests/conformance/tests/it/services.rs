@@ -215,7 +215,8 @@ async fn flip_the_type(world: &World) {
     world.patch_service("web", json!({ "spec": { "type": "LoadBalancer" } })).await;
 }
 
-fn slow(world: &World, function: &'static str) {
+/// Calls that begin so take five seconds.
+pub(crate) fn slow(world: &World, function: &'static str) {
     world.fake().on_call(move |line| {
         let slow = line.starts_with(function);
         Box::pin(async move {

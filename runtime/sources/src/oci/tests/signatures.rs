@@ -122,6 +122,10 @@ fn check(server: &Server, artifact: Digest, pulled: Result<Pulled, RegistryFailu
     expected.assert_eq(&text.replace(&artifact.to_string(), "DIGEST"));
 }
 
+async fn refused(server: &Server, signer: &Signer, artifact: Digest, expected: Expect) {
+    check(server, artifact, pull_signed(server, signer).await, expected);
+}
+
 async fn signed_component() -> (Server, Signer, Digest) {
     let server = Server::start().await;
     let artifact = server.component("v1", "component one");
@@ -131,15 +135,9 @@ async fn signed_component() -> (Server, Signer, Digest) {
 #[tokio::test]
 async fn what_nobody_signed_is_not_even_read() {
     let (server, signer, artifact) = signed_component().await;
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactUnsigned: DIGEST is not signed, and source.oci.signatures asks for it: sign it with cosign sign --key KEY REFERENCE@DIGEST; it is taken up when it is"
-        ],
-    );
+        ]).await;
     let hex = artifact.hex();
     assert_eq!(
         server.asked(),
@@ -205,67 +203,37 @@ async fn each_form_that_cosign_writes_counts() {
 async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
 
     // A good signature of something else, moved here.
     attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
 
     // The report of a scanner, by the same key.
     attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
 
     // The payload under a signature was changed.
     let mut changed = signer.bundle(Digest::of(b"another"), SIGN);
     let good = signer.bundle(artifact, SIGN);
     changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
     attach(&server, artifact, &[changed]);
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
 
     let text = simple_signing(Digest::of(b"another"));
     attach(&server, artifact, &[]);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
 }
 
 #[tokio::test]
@@ -336,8 +304,7 @@ async fn what_cannot_be_a_signature_says_why() {
     ];
     for (bundle, expected) in expected {
         attach(&server, artifact, &[bundle]);
-        let pulled = pull_signed(&server, &signer).await;
-        check(&server, artifact, pulled, expected);
+        refused(&server, &signer, artifact, expected).await;
     }
 }
 
@@ -349,15 +316,9 @@ async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
     let mut bundles: Vec<Value> = (0..100).map(|_| stranger.bundle(artifact, SIGN)).collect();
     bundles.push(signer.bundle(artifact, SIGN));
     attach(&server, artifact, &bundles);
-    let pulled = pull_signed(&server, &signer).await;
-    check(
-        &server,
-        artifact,
-        pulled,
-        expect![
+    refused(&server, &signer, artifact, expect![
             "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
-        ],
-    );
+        ]).await;
     assert!(server.asked().len() < 140, "64 of them, two questions each");
 }
 
@@ -374,15 +335,15 @@ async fn an_odd_answer_does_not_hide_a_signature() {
     // Where it is all that there is, it is told.
     let (server, signer, artifact) = signed_component().await;
     server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::FORBIDDEN.into_response()));
-    let pulled = pull_signed(&server, &signer).await;
-    check(
+    refused(
         &server,
+        &signer,
         artifact,
-        pulled,
         expect![
             "RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses: let this account pull a signature's manifest"
         ],
-    );
+    )
+    .await;
 }
 
 /// Not so bad that it would be no signature, but the registry changes it on the way.
