@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use kube::{
     Client,
@@ -51,6 +51,8 @@ pub(super) struct Workload {
     random: Rng,
     /// What was given out so far; none is given out twice.
     numbers: u16,
+    /// Nodes that were added so far.
+    nodes_added: u16,
     pub(super) services: BTreeMap<String, WantedService>,
     pub(super) nodes: BTreeMap<String, WantedNode>,
     /// How often a load balancer came to be wanted for a Service, by UID: also of those that are gone.
@@ -60,7 +62,7 @@ pub(super) struct Workload {
 impl Workload {
     pub(super) fn new(client: Client, cloud: SimCloud, random: Rng) -> Self {
         let (services, nodes, wishes) = Default::default();
-        Self { client, cloud, random, numbers: 0, services, nodes, wishes }
+        Self { client, cloud, random, numbers: 0, nodes_added: 0, services, nodes, wishes }
     }
 
     /// Goes on until it is stopped, and never stops in the middle of something.
@@ -171,8 +173,8 @@ impl Workload {
         if self.nodes.len() >= NODES_MAX {
             return Ok(());
         }
-        let number = self.number();
-        let (name, pod_cidr) = (format!("n{number}"), format!("10.244.{}.0/24", number % 256));
+        let (number, pod_cidr) = (self.number(), self.pod_cidr()?);
+        let name = format!("n{number}");
         let (public, zone) = (number.is_multiple_of(2), self.random.choice(["zone-a", "zone-b"]).map(str::to_owned));
         let machine = NewInstance { name: name.clone(), zone, instance_type: None, public, tags: BTreeMap::new() };
         let instance = self.cloud.create_instance(machine)?.id;
@@ -230,6 +232,14 @@ impl Workload {
     fn node_port(&mut self) -> u16 {
         let range = NODE_PORTS.end - NODE_PORTS.start;
         NODE_PORTS.start + self.number() % range
+    }
+
+    /// A `/28` of `10.244.0.0/16`, each another one: two nodes with the same would have one route between them.
+    fn pod_cidr(&mut self) -> Result<String> {
+        let number = self.nodes_added;
+        ensure!(number < 4_096, "all networks for pods are given out");
+        self.nodes_added += 1;
+        Ok(format!("10.244.{}.{}/28", number / 16, number % 16 * 16))
     }
 
     fn number(&mut self) -> u16 {
