@@ -48,7 +48,7 @@ mod tests;
 
 pub use metrics::SlotMetrics;
 pub use probation::ProbationOptions;
-pub use reconfigure::Reconfiguration;
+pub use reconfigure::{EarlierOffers, Reconfiguration};
 pub use stage::Stage;
 pub use status::{ActiveStatus, CandidateStatus, ProbationStatus, Reason, Refusal, SlotStatus, SourceFailure};
 
@@ -347,11 +347,12 @@ impl Slot {
         let probation = probation
             .zip(self.borne_out())
             .map(|(options, predecessor)| Arc::new(Probation::new(Arc::clone(&active), predecessor, options)));
-        self.exchange(active, probation);
+        self.exchange(active, probation, None);
     }
 
-    /// The exchange.
-    fn exchange(&self, active: Arc<Active>, probation: Option<Arc<Probation>>) {
+    /// The exchange; with the reason where it takes a release back. The status says all of it at once: else somebody could take a predecessor that
+    /// serves again for a release that bore out.
+    fn exchange(&self, active: Arc<Active>, probation: Option<Arc<Probation>>, taken_back: Option<&Refusal>) {
         let interfaces = active.interfaces.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(",");
         tracing::info!(
             provider.name = %self.name,
@@ -362,8 +363,8 @@ impl Slot {
         );
         let status = status::active(&active);
         let predecessor = self.active.swap(Some(active));
+        self.shared.activated(status, probation.as_deref().map(Probation::status), taken_back);
         self.set_probation(probation);
-        self.shared.activated(status);
         drop(predecessor);
     }
 

@@ -20,7 +20,7 @@ use skysail_host::{
     credentials::Reading,
     http_client::HttpClient,
     jail::{Compiler, JailCommand},
-    slot::{Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
+    slot::{EarlierOffers, Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
 };
 use skysail_sources::Archive;
 use tokio::{sync::watch, task::JoinSet};
@@ -270,11 +270,9 @@ async fn prepare<'a>(
             Change::Rest { spec, values }
         }
         Some((before, slot)) => {
-            if before.source != spec.source {
-                // Else it could be taken in place of what cannot serve under the new settings.
-                slot.forget_offers().await;
-            }
-            let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?).await?);
+            let same = before.source == spec.source;
+            let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
+            let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?, earlier).await?);
             Change::Settings { spec, reconfiguration }
         }
     })

@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use skysail_provider::Code;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Active, Reason, Refusal, Slot, Stage, status};
+use super::{Active, ProbationStatus, Reason, Refusal, Slot, Stage};
 use crate::vitals::{Broken, Counts};
 
 #[cfg(test)]
@@ -97,8 +97,12 @@ impl Probation {
         Arc::clone(&self.predecessor)
     }
 
-    pub(super) fn predecessor_digest(&self) -> &str {
-        self.predecessor.provider.release().digest()
+    pub(super) fn status(&self) -> ProbationStatus {
+        ProbationStatus {
+            predecessor: self.predecessor.provider.release().digest().to_owned(),
+            calls: self.options.calls,
+            time_ms: u64::try_from(self.options.time.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     /// Waits until it is known what comes of the release.
@@ -217,8 +221,7 @@ impl Slot {
             "release taken back: {}", refusal.reason
         );
         work.quarantine.put(&refusal);
-        self.exchange(Arc::clone(predecessor), None);
-        self.shared.rolled_back(&refusal);
+        self.exchange(Arc::clone(predecessor), None, Some(&refusal));
     }
 
     fn is_current(&self, probation: &Arc<Probation>) -> bool {
@@ -232,7 +235,7 @@ impl Slot {
     }
 
     pub(super) fn set_probation(&self, probation: Option<Arc<Probation>>) {
-        self.shared.probation(probation.as_ref().map(|probation| status::probation(probation, probation.options)));
+        self.shared.probation(probation.as_deref().map(Probation::status));
         // After the status: the memory that this gives back is counted there.
         let before = self.probation.send_replace(probation);
         drop(before);

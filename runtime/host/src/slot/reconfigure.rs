@@ -26,6 +26,16 @@ pub struct Reconfiguration<'a> {
     options: SlotOptions,
     sandbox: Arc<Sandbox>,
     outcome: Outcome,
+    earlier: EarlierOffers,
+}
+
+/// Whether what was offered before, and does not serve, may still be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierOffers {
+    /// It may.
+    Stand,
+    /// It came from another source: from the commit on it is forgotten.
+    Forgotten,
 }
 
 /// What serves under the new settings.
@@ -46,16 +56,22 @@ impl Slot {
     ///
     /// # Errors
     /// The settings are wrong in themselves: the old ones stay in force.
-    pub async fn prepare(&self, mut options: SlotOptions) -> Result<Reconfiguration<'_>, SandboxError> {
+    pub async fn prepare(
+        &self,
+        mut options: SlotOptions,
+        earlier: EarlierOffers,
+    ) -> Result<Reconfiguration<'_>, SandboxError> {
         self.name.as_ref().clone_into(&mut options.sandbox.name);
         let sandbox = self.sandbox(&options)?;
         let work = self.interrupt().await;
         let Some(active) = self.active.load_full() else {
-            return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Empty });
+            return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Empty, earlier });
         };
-        let refusal = match self.load_either(&work, &active, (&options, &sandbox)).await {
+        let newest = work.refused.as_ref().filter(|_| earlier == EarlierOffers::Stand);
+        let refusal = match self.load_either(&active, newest, (&options, &sandbox)).await {
             Ok(candidate) => {
-                return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Serves(candidate) });
+                let outcome = Outcome::Serves(candidate);
+                return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome, earlier });
             }
             Err(refusal) => refusal,
         };
@@ -66,11 +82,18 @@ impl Slot {
             let kept_sandbox = self.sandbox(&kept)?;
             if let Ok(candidate) = self.load(&kept, &kept_sandbox, &active.offer).await {
                 let outcome = Outcome::KeepsConfig(candidate, Box::new(Wanted { options, sandbox, refusal }));
-                return Ok(Reconfiguration { slot: self, work, options: kept, sandbox: kept_sandbox, outcome });
+                return Ok(Reconfiguration {
+                    slot: self,
+                    work,
+                    options: kept,
+                    sandbox: kept_sandbox,
+                    outcome,
+                    earlier,
+                });
             }
         }
         let outcome = Outcome::Stops(active.offer.clone(), refusal);
-        Ok(Reconfiguration { slot: self, work, options, sandbox, outcome })
+        Ok(Reconfiguration { slot: self, work, options, sandbox, outcome, earlier })
     }
 
     fn sandbox(&self, options: &SlotOptions) -> Result<Arc<Sandbox>, SandboxError> {
@@ -79,15 +102,15 @@ impl Slot {
 
     async fn load_either(
         &self,
-        work: &Work,
         active: &Active,
+        newest: Option<&Offer>,
         (options, sandbox): (&SlotOptions, &Arc<Sandbox>),
     ) -> Result<Active, Refusal> {
         let refusal = match self.load(options, sandbox, &active.offer).await {
             Ok(candidate) => return Ok(candidate),
             Err(refusal) => refusal,
         };
-        match &work.refused {
+        match newest {
             Some(newest) => self.load(options, sandbox, newest).await.map_err(|_| refusal),
             None => Err(refusal),
         }
@@ -99,7 +122,10 @@ impl Reconfiguration<'_> {
     ///
     /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest offer.
     pub fn commit(self) {
-        let Self { slot, mut work, options, sandbox, outcome } = self;
+        let Self { slot, mut work, options, sandbox, outcome, earlier } = self;
+        if earlier == EarlierOffers::Forgotten {
+            work.refused = None;
+        }
         work.options = options;
         work.sandbox = sandbox;
         work.wanted = None;

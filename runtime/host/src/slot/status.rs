@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Active, ProbationOptions, SlotMetrics, Stage, probation::Probation};
+use super::{Active, SlotMetrics, Stage};
 use crate::admission::{CONTRACT_VERSION, RefusalCode};
 
 /// What a slot is doing.
@@ -201,14 +201,6 @@ pub(super) fn active(active: &Active) -> ActiveStatus {
     }
 }
 
-pub(super) fn probation(probation: &Probation, options: ProbationOptions) -> ProbationStatus {
-    ProbationStatus {
-        predecessor: probation.predecessor_digest().to_owned(),
-        calls: options.calls,
-        time_ms: u64::try_from(options.time.as_millis()).unwrap_or(u64::MAX),
-    }
-}
-
 /// The status, shared with the releases so that the last one to leave can say so.
 pub(super) struct Shared {
     status: watch::Sender<SlotStatus>,
@@ -270,12 +262,6 @@ impl Shared {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.refused, refusal.clone()) != refusal);
     }
 
-    /// The predecessor serves again.
-    pub(super) fn rolled_back(&self, refusal: &Refusal) {
-        self.metrics.rolled_back(&self.provider, refusal.code);
-        self.refused(refusal);
-    }
-
     pub(super) fn probation(&self, probation: Option<ProbationStatus>) {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.probation, probation.clone()) != probation);
     }
@@ -291,13 +277,24 @@ impl Shared {
         self.living.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(super) fn activated(&self, active: ActiveStatus) {
+    /// A release serves; where it takes another one back, with the reason.
+    pub(super) fn activated(
+        &self,
+        active: ActiveStatus,
+        probation: Option<ProbationStatus>,
+        taken_back: Option<&Refusal>,
+    ) {
         self.metrics.swapped(&self.provider);
         self.metrics.serving(&self.provider).set(1);
+        if let Some(refusal) = taken_back {
+            self.metrics.rolled_back(&self.provider, refusal.code);
+            self.metrics.refused(&self.provider, refusal.stage, refusal.code);
+        }
         self.status.send_modify(|status| {
             status.swaps += 1;
             status.active = Some(ActiveStatus { swap: status.swaps, ..active });
-            status.refused = None;
+            status.probation = probation;
+            status.refused = taken_back.cloned();
         });
         self.count_draining();
     }

@@ -11,7 +11,9 @@ use expect_test::{Expect, expect};
 use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
 use tokio::{task::JoinSet, time};
 
-use super::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage};
+use super::{
+    EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage,
+};
 use crate::{
     CallRecorder, Engine, Limits, SandboxError, SandboxOptions,
     jail::Compiler,
@@ -45,7 +47,7 @@ pub(super) async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal
 }
 
 pub(super) async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), SandboxError> {
-    slot.prepare(options).await?.commit();
+    slot.prepare(options, EarlierOffers::Stand).await?.commit();
     // The outcome is in the status, like that of any offer.
     drop(slot.retry().await);
     Ok(())
@@ -242,8 +244,8 @@ async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why()
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "mended, it serves again");
 }
 
-/// A slot that serves version 1, and to which version 2 is offered while `change` is made: it has to be put off for it.
-async fn put_off_by(change: impl AsyncFnOnce(&Slot)) -> Slot {
+/// A slot that serves version 1, and to which version 2 is offered while its settings change: it has to be put off for them.
+async fn put_off(earlier: EarlierOffers) -> Slot {
     let slot = slot("");
     offer(&slot, &component(&GUEST)).await.unwrap();
     // The compiler has no place for it: it does not come to an end.
@@ -252,8 +254,7 @@ async fn put_off_by(change: impl AsyncFnOnce(&Slot)) -> Slot {
     let change = async {
         let mut status = slot.status();
         status.wait_for(|status| status.candidate.is_some()).await.unwrap();
-        change(&slot).await;
-        slot.prepare(limited("", 500_000_000)).await.unwrap().commit();
+        slot.prepare(limited("", 500_000_000), earlier).await.unwrap().commit();
     };
     let (offered, ()) = tokio::join!(offer(&slot, &next), change);
     assert_eq!(offered, Ok(Offered::PutOff));
@@ -264,15 +265,33 @@ async fn put_off_by(change: impl AsyncFnOnce(&Slot)) -> Slot {
 /// A component of a registry that nobody trusts any more must not come in with the settings that say so.
 #[tokio::test]
 async fn what_another_source_had_offered_is_not_tried_again() {
-    let slot = put_off_by(async |slot| slot.forget_offers().await).await;
+    let slot = put_off(EarlierOffers::Forgotten).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+
+    let slot = put_off(EarlierOffers::Stand).await;
+    drop(slot.prepare(options("other"), EarlierOffers::Forgotten).await.unwrap());
+    assert_eq!(slot.retry().await, Ok(Offered::Activated), "what is prepared and dropped forgets nothing");
+    slot.forget_offers().await;
+    assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
+}
+
+/// The release that serves refuses the new settings, and the one that another source had offered would take them.
+#[tokio::test]
+async fn what_another_source_had_offered_does_not_come_in_with_new_settings() {
+    let slot = slot("");
+    offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
+    let next = component(&Guest { version: "2", check_config: CHOOSY, ..GUEST });
+    assert_eq!(offer(&slot, &next).await.unwrap_err().code, "ConfigRefused");
+    slot.prepare(options("new"), EarlierOffers::Forgotten).await.unwrap().commit();
+    drop(slot.retry().await);
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
 
 /// A component that is judged and compiled for a minute must not delay a revocation by one.
 #[tokio::test]
 async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
-    let slot = put_off_by(async |_| ()).await;
+    let slot = put_off(EarlierOffers::Stand).await;
     assert_eq!(slot.retry().await, Ok(Offered::Activated));
     assert_eq!(version(&slot).await, Ok("2".to_owned()));
 }
@@ -283,7 +302,7 @@ async fn settings_that_were_prepared_and_dropped_change_nothing() {
     let slot = slot("");
     offer(&slot, &component(&GUEST)).await.unwrap();
     let before = slot.status().borrow().clone();
-    drop(slot.prepare(options("other")).await.unwrap());
+    drop(slot.prepare(options("other"), EarlierOffers::Stand).await.unwrap());
     assert_eq!(slot.serving().unwrap().sandbox().config(), "");
     assert_eq!(*slot.status().borrow(), before);
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
