@@ -34,6 +34,7 @@ use crate::{
     clients::Clients,
     error::{api_status, chain, is_fenced},
     metrics::ControllerMetrics,
+    names::{PROVIDER_API_VERSION, PROVIDER_KIND},
 };
 
 /// Two thousand nodes that become ready and a thousand Services that get an address at the same moment fit.
@@ -57,16 +58,21 @@ const TRIES: usize = 3;
 
 /// One thing to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Notice {
-    pub(crate) source: Arc<str>,
-    pub(crate) object: ObjectReference,
-    pub(crate) kind: EventKind,
-    pub(crate) reason: String,
-    pub(crate) message: String,
+pub struct Notice {
+    /// Who tells it: the column `FROM` of `kubectl describe`.
+    pub source: Arc<str>,
+    /// About what.
+    pub object: ObjectReference,
+    /// Whether somebody should look.
+    pub kind: EventKind,
+    /// For machines, CamelCase.
+    pub reason: String,
+    /// For people; cut at 1,024 bytes.
+    pub message: String,
 }
 
 /// A notice in the queue.
-pub(crate) struct Waiting {
+pub struct Waiting {
     notice: Notice,
     /// Of what it says the beginning, if it does.
     begun: Option<Begun>,
@@ -85,19 +91,21 @@ impl Begun {
 
 /// Takes Events.
 #[derive(Clone)]
-pub(crate) struct Events {
+pub struct Events {
     queue: mpsc::Sender<Waiting>,
     metrics: ControllerMetrics,
 }
 
 impl Events {
-    pub(crate) fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Waiting>) {
+    /// With the queue that a [`Recorder`] empties.
+    #[must_use]
+    pub fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Waiting>) {
         let (queue, notices) = mpsc::channel(QUEUE_MAX);
         (Self { queue, metrics }, notices)
     }
 
     /// Tells, or drops when the queue is full; says which.
-    pub(crate) fn tell(&self, notice: Notice) -> bool {
+    pub fn tell(&self, notice: Notice) -> bool {
         self.enqueue(notice, None)
     }
 
@@ -132,19 +140,21 @@ fn is_final(error: &kube::Error) -> bool {
 }
 
 /// Writes what [`Events`] took.
-pub(crate) struct Recorder {
+pub struct Recorder {
     clients: Clients,
     metrics: ControllerMetrics,
     correlator: Correlator,
 }
 
 impl Recorder {
-    pub(crate) fn new(clients: Clients, metrics: ControllerMetrics) -> Self {
+    /// Writes with the clients that are there for Events.
+    #[must_use]
+    pub fn new(clients: Clients, metrics: ControllerMetrics) -> Self {
         Self { clients, metrics, correlator: Correlator::default() }
     }
 
     /// Writes until all senders are gone, or until `stop`; then only what waits already.
-    pub(crate) async fn run(mut self, mut notices: mpsc::Receiver<Waiting>, stop: CancellationToken) {
+    pub async fn run(mut self, mut notices: mpsc::Receiver<Waiting>, stop: CancellationToken) {
         while let Some(Some(waiting)) = stop.run_until_cancelled(notices.recv()).await {
             self.record(waiting).await;
         }
@@ -225,7 +235,7 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
             ..ObjectMeta::default()
         },
         involved_object: core::ObjectReference {
-            api_version: Some("v1".to_owned()),
+            api_version: Some(api_version(object_kind).to_owned()),
             kind: Some((*object_kind).to_owned()),
             namespace: Some(object_namespace.clone()).filter(|namespace| !namespace.is_empty()),
             name: Some(name.clone()),
@@ -247,6 +257,14 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
             .to_owned(),
         ),
         ..core::Event::default()
+    }
+}
+
+/// Of the kinds that Events are about.
+fn api_version(kind: &str) -> &'static str {
+    match kind {
+        PROVIDER_KIND => PROVIDER_API_VERSION,
+        _ => "v1",
     }
 }
 

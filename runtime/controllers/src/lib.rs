@@ -44,6 +44,7 @@ mod watch;
 
 pub use clients::Clients;
 pub use convert::node as provider_node;
+pub use events::{Events, Notice, Recorder, Waiting};
 pub use manager::{Ending, Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use persistent_volumes::{PersistentVolumeLabeler, Review, provider_volume};

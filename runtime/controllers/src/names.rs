@@ -3,6 +3,11 @@
 /// Who writes, in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "skysail";
 
+/// Group and version of the resource that describes a provider.
+pub const PROVIDER_API_VERSION: &str = "skysail.dev/v1alpha1";
+/// Its kind.
+pub const PROVIDER_KIND: &str = "Provider";
+
 /// Keeps a Service until its load balancer is gone.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Ours: the provider that made a Service's load balancer, by its name in the provider file. Written and removed with [`LOAD_BALANCER_FINALIZER`].

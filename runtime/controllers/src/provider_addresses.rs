@@ -6,9 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use skysail_provider::METADATA_SERVICES;
 
-/// Most ranges of one list: an operator lists networks, not machines.
-const CIDRS_MAX: usize = 64;
-
 /// Who a refused range is never open to, or only where it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
@@ -95,6 +92,9 @@ impl Default for ProviderAddresses {
 }
 
 impl ProviderAddresses {
+    /// Most ranges of one list: an operator lists networks, not machines.
+    pub const CIDRS_MAX: usize = 64;
+
     /// From the lists of the provider file; an empty one allows all that is not refused by itself.
     ///
     /// # Errors
@@ -120,10 +120,10 @@ impl ProviderAddresses {
 impl Rules {
     fn new(of: Use, texts: &[String]) -> Result<Self, CidrError> {
         let wrong = |index: usize, reason: String| CidrError { place: format!("{}[{index}]", of.field()), reason };
-        if texts.len() > CIDRS_MAX {
+        if texts.len() > ProviderAddresses::CIDRS_MAX {
             return Err(wrong(
-                CIDRS_MAX,
-                format!("at most {CIDRS_MAX} ranges are possible; join neighbouring networks"),
+                ProviderAddresses::CIDRS_MAX,
+                format!("at most {} ranges are possible; join neighbouring networks", ProviderAddresses::CIDRS_MAX),
             ));
         }
         let cidrs = texts.iter().enumerate().map(|(index, text)| {

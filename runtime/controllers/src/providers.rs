@@ -23,9 +23,9 @@ pub struct ProviderEntry {
     pub node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass` that are this provider's.
     pub load_balancer_classes: Vec<String>,
-    /// Schemes of `spec.providerID` that are this provider's and nobody else's, whatever components say; empty: those that its component describes and no
+    /// Schemes of `spec.providerID` that are this provider's and nobody else's, whatever components say; none: those that its component describes and no
     /// other provider pins.
-    pub provider_id_schemes: Vec<String>,
+    pub provider_id_schemes: Option<Vec<String>>,
     /// The addresses that it may give to load balancers and nodes.
     pub addresses: ProviderAddresses,
     /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
@@ -99,7 +99,7 @@ impl Providers {
 
     /// The provider that a scheme is pinned to.
     fn pinned_by(&self, scheme: &str) -> Option<&ProviderEntry> {
-        self.entries.iter().find(|entry| entry.provider_id_schemes.iter().any(|pinned| pinned == scheme))
+        self.entries.iter().find(|entry| entry.provider_id_schemes.iter().flatten().any(|pinned| pinned == scheme))
     }
 
     /// The schemes that a provider's component describes and that count for nothing, with the reason and the way out.
@@ -109,7 +109,7 @@ impl Providers {
         let whose = |scheme: &String| match self.pinned_by(scheme) {
             Some(owner) if owner.name == *name => None,
             Some(owner) => Some(format!("{scheme:?} is pinned to the provider {}", owner.name)),
-            None if entry.provider_id_schemes.is_empty() => None,
+            None if entry.provider_id_schemes.is_none() => None,
             None => Some(format!("{scheme:?} is not in its spec.providerIdSchemes")),
         };
         let ignored: Vec<String> = info.provider_id_schemes.iter().filter_map(whose).take(SCHEMES_SHOWN_MAX).collect();
@@ -128,13 +128,13 @@ impl Providers {
     /// provider that serves nothing keeps those of `before`: a node does not change hands because a release is being replaced.
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
         let claim = |(index, entry): (usize, &ProviderEntry)| Claim {
-            schemes: match entry.provider.info() {
-                _ if !entry.provider_id_schemes.is_empty() => entry.provider_id_schemes.clone(),
-                Some(info) => {
+            schemes: match (&entry.provider_id_schemes, entry.provider.info()) {
+                (Some(pinned), _) => pinned.clone(),
+                (None, Some(info)) => {
                     let schemes = info.provider_id_schemes.iter();
                     schemes.filter(|scheme| self.pinned_by(scheme).is_none()).cloned().collect()
                 }
-                None => before.get(index).map(|claim| claim.schemes.clone()).unwrap_or_default(),
+                (None, None) => before.get(index).map(|claim| claim.schemes.clone()).unwrap_or_default(),
             },
             node_selector: entry.node_selector.clone(),
             load_balancer_classes: entry.load_balancer_classes.clone(),
@@ -166,7 +166,7 @@ mod tests {
             default,
             node_selector: [].into(),
             load_balancer_classes: vec![],
-            provider_id_schemes: vec![],
+            provider_id_schemes: None,
             addresses: ProviderAddresses::default(),
             generation: watch::channel(0).1,
         }
@@ -193,7 +193,8 @@ mod tests {
     }
 
     fn pinned(fake: &FakeProvider, name: &str, schemes: &[&str]) -> ProviderEntry {
-        let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect::<Vec<_>>();
+        let provider_id_schemes = Some(provider_id_schemes).filter(|schemes| !schemes.is_empty());
         ProviderEntry { provider: Arc::new(fake.clone()), provider_id_schemes, ..entry(name, false) }
     }
 

@@ -4,8 +4,8 @@
 //! request, and the credential's own origins allow *it* there. The value is added last, after everything of the guest's was judged, and
 //! is taken out of whatever comes back ([`redact`]). Values live in [`Secret`], whose `Debug` shows nothing.
 //!
-//! [`Credentials::reload`] reads all values again and exchanges them at once: requests that began keep the value they began with, later
-//! ones take the new one. Values of the previous generation are still redacted, because answers may still repeat them.
+//! [`Credentials::exchange`] exchanges all values at once: requests that began keep the value they began with, later ones take the new one.
+//! Values of the previous generation are still redacted, because answers may still repeat them.
 //!
 //! Must not send anything and must not decide about addresses.
 
@@ -25,12 +25,14 @@ use read::Reader;
 pub(crate) use redact::{Redactor, SECRET_BYTES_MIN};
 pub(crate) use secret::ClientCertificate;
 pub use secret::Secret;
-pub use spec::{BasicSpec, ClientCertificateSpec, CredentialSpec, HeaderSpec, ValueFrom};
+pub use spec::{BasicSpec, ClientCertificateSpec, CredentialSpec, HeaderSpec, SecretKeyRef, ValueFrom};
+
+/// Values from Secrets of the cluster, as they were read.
+pub type SecretValues = BTreeMap<SecretKeyRef, Secret>;
 
 /// The credentials of one provider.
 #[derive(Debug)]
 pub struct Credentials {
-    specs: BTreeMap<String, CredentialSpec>,
     current: ArcSwap<Generation>,
 }
 
@@ -41,19 +43,19 @@ pub(crate) struct Generation {
     redactor: Redactor,
 }
 
-/// Values that were read again and are not in force yet.
+/// Values that are not in force yet.
 #[derive(Debug)]
-pub struct Reading(Generation);
+pub struct Rotation(Generation);
 
 /// One credential, ready for use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Credential {
     origins: Vec<Origin>,
     pub(crate) proof: Proof,
 }
 
 /// What is added to a request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Proof {
     /// A header; `secrets` are the texts that must not come back.
     Header { name: HeaderName, value: HeaderValue, secrets: Vec<Secret> },
@@ -123,6 +125,22 @@ pub enum CredentialError {
         /// As written.
         variable: String,
     },
+    /// A value is not in its Secret.
+    #[error(
+        "credentials.{name}.{field}: Secret {namespace}/{secret} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
+    )]
+    Secret {
+        /// Of the credential.
+        name: String,
+        /// For example `bearer`.
+        field: &'static str,
+        /// Of the Secret.
+        namespace: String,
+        /// Name of the Secret.
+        secret: String,
+        /// As written.
+        key: String,
+    },
     /// A value cannot be used.
     #[error("credentials.{name}.{field}: {reason}")]
     Value {
@@ -145,43 +163,51 @@ impl Credentials {
     /// The most origins of one credential.
     pub const ORIGINS_MAX: usize = 64;
 
-    /// Checks the specs and reads all values (blocking); `env` looks up an environment variable of the host.
+    /// No credential.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { current: ArcSwap::default() }
+    }
+
+    /// Checks the specs and reads all values (blocking); `env` looks up an environment variable of the host, `secrets` has what the specs
+    /// name of the cluster's Secrets.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place, the reason and the way out; never a value.
     pub fn load(
-        specs: BTreeMap<String, CredentialSpec>,
+        specs: &BTreeMap<String, CredentialSpec>,
         env: &dyn Fn(&str) -> Option<String>,
+        secrets: &SecretValues,
     ) -> Result<Self, CredentialError> {
-        let generation = Generation::read(&specs, env, &Generation::default())?;
-        Ok(Self { specs, current: ArcSwap::from_pointee(generation) })
+        if specs.len() > Self::COUNT_MAX {
+            let reason = format!("{} are given, at most {} are allowed", specs.len(), Self::COUNT_MAX);
+            return Err(CredentialError::List { reason });
+        }
+        let read = |(name, spec): (&String, &CredentialSpec)| {
+            Ok((name.clone(), Reader { name, env, secrets }.credential(spec)?))
+        };
+        let by_name = specs.iter().map(read).collect::<Result<_, _>>()?;
+        let generation = Generation::new(by_name, &Generation::default())?;
+        Ok(Self { current: ArcSwap::from_pointee(generation) })
     }
 
-    /// Reads all values again (blocking) and exchanges them at once; returns the names of those that changed.
+    /// What is in force in `other`, to be taken up here; changes nothing yet.
     ///
     /// # Errors
-    /// As [`Self::load`]; then the values of before stay in force.
-    pub fn reload(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, CredentialError> {
-        Ok(self.exchange(self.read_again(env)?))
-    }
-
-    /// Reads all values again (blocking) and changes nothing yet.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub fn read_again(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Reading, CredentialError> {
-        Ok(Reading(Generation::read(&self.specs, env, &self.current.load())?))
+    /// The values of both are too large together.
+    pub fn rotation_to(&self, other: &Self) -> Result<Rotation, CredentialError> {
+        Generation::new(other.current.load().by_name.clone(), &self.current.load()).map(Rotation)
     }
 
     /// Exchanges all values at once; returns the names of those that changed.
-    pub fn exchange(&self, Reading(after): Reading) -> Vec<String> {
+    pub fn exchange(&self, Rotation(after): Rotation) -> Vec<String> {
         let before = self.current.load_full();
         let changed = |(name, credential): (&String, &Credential)| {
             let known = before.by_name.get(name).is_some_and(|old| old.proof.same(&credential.proof));
             (!known).then(|| name.clone())
         };
         let changed: Vec<_> = after.by_name.iter().filter_map(changed).collect();
-        // An unchanged reading keeps the generation, and with it the values of before that are still redacted.
+        // The same values keep the generation, and with it the values of before that are still redacted.
         if !changed.is_empty() {
             self.current.store(Arc::new(after));
         }
@@ -202,19 +228,7 @@ impl Credentials {
 // === impl Generation ===
 
 impl Generation {
-    fn read(
-        specs: &BTreeMap<String, CredentialSpec>,
-        env: &dyn Fn(&str) -> Option<String>,
-        before: &Self,
-    ) -> Result<Self, CredentialError> {
-        if specs.len() > Credentials::COUNT_MAX {
-            let reason = format!("{} are given, at most {} are allowed", specs.len(), Credentials::COUNT_MAX);
-            return Err(CredentialError::List { reason });
-        }
-        let mut by_name = BTreeMap::new();
-        for (name, spec) in specs {
-            by_name.insert(name.clone(), Reader { name, env }.credential(spec)?);
-        }
+    fn new(by_name: BTreeMap<String, Credential>, before: &Self) -> Result<Self, CredentialError> {
         let secrets = by_name.values().chain(before.by_name.values()).flat_map(|credential| credential.proof.secrets());
         let redactor = Redactor::new(secrets.map(Secret::expose))
             .map_err(|_| CredentialError::List { reason: "the values are too large together".to_owned() })?;

@@ -22,6 +22,7 @@ mod target;
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
 
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use address::Addresses;
@@ -32,42 +33,42 @@ use path::PathPrefix;
 pub use path::PathPrefixError;
 pub(crate) use target::Target;
 
-/// What the operator allows a provider to reach: the `egress` part of the provider file.
-///
-/// The default allows nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What the operator allows a provider to reach. The default allows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EgressSpec {
-    /// A request needs one rule that allows its origin, method and path; at most [`EgressPolicy::RULES_MAX`].
+    /// A request leaves where one rule allows its origin, its method and its path. At most 64. Default: none, so that nothing leaves.
     pub rules: Vec<EgressRuleSpec>,
-    /// CIDRs that may be reached although they are private, link-local, loopback or special in another way.
+    /// CIDRs that may be reached although they are private, link-local, loopback or special in another way, for example 10.20.0.0/16; at most 64. A
+    /// metadata service's address opens only by itself: 169.254.169.254/32. Default: none.
     pub allow_cidrs: Vec<String>,
-    /// Certificates that are trusted besides the system's.
+    /// Certificates of authorities that are trusted beside the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundleSpec>,
 }
 
-/// One rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A rule: it allows each of its methods below each of its path prefixes at each of its origins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EgressRuleSpec {
-    /// See [`Origin`]; at least one.
+    /// Scheme, host and port, the last where it is not the scheme's own: `https://api.example.com`, `https://*.example.com:8443` (exactly one
+    /// label), or `https://[fd00::1]`. 1 to 64.
     pub origins: Vec<String>,
-    /// Upper case; absent allows GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
+    /// The methods that it allows, in upper case. Default: GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, which are all that there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methods: Option<Vec<String>>,
-    /// By whole segments: `/v2/lb` covers `/v2/lb/1`, not `/v2/lbx`; absent allows every path.
+    /// The paths that it allows, by whole segments: /v2/lb covers /v2/lb/1 and not /v2/lbx. 1 to 64. Default: every path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_prefixes: Option<Vec<String>>,
 }
 
-/// Where the PEM certificates are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where the certificates are: exactly one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum CaBundleSpec {
-    /// A file.
+    /// Path of a file with the certificates as PEM, one after the other; at most 1 MiB. It is read again when it changes.
     File(PathBuf),
-    /// The text itself.
+    /// The certificates themselves as PEM, one after the other; at most 1 MiB.
     Pem(String),
 }
 
@@ -168,8 +169,8 @@ pub enum EgressError {
     },
 }
 
-/// CONNECT makes tunnels and TRACE echoes the credential; neither belongs to a cloud's API.
-pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// The methods that can be allowed. CONNECT makes tunnels and TRACE echoes the credential; neither belongs to a cloud's API.
+pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// The system's own bundle has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
@@ -181,6 +182,8 @@ impl EgressPolicy {
     pub const RULES_MAX: usize = 64;
     /// The most origins, path prefixes of one rule: a rule is looked through for each request.
     pub const ENTRIES_MAX: usize = 64;
+    /// The most CIDRs: an operator lists networks, not machines.
+    pub const CIDRS_MAX: usize = 64;
 
     /// Checks a spec, and reads the CA bundle's file (blocking, at most 1 MiB).
     ///

@@ -5,6 +5,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skysail_provider::Limit;
 
@@ -29,14 +30,13 @@ pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;
 /// Longest message of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
-/// What one provider may use. Every field is a whole number; 0 is never "without limit": there is no such thing.
-///
-/// In the provider file the names are camelCase, and are those of [`Limit::name`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What one provider may use. Every limit is a whole number; 0 is never "without limit": there is no such thing.
+// In the provider file the names are camelCase, and are those of `Limit::name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// CPU work per call, in wasmtime's fuel units: about one for each wasm instruction, and for the host's work what it takes of the same CPU;
-    /// the same on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
+    /// CPU work per call, in fuel units: about one for each wasm instruction, and for the host's work what it takes of the same CPU; the same
+    /// on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
     pub fuel: u64,
     /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default 30,000.
     pub deadline_ms: u64,

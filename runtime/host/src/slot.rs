@@ -217,7 +217,10 @@ impl Slot {
 
     /// Whatever was offered and does not serve is not tried again unless it is offered anew: it came from another source.
     pub async fn forget_offers(&self) {
-        self.interrupt().await.refused = None;
+        let mut work = self.interrupt().await;
+        work.refused = None;
+        // What was said about them is nobody's news any more.
+        self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
     }
 
     /// Refuses this digest from now on, whatever the settings: it was taken back before this process began.

@@ -24,6 +24,7 @@ Examples:
   skysail inspect provider.wasm                 what it imports and exports
   skysail call provider.wasm identity.describe  one function by hand
   skysail push provider.wasm ghcr.io/org/provider:v1
+  skysail crd | kubectl apply -f -              the resource Provider
   source <(skysail completions bash)            tab completion";
 
 const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Push(PushArgs),
     /// Fetch a component from an OCI registry.
     Pull(PullArgs),
+    /// Print the definition of the resource `Provider`, for `kubectl apply -f -`.
+    Crd,
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

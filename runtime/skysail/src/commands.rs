@@ -2,6 +2,7 @@
 
 mod call;
 mod completions;
+mod crd;
 mod dev;
 mod inspect;
 mod orphans;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Orphans(args) => orphans::run(args),
         Command::Push(args) => push::run(args),
         Command::Pull(args) => pull::run(args),
+        Command::Crd => crd::run(),
         Command::Completions(args) => completions::run(&args),
     }
 }

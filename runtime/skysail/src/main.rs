@@ -7,6 +7,7 @@ mod args;
 mod cluster;
 mod commands;
 mod component_file;
+mod custom_resource;
 mod exit;
 mod leader_migration;
 mod leadership;

@@ -1,10 +1,11 @@
-//! The provider file: YAML documents of kind `Provider`, in the form of the coming custom resource.
+//! `Provider`s as operators write them: YAML documents of a provider file, or objects of the cluster ([`ProviderObject`]). One schema.
 //!
-//! A file is taken whole or not at all. Every error names the file, the place in it, the reason and the way out. This module reads the file
+//! A file is taken whole or not at all; an object by itself. Every error names the place, the reason and the way out. This module reads the file
 //! and the files that it names (secrets, cloud-config, CA bundle) and starts nothing.
 
 mod explain;
 mod files;
+mod object;
 mod outline;
 mod rollout;
 mod schema;
@@ -20,7 +21,8 @@ use std::{
 
 use explain::Finding;
 use outline::Outline;
-use schema::{Check, Document};
+use schema::{Carrier, Check, Document};
+use schemars::{Schema, generate::SchemaSettings};
 use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     Limits,
@@ -29,12 +31,17 @@ use skysail_host::{
     slot::ProbationOptions,
 };
 
-pub(crate) use self::{files::Files, schema::environment, source::ComponentSource};
+pub(crate) use self::{files::Files, object::ProviderObject, schema::environment, source::ComponentSource};
+pub(crate) use self::{
+    rollout::TIME_MAX as PROBATION_TIME_MAX,
+    schema::{API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, SCHEME_BYTES_MAX},
+    source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
+};
 
 /// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk image) is refused before it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most providers in one file. A cluster spans two or three clouds; each provider costs a compiled component.
-const PROVIDERS_MAX: usize = 32;
+pub(crate) const PROVIDERS_MAX: usize = 32;
 
 /// A provider as the operator describes it, checked, with the values of its credentials read.
 #[derive(Debug)]
@@ -67,9 +74,18 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_identity_change: bool,
     /// How long a new release is watched; none where it stays whatever it does.
     pub(crate) probation: Option<ProbationOptions>,
+    /// What of it another provider has.
+    pub(crate) yields: Yields,
     /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's source
     /// and the values of credentials, which are exchanged in place.
     pub(crate) fingerprint: u64,
+}
+
+/// Claims of a provider that are without force: an older one has them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Yields {
+    default: bool,
+    schemes: BTreeSet<String>,
 }
 
 /// What the controllers have to know about a provider; the rest of its spec is the slot's matter.
@@ -79,7 +95,7 @@ pub(crate) struct Claims {
     default: bool,
     load_balancer_classes: BTreeSet<String>,
     node_selector: Option<BTreeMap<String, String>>,
-    provider_id_schemes: BTreeSet<String>,
+    provider_id_schemes: Option<BTreeSet<String>>,
     addresses: ProviderAddresses,
 }
 
@@ -99,23 +115,61 @@ impl ProviderSpec {
             source: ComponentSource::File(PathBuf::new()),
             config: String::new(),
             egress: Arc::new(EgressPolicy::new(&EgressSpec::default())?),
-            credentials: Arc::new(Credentials::load(BTreeMap::new(), &|_| None)?),
+            credentials: Arc::new(Credentials::none()),
             limits: Limits::default(),
             allow_interface_loss: false,
             allow_identity_change: false,
             probation: None,
+            yields: Yields::default(),
             fingerprint: 0,
         })
+    }
+
+    /// Claims nothing that one of these does; what that is, and what to do about it. What is written stays, for when they give it up.
+    pub(crate) fn yield_to(&mut self, others: &[Claims]) -> Option<String> {
+        self.yields = Yields::default();
+        let mut given_up = Vec::new();
+        if self.default
+            && let Some(other) = others.iter().find(|other| other.default)
+        {
+            self.yields.default = true;
+            given_up.push(format!(
+                "spec.default: provider {:?} is the default already; at most one can take what no other claims, so remove one",
+                other.name
+            ));
+        }
+        for scheme in &self.provider_id_schemes {
+            let owner = others.iter().find(|other| other.provider_id_schemes.iter().flatten().any(|own| own == scheme));
+            if let Some(owner) = owner {
+                self.yields.schemes.insert(scheme.clone());
+                given_up.push(format!(
+                    "spec.providerIdSchemes: provider {:?} has {scheme:?} already; a node has one owner, so give it to one of them",
+                    owner.name
+                ));
+            }
+        }
+        (!given_up.is_empty()).then(|| given_up.join("; "))
+    }
+
+    /// Whether it takes what no other claims.
+    pub(crate) const fn is_default(&self) -> bool {
+        self.default && !self.yields.default
+    }
+
+    /// The schemes that are its own, which may be none of those that it names; none where it names none, and has those of its component.
+    pub(crate) fn pinned_schemes(&self) -> Option<BTreeSet<String>> {
+        let pinned = || self.provider_id_schemes.difference(&self.yields.schemes).cloned().collect();
+        (!self.provider_id_schemes.is_empty()).then(pinned)
     }
 
     /// What the controllers have to know.
     pub(crate) fn claims(&self) -> Claims {
         Claims {
             name: self.name.clone(),
-            default: self.default,
+            default: self.is_default(),
             load_balancer_classes: self.load_balancer_classes.clone(),
             node_selector: self.node_selector.clone(),
-            provider_id_schemes: self.provider_id_schemes.clone(),
+            provider_id_schemes: self.pinned_schemes(),
             addresses: self.addresses.clone(),
         }
     }
@@ -201,8 +255,16 @@ fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFil
         )));
     }
     judge_together(&outline, &documents).map_err(wrong)?;
-    let check = |(number, document)| Check::new(path, files, (&outline, number)).document(document);
+    let check = |(number, document)| {
+        let carrier = Carrier::File { path, files: &mut *files };
+        Check::new(carrier, (&outline, number)).document(document)
+    };
     documents.into_iter().enumerate().map(check).collect::<Result<_, _>>().map_err(wrong)
+}
+
+/// The schema of `spec`: what a provider file may hold there, as the types say that read it.
+pub(crate) fn spec_schema(settings: SchemaSettings) -> Schema {
+    settings.into_generator().into_root_schema_for::<schema::Spec>()
 }
 
 /// Reads a cloud-config.

@@ -17,7 +17,7 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, SandboxOptions,
-    credentials::Reading,
+    credentials::Rotation,
     http_client::HttpClient,
     jail::{Compiler, JailCommand},
     slot::{EarlierOffers, Reconfiguration, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus},
@@ -27,7 +27,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     args,
-    provider_file::{self, Claims, ProviderSpec},
+    provider_file::{Claims, ProviderSpec},
 };
 
 /// How often what was refused for a reason of the machine, not its own, is tried again.
@@ -101,6 +101,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Becomes true when the source that is named now has said something.
+    pub(crate) fn heard(&self) -> watch::Receiver<bool> {
+        self.feeder.heard()
+    }
+
     fn start(spec: ProviderSpec, slot: Arc<Slot>, surroundings: &Surroundings) -> Self {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
@@ -141,6 +146,15 @@ pub(crate) struct Surroundings {
 /// Which providers there are and what each claims, in the order of their names: what the controllers have to be started with.
 pub(crate) type Ownership = Vec<Claims>;
 
+/// Why something is not as it is wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Complaint {
+    /// Nothing of the wish is taken up.
+    Refused(String),
+    /// All of it is, but for claims that an older provider has.
+    GaveUp(String),
+}
+
 /// What becomes of one provider, judged whole: nothing has changed yet, and nothing can fail any more.
 enum Change<'a> {
     /// It was not there.
@@ -148,7 +162,7 @@ enum Change<'a> {
     /// Its slot takes up other settings.
     Settings { spec: ProviderSpec, reconfiguration: Box<Reconfiguration<'a>> },
     /// Its slot's settings are the same. The values of its credentials, its claims and the component's path may be others.
-    Rest { spec: ProviderSpec, values: Reading },
+    Rest { spec: ProviderSpec, values: Rotation },
 }
 
 impl Fleet {
@@ -195,33 +209,75 @@ impl Fleet {
     /// # Errors
     /// The first provider whose settings are wrong in themselves; every provider keeps its old ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
-        let slots: BTreeMap<String, Arc<Slot>> =
-            self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect();
+        let slots = self.slots();
         let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        if let Some(spec) = specs.iter().find(|spec| spec.source.needs_kubernetes())
-            && self.surroundings.kubernetes.is_none()
-        {
-            bail!(
-                "provider {:?}: its source is read through the Kubernetes API, and there is no cluster here",
-                spec.name
-            );
-        }
         // All at once: a component that takes its time to answer must not sum up with others.
         let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
-            let known = self.served.get(&name).zip(slots.get(&name)).map(|(served, slot)| (&served.spec, &**slot));
-            prepare(&self.services, known, spec).await.with_context(|| format!("provider {name:?}"))
+            self.prepare(&slots, spec).await.with_context(|| format!("provider {name:?}"))
         });
         for change in futures::future::try_join_all(changes).await? {
             self.commit(change);
         }
+        self.retain(&names);
+        Ok(())
+    }
+
+    /// Brings each provider to its spec by itself, oldest first: one that is refused keeps what it has, as one without a spec does, and holds up no
+    /// other. Of two that claim the same the older one has it, whoever had it before, so that every process comes to the same. The rest goes.
+    ///
+    /// Returns what is not as it is wished, by name.
+    pub(crate) async fn apply_each(
+        &mut self,
+        wishes: Vec<(String, Option<ProviderSpec>)>,
+    ) -> BTreeMap<String, Complaint> {
+        let slots = self.slots();
+        let names: Vec<String> = wishes.iter().map(|(name, _)| name.clone()).collect();
+        let specs = wishes.into_iter().filter_map(|(_, spec)| spec);
+        let prepared = specs.map(async |spec| (spec.name.clone(), self.prepare(&slots, spec).await));
+        let mut complaints = BTreeMap::new();
+        for (name, prepared) in futures::future::join_all(prepared).await {
+            match prepared {
+                Ok(change) => self.commit(change),
+                Err(error) => drop(complaints.insert(name, Complaint::Refused(format!("{error:#}")))),
+            }
+        }
+        self.retain(&names.iter().cloned().collect());
+        let mut older: Vec<Claims> = Vec::new();
+        for name in names {
+            let Some(served) = self.served.get_mut(&name) else { continue };
+            if let Some(reason) = served.spec.yield_to(&older) {
+                complaints.entry(name).or_insert(Complaint::GaveUp(reason));
+            }
+            older.push(served.spec.claims());
+        }
+        complaints
+    }
+
+    fn slots(&self) -> BTreeMap<String, Arc<Slot>> {
+        self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect()
+    }
+
+    async fn prepare<'a>(
+        &self,
+        slots: &'a BTreeMap<String, Arc<Slot>>,
+        spec: ProviderSpec,
+    ) -> anyhow::Result<Change<'a>> {
+        if spec.source.needs_kubernetes() && self.surroundings.kubernetes.is_none() {
+            bail!("its source is read through the Kubernetes API, and there is no cluster here");
+        }
+        let known = self.served.get(&spec.name).zip(slots.get(&spec.name));
+        prepare(&self.services, known.map(|(served, slot)| (&served.spec, &**slot)), spec).await
+    }
+
+    /// The providers of these names stay.
+    fn retain(&mut self, names: &BTreeSet<String>) {
         self.served.retain(|name, _| names.contains(name));
         if let Some(archive) = &self.surroundings.archive
             && let Err(error) = archive.retain(&names.iter().map(String::as_str).collect())
         {
             tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
         }
-        Ok(())
     }
 
     fn commit(&mut self, change: Change<'_>) {
@@ -234,7 +290,7 @@ impl Fleet {
                 reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
-                    let another_source = served.spec.source != spec.source;
+                    let another_source = !served.spec.source.is_same_place(&spec.source);
                     served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                     served.spec = spec;
                 }
@@ -247,7 +303,8 @@ impl Fleet {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
                 }
                 if served.spec.source != spec.source {
-                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, true);
+                    let another_source = !served.spec.source.is_same_place(&spec.source);
+                    served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                 }
                 served.spec = ProviderSpec { credentials, ..spec };
             }
@@ -266,11 +323,11 @@ async fn prepare<'a>(
             Change::Start { spec, slot: Arc::new(slot) }
         }
         Some((before, _)) if before.fingerprint == spec.fingerprint => {
-            let values = before.credentials.read_again(&provider_file::environment)?;
+            let values = before.credentials.rotation_to(&spec.credentials)?;
             Change::Rest { spec, values }
         }
         Some((before, slot)) => {
-            let same = before.source == spec.source;
+            let same = before.source.is_same_place(&spec.source);
             let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
             let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?, earlier).await?);
             Change::Settings { spec, reconfiguration }

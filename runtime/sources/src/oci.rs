@@ -30,7 +30,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use credentials::Credentials;
+pub use credentials::{Credentials, DockerConfig};
 pub use failure::RegistryFailure;
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;

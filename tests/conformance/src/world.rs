@@ -48,7 +48,7 @@ impl Cloud {
             default: false,
             node_selector: [].into(),
             load_balancer_classes: vec![],
-            provider_id_schemes: vec![],
+            provider_id_schemes: None,
             addresses: ProviderAddresses::default(),
             generation,
         };
@@ -82,7 +82,7 @@ impl Cloud {
 
     /// The same, with these schemes pinned to it.
     pub fn pinned(mut self, schemes: &[&str]) -> Self {
-        self.entry.provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
+        self.entry.provider_id_schemes = Some(schemes.iter().map(|scheme| (*scheme).to_owned()).collect());
         self
     }
 

@@ -81,6 +81,19 @@ impl Manager {
         for (name, text) in files.iter().chain(&[("providers.yaml", provider_file)]) {
             fs::write(folder.path().join(name), text)?;
         }
+        let providers = format!("--provider-file={}", folder.path().join("providers.yaml").display());
+        Self::spawn_in(folder, &[&[&*providers], flags].concat(), kubeconfig)
+    }
+
+    /// The same with the `Provider`s of the cluster, whatever they are.
+    ///
+    /// # Errors
+    /// It does not build or start.
+    pub fn spawn_with_resources(flags: &[&str], kubeconfig: &Path) -> Result<Self> {
+        Self::spawn_in(TempDir::new()?, &[&["--provider-resources"], flags].concat(), kubeconfig)
+    }
+
+    fn spawn_in(folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut command = command(folder.path(), kubeconfig, address.port())?;
         let process = command.args(flags).spawn().context("cannot start the manager")?;
@@ -260,7 +273,6 @@ fn command(folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
         .arg(format!("--authentication-kubeconfig={}", kubeconfig.display()))
         .arg(format!("--authorization-kubeconfig={}", kubeconfig.display()))
-        .arg(format!("--provider-file={}", folder.join("providers.yaml").display()))
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--secure-port={port}"))
         .arg("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics")

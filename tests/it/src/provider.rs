@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use skysail_host::{
-    CallMetrics, CallRecorder, Engine, Limits, Outcome, Release, ReleaseError, Sandbox, SandboxOptions, Severity,
-    check_config, describe,
+    CallMetrics, CallRecorder, Engine, Limits, Outcome, Release, ReleaseError, Sandbox, SandboxOptions,
+    SandboxedProvider, Severity, check_config, describe,
 };
 use skysail_provider::{
     AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NODES_PER_PAGE,
@@ -51,6 +51,22 @@ fn sandbox(engine: &Engine) -> Arc<Sandbox> {
     let options =
         SandboxOptions { name: "dummy".to_owned(), limits: Limits::default(), config: String::new(), http: None };
     Sandbox::new(engine, CallRecorder::default(), options).unwrap()
+}
+
+/// What takes its place for a good release has to be one until it is called: else the rollback is not what a test of it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(crate) async fn regression_passes_for_the_release_that_it_follows_and_traps() {
+    let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
+    let wasm = [built("simcloud"), built("probe-regression")];
+    let [good, bad] = wasm.each_ref().map(|wasm| Setup::of("simcloud", wasm));
+    let (good, bad) = (good.serve(&engine, &recorder).await, bad.serve(&engine, &recorder).await);
+    let identity = |provider: &SandboxedProvider| {
+        let info = provider.info().unwrap();
+        (info.name.clone(), info.provider_id_schemes.clone())
+    };
+    assert_eq!(identity(&good), identity(&bad));
+    let error = bad.ensure(&Call::default(), "kubernetes", &service("a"), &nodes(1)).await.unwrap_err();
+    assert_eq!(error.code, Code::Trapped, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

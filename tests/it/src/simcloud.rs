@@ -8,16 +8,12 @@ mod machines;
 mod routing;
 mod volumes;
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use skysail_dev::cloud::{Cluster, Knobs, SimCloud, SimOptions, SimServer};
 use skysail_host::{
     CallRecorder, Engine, Limits, SandboxedProvider,
-    credentials::{CredentialSpec, Credentials, ValueFrom},
+    credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
 };
@@ -35,8 +31,8 @@ struct World {
     cloud: SimCloud,
     provider: SandboxedProvider,
     credentials: Arc<Credentials>,
-    /// What the operator's environment holds for the credential `api`.
-    token: Arc<Mutex<String>>,
+    /// Of the cloud, where the credential may go.
+    url: String,
     call: Call,
     _server: SimServer,
     _engine: Engine,
@@ -52,14 +48,9 @@ impl World {
         let clusters = vec![Cluster { name: CLUSTER.to_owned(), master: "https://10.0.0.1:6443".to_owned() }];
         let cloud = SimCloud::new(SimOptions { clusters, ..SimOptions::isolated() });
         let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let token = Arc::new(Mutex::new(server.token.clone()));
-        let origins = vec![server.url.clone()];
-        let rule = EgressRuleSpec { origins: origins.clone(), ..EgressRuleSpec::default() };
+        let rule = EgressRuleSpec { origins: vec![server.url.clone()], ..EgressRuleSpec::default() };
         let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ca_bundle: None };
-        let bearer = Some(ValueFrom::Env("SIM_TOKEN".to_owned()));
-        let api = CredentialSpec { origins, bearer, ..CredentialSpec::default() };
-        let environment = |_: &str| Some(token.lock().unwrap().clone());
-        let credentials = Arc::new(Credentials::load(BTreeMap::from([("api".to_owned(), api)]), &environment).unwrap());
+        let credentials = Arc::new(Self::credentials(&server.url, &server.token));
         let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
         let client = Arc::new(HttpClient::new(policy, Arc::clone(&credentials), &limits.http()).unwrap());
@@ -68,13 +59,22 @@ impl World {
         let wasm = built("simcloud");
         let setup = Setup { limits, config: &config, http: Some(client), ..Setup::of("simcloud", &wasm) };
         let provider = setup.serve(&engine, &CallRecorder::default()).await;
-        Self { cloud, provider, credentials, token, call: Call::default(), _server: server, _engine: engine }
+        let url = server.url.clone();
+        Self { cloud, provider, credentials, url, call: Call::default(), _server: server, _engine: engine }
+    }
+
+    /// What the operator's environment holds for the credential `api`.
+    fn credentials(url: &str, token: &str) -> Credentials {
+        let bearer = Some(ValueFrom::Env("SIM_TOKEN".to_owned()));
+        let api = CredentialSpec { origins: vec![url.to_owned()], bearer, ..CredentialSpec::default() };
+        let environment = |_: &str| Some(token.to_owned());
+        Credentials::load(&BTreeMap::from([("api".to_owned(), api)]), &environment, &SecretValues::new()).unwrap()
     }
 
     /// What the operator does when a token is exchanged.
     fn use_token(&self, token: &str) {
-        token.clone_into(&mut self.token.lock().unwrap());
-        assert_eq!(self.credentials.reload(&|_| Some(self.token.lock().unwrap().clone())).unwrap(), ["api"]);
+        let rotation = self.credentials.rotation_to(&Self::credentials(&self.url, token)).unwrap();
+        assert_eq!(self.credentials.exchange(rotation), ["api"]);
     }
 
     fn turn(&self, knobs: Knobs) {

@@ -143,7 +143,7 @@ fn providers(slots: &[Slot]) -> Providers {
         default: index == 0,
         node_selector: if index == 0 { [].into() } else { [(CLOUD_LABEL.to_owned(), "second".to_owned())].into() },
         load_balancer_classes: if index == 0 { Vec::new() } else { vec![CLASS.to_owned()] },
-        provider_id_schemes: Vec::new(),
+        provider_id_schemes: None,
         addresses: ProviderAddresses::default(),
         generation: slot.generation.subscribe(),
     };

@@ -24,7 +24,7 @@ fn labeler(fakes: &[&FakeProvider]) -> PersistentVolumeLabeler {
         node_selector: [].into(),
         load_balancer_classes: vec![],
         addresses: ProviderAddresses::default(),
-        provider_id_schemes: vec![],
+        provider_id_schemes: None,
         generation: watch::channel(0).1,
     };
     let providers = Providers::new(fakes.iter().enumerate().map(entry).collect()).unwrap();

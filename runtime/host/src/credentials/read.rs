@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
 use super::{
     BasicSpec, ClientCertificate, ClientCertificateSpec, Credential, CredentialError, CredentialSpec, Credentials,
-    HeaderSpec, Proof, SECRET_BYTES_MIN, Secret, ValueFrom,
+    HeaderSpec, Proof, SECRET_BYTES_MIN, Secret, SecretKeyRef, SecretValues, ValueFrom,
 };
 use crate::egress::Origin;
 
@@ -19,6 +19,7 @@ use crate::egress::Origin;
 pub(super) struct Reader<'a> {
     pub(super) name: &'a str,
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) secrets: &'a SecretValues,
 }
 
 impl Reader<'_> {
@@ -145,6 +146,21 @@ impl Reader<'_> {
 
     fn read(&self, field: &'static str, from: &ValueFrom) -> Result<Secret, CredentialError> {
         let text = match from {
+            ValueFrom::SecretKeyRef(place) => {
+                let SecretKeyRef { namespace, name: secret, key } = place;
+                let value = self.secrets.get(place).ok_or_else(|| CredentialError::Secret {
+                    name: self.name.to_owned(),
+                    field,
+                    namespace: namespace.clone(),
+                    secret: secret.clone(),
+                    key: key.clone(),
+                })?;
+                if value.expose().len() as u64 > Credentials::VALUE_BYTES_MAX {
+                    let reason = format!("is larger than {} bytes; is it the right key?", Credentials::VALUE_BYTES_MAX);
+                    return Err(self.value(field, &reason));
+                }
+                value.expose().to_owned()
+            }
             ValueFrom::Env(variable) => (self.env)(variable).ok_or_else(|| CredentialError::Environment {
                 name: self.name.to_owned(),
                 field,

@@ -25,7 +25,8 @@ impl Secret {
     }
 
     /// The value itself: only for the bytes that go to the peer, and for what looks for it in answers.
-    pub(crate) fn expose(&self) -> &str {
+    #[must_use]
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -2,64 +2,81 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A named credential: exactly one of `bearer`, `header`, `basic` and `clientCertificate`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A named credential: exactly one of bearer, header, basic and clientCertificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CredentialSpec {
-    /// The origins that it may be sent to, as in an egress rule; at least one.
+    /// The origins that it may be sent to, as in an egress rule: 1 to 64.
     pub origins: Vec<String>,
-    /// `Authorization: Bearer VALUE`.
+    /// A token, sent as Authorization: Bearer VALUE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer: Option<ValueFrom>,
-    /// A header of any name.
+    /// A value that is sent in a header of your choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderSpec>,
-    /// `Authorization: Basic base64(USERNAME:PASSWORD)`.
+    /// User name and password, sent as Authorization: Basic base64(USERNAME:PASSWORD).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic: Option<BasicSpec>,
-    /// A TLS client certificate.
+    /// A certificate with its key, shown in the TLS handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<ClientCertificateSpec>,
 }
 
-/// A static header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A header whose value stays the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderSpec {
-    /// For example `X-Auth-Token`.
+    /// The header's name, for example X-Auth-Token. Headers that the connection sets by itself, such as Host, are refused.
     pub name: String,
-    /// The header's whole value.
+    /// Where the header's whole value is.
     pub value: ValueFrom,
 }
 
 /// User name and password.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BasicSpec {
-    /// Not secret, without `:`.
+    /// The user name. It is not secret, and has no colon and no control character.
     pub username: String,
-    /// Secret.
+    /// Where the password is.
     pub password: ValueFrom,
 }
 
-/// PEM certificate chain and key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A certificate chain and its key, as PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientCertificateSpec {
-    /// The chain, leaf first.
+    /// Where the chain is; its first certificate is the client's own.
     pub certificate: ValueFrom,
-    /// The key: PKCS#8, PKCS#1 or SEC1.
+    /// Where the key is: PKCS#8, PKCS#1 or SEC1, not encrypted.
     pub key: ValueFrom,
 }
 
-/// Where a value is. The value itself never stands in the provider file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a value is: exactly one place. The value itself never stands here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum ValueFrom {
-    /// A file, for example a mounted Secret's key. White space at its end is not part of the value.
+    /// Path of a file in the manager's container, for example a key of a mounted Secret; at most 64 KiB. It is read again when it changes. White
+    /// space at its end is not part of the value.
     File(PathBuf),
-    /// An environment variable of the host's process.
+    /// Name of an environment variable of the manager's process.
     Env(String),
+    /// A key of a Secret of the cluster, which the manager's account has to be allowed to get; at most 64 KiB. White space at its end is not
+    /// part of the value.
+    SecretKeyRef(SecretKeyRef),
+}
+
+/// A key of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretKeyRef {
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+    /// The key of the Secret's data.
+    pub key: String,
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::{CredentialSpec, Credentials, Redactor};
+use super::{CredentialError, CredentialSpec, Credentials, Redactor, Secret, SecretKeyRef, SecretValues};
 
 const TOKEN: &str = "s3cr3t/t0ken+value==\"<&>";
 
@@ -24,9 +24,18 @@ fn env(name: &str) -> Option<String> {
     }
 }
 
+fn load(json: &str) -> Result<Credentials, CredentialError> {
+    Credentials::load(&spec(json), &env, &SecretValues::new())
+}
+
+/// Reads all values again; which have changed.
+fn rotate(credentials: &Credentials, json: &str) -> Result<Vec<String>, CredentialError> {
+    Ok(credentials.exchange(credentials.rotation_to(&load(json)?)?))
+}
+
 #[track_caller]
 fn wrong(json: &str, expected: Expect) {
-    let error = Credentials::load(spec(json), &env).unwrap_err();
+    let error = load(json).unwrap_err();
     expected.assert_eq(&error.to_string());
     assert!(!format!("{error:?}").contains("s3cr3t"));
 }
@@ -88,6 +97,12 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
         expect!["credentials.api.clientCertificate.certificate: has no PEM certificate; give the chain, leaf first"],
     );
     wrong(
+        r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"secretKeyRef": {"namespace": "cloud", "name": "api", "key": "token"}}}}"#,
+        expect![[
+            r#"credentials.api.bearer: Secret cloud/api has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+        ]],
+    );
+    wrong(
         r#"{"a b": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}}}"#,
         expect![[r#"credentials: "a b" cannot be a name; use 1 to 63 letters, digits, '-', '_' and '.'"#]],
     );
@@ -105,10 +120,10 @@ fn a_client_certificate_must_fit_its_key() {
         r#"{{"c": {{"origins": ["https://a.example.com"], "clientCertificate": {{"certificate": {{"file": "{0}/tls.crt"}}, "key": {{"file": "{0}/tls.key"}}}}}}}}"#,
         folder.path().display()
     );
-    let error = Credentials::load(spec(&json), &env).unwrap_err();
+    let error = load(&json).unwrap_err();
     assert!(error.to_string().starts_with("credentials.c.clientCertificate.key: does not belong"), "{error}");
     fs::write(&key, one.signing_key.serialize_pem()).unwrap();
-    Credentials::load(spec(&json), &env).unwrap();
+    load(&json).unwrap();
 }
 
 #[test]
@@ -118,7 +133,7 @@ fn a_value_is_in_no_debug_text() {
         "b": {"origins": ["https://a.example.com"], "header": {"name": "X-Auth-Token", "value": {"env": "TOKEN"}}},
         "c": {"origins": ["https://a.example.com"], "basic": {"username": "u", "password": {"env": "TOKEN"}}}
     }"#;
-    let credentials = Credentials::load(spec(json), &env).unwrap();
+    let credentials = load(json).unwrap();
     let generation = credentials.current();
     let shown = format!("{:?}", generation.by_name);
     assert!(!shown.contains("s3cr3t") && !shown.contains("t0ken"), "{shown}");
@@ -126,7 +141,7 @@ fn a_value_is_in_no_debug_text() {
 }
 
 #[test]
-fn reload_exchanges_a_value_and_still_redacts_the_one_before() {
+fn a_rotation_exchanges_a_value_and_still_redacts_the_one_before() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     fs::write(&file, "first-value\n").unwrap();
@@ -135,16 +150,31 @@ fn reload_exchanges_a_value_and_still_redacts_the_one_before() {
             "other": {{"origins": ["https://a.example.com"], "bearer": {{"env": "TOKEN"}}}}}}"#,
         file.display()
     );
-    let credentials = Credentials::load(spec(&json), &env).unwrap();
-    assert_eq!(credentials.reload(&env).unwrap(), Vec::<String>::new());
+    let credentials = load(&json).unwrap();
+    assert_eq!(rotate(&credentials, &json).unwrap(), Vec::<String>::new());
     fs::write(&file, "second-value\n").unwrap();
-    assert_eq!(credentials.reload(&env).unwrap(), ["api"]);
-    assert_eq!(credentials.reload(&env).unwrap(), Vec::<String>::new());
+    assert_eq!(rotate(&credentials, &json).unwrap(), ["api"]);
+    assert_eq!(rotate(&credentials, &json).unwrap(), Vec::<String>::new());
     assert_eq!(credentials.redact("first-value second-value third-value"), "[redacted] [redacted] third-value");
     // A file that is gone leaves the values of before in force.
     fs::remove_file(&file).unwrap();
-    assert!(credentials.reload(&env).is_err());
+    assert!(rotate(&credentials, &json).is_err());
     assert_eq!(credentials.redact("second-value"), "[redacted]");
+}
+
+#[test]
+fn a_value_from_a_secret_is_redacted_and_in_no_debug_text() {
+    let json = r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"secretKeyRef": {"namespace": "cloud", "name": "api", "key": "token"}}}}"#;
+    let place = SecretKeyRef { namespace: "cloud".to_owned(), name: "api".to_owned(), key: "token".to_owned() };
+    let secrets = SecretValues::from([(place, Secret::new(format!("{TOKEN}\n")))]);
+    let credentials = Credentials::load(&spec(json), &env, &secrets).unwrap();
+    assert_eq!(credentials.redact(&format!("<{TOKEN}>")), "<[redacted]>");
+    let shown = format!("{secrets:?} {:?}", credentials.current());
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+
+    let secrets = secrets.into_keys().map(|place| (place, Secret::new("x".repeat(64 * 1024 + 1)))).collect();
+    let error = Credentials::load(&spec(json), &env, &secrets).unwrap_err().to_string();
+    assert_eq!(error, "credentials.api.bearer: is larger than 65536 bytes; is it the right key?");
 }
 
 #[test]

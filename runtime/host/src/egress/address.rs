@@ -10,6 +10,8 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use super::EgressPolicy;
+
 /// A range that is refused unless the operator allows a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Range {
@@ -97,9 +99,6 @@ const UNASSIGNED: Range = v6(0, 0, "not assigned", Exception::Never);
 /// The well-known NAT64 prefix of RFC 6052: DNS64 answers with it on IPv6-only networks, so it carries public IPv4 legitimately.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// The most CIDRs that one policy takes: an operator lists networks, not machines.
-pub(super) const ALLOWED_CIDRS_MAX: usize = 64;
-
 /// The addresses that the operator allows beyond the public ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
@@ -136,8 +135,8 @@ pub enum CidrError {
     /// No server lives there.
     #[error("is {0}: no server has such an address, and it cannot be allowed")]
     Never(&'static str),
-    /// See [`ALLOWED_CIDRS_MAX`].
-    #[error("is one too many: at most {ALLOWED_CIDRS_MAX} CIDRs; join neighbouring networks")]
+    /// See [`EgressPolicy::CIDRS_MAX`].
+    #[error("is one too many: at most {} CIDRs; join neighbouring networks", EgressPolicy::CIDRS_MAX)]
     TooMany,
 }
 
@@ -174,7 +173,7 @@ impl Addresses {
                 });
             }
         }
-        if self.allowed.len() >= ALLOWED_CIDRS_MAX {
+        if self.allowed.len() >= EgressPolicy::CIDRS_MAX {
             return Err(CidrError::TooMany);
         }
         self.allowed.push(net);

@@ -7,9 +7,6 @@ use std::{
 
 use url::{Host, Url};
 
-/// Longest origin that is read, in bytes: a name has at most 253.
-const ORIGIN_BYTES_MAX: usize = 300;
-
 /// An origin of the operator: exact, or with `*.` for exactly one label.
 ///
 /// Its text form is `https://api.example.com`, `https://*.example.com:8443`, `http://127.0.0.1:9000` or `https://[fd00::1]:8443`. The port
@@ -82,12 +79,15 @@ pub(crate) enum AuthorityHost {
 // === impl Origin ===
 
 impl Origin {
+    /// Longest origin that is read, in bytes: a name has at most 253.
+    pub const BYTES_MAX: usize = 300;
+
     /// Reads an origin.
     ///
     /// # Errors
     /// Each says what to write instead.
     pub fn parse(text: &str) -> Result<Self, OriginError> {
-        if text.len() > ORIGIN_BYTES_MAX
+        if text.len() > Self::BYTES_MAX
             || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ' || byte == b'\\')
         {
             return Err(OriginError::Host);

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::server::{Reply, Server, gzip, ok};
 use super::{Failure, FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, Resolver};
 use crate::{
-    credentials::{CredentialSpec, Credentials},
+    credentials::{CredentialSpec, Credentials, SecretValues},
     egress::{EgressPolicy, EgressSpec},
 };
 
@@ -65,7 +65,7 @@ fn env(name: &str) -> Option<String> {
 
 fn credentials(json: &str) -> Arc<Credentials> {
     let specs: BTreeMap<String, CredentialSpec> = serde_json::from_str(json).unwrap();
-    Arc::new(Credentials::load(specs, &env).unwrap())
+    Arc::new(Credentials::load(&specs, &env, &SecretValues::new()).unwrap())
 }
 
 fn client(egress: &str, credentials: Arc<Credentials>, resolver: Arc<Answers>) -> HttpClient {

@@ -237,7 +237,9 @@ impl Shared {
 
     pub(super) fn source_failed(&self, failure: SourceFailure) {
         self.metrics.source_failed(&self.provider, failure.code);
-        self.status.send_modify(|status| status.source_failure = Some(failure));
+        let failure = Some(failure);
+        self.status
+            .send_if_modified(|status| std::mem::replace(&mut status.source_failure, failure.clone()) != failure);
     }
 
     pub(super) fn source_works(&self) {

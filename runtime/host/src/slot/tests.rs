@@ -274,6 +274,10 @@ async fn what_another_source_had_offered_is_not_tried_again() {
     assert_eq!(slot.retry().await, Ok(Offered::Activated), "what is prepared and dropped forgets nothing");
     slot.forget_offers().await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
+
+    offer(&slot, &Bytes::from_static(b"junk")).await.unwrap_err();
+    slot.forget_offers().await;
+    assert_eq!(slot.status().borrow().refused, None, "what was said of it goes with it");
 }
 
 /// The release that serves refuses the new settings, and the one that another source had offered would take them.

@@ -3,13 +3,16 @@
 mod client;
 mod follow;
 mod permissions;
+mod resources;
 mod serving;
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
-use skysail_controllers::{Clients, ControllerMetrics, ControllerSettings, Ending, Manager, ProviderEntry, Providers};
+use skysail_controllers::{
+    Clients, ControllerMetrics, ControllerSettings, Ending, Events, Manager, ProviderEntry, Providers, Recorder,
+};
 use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
 use skysail_serving::{SecureServer, metrics::RestClientMetrics};
@@ -17,7 +20,8 @@ use skysail_sources::Archive;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use follow::Follow;
+use follow::{Follow, FollowFile};
+use resources::{Reporter, Resources};
 use serving::Health;
 
 use crate::{
@@ -25,7 +29,7 @@ use crate::{
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, Share},
-    provider_file::{self, ProviderFile},
+    provider_file::{self, Claims, ProviderFile, ProviderFileError},
     providers::{self, Fleet, Surroundings},
     signals::{OF_A_SERVICE, Signals},
     telemetry::{self, Verbosity},
@@ -83,8 +87,9 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
             "--controllers lets none run: name one, or begin with *, as in --controllers=*,-service-lb-controller";
         return Err(anyhow!(text)).or_exit(Reason::Usage);
     }
-    let ProviderFile { providers, files } =
-        provider_file::load(&args.providers.provider_file).or_exit(Reason::Usage)?;
+    let file = args.providers.provider_file.as_deref();
+    let file = file.map(|path| Ok((path, provider_file::load(path)?))).transpose();
+    let file = file.map_err(|error: ProviderFileError| error).or_exit(Reason::Usage)?;
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
@@ -104,8 +109,18 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let Leadership { shares, elections, health } =
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
     let health = Health::register(&mut registry, health);
-    let follow = Follow::new(&args.providers.provider_file, files);
-    fleet.apply(providers).await.or_exit(Reason::Usage)?;
+    let follow = match file {
+        Some((path, ProviderFile { providers, files })) => {
+            fleet.apply(providers).await.or_exit(Reason::Usage)?;
+            Follow::File(FollowFile::new(path, files))
+        }
+        None => {
+            // A client of its own: however many Secrets are named, the controllers do not wait for them.
+            let mut resources = Resources::start(cluster.client("providers").or_exit(Reason::Usage)?).await?;
+            resources.until_first_taken_up(&mut fleet).await;
+            Follow::Resources(resources)
+        }
+    };
 
     let (claims, claimed) = watch::channel(Providers::default());
     let served = serving::Served { health: &health, client_metrics: &client_metrics, verbosity, providers: claimed };
@@ -178,13 +193,15 @@ struct Manage {
 
 impl Manage {
     async fn run(self, mut fleet: Fleet, mut follow: Follow) -> anyhow::Result<()> {
-        let slots = |fleet: &Fleet| self.health.serve(fleet.served.values().map(|served| Arc::clone(&served.slot)));
+        self.serve_readiness(&fleet, &follow);
+        if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
+            return Ok(());
+        }
+        let mut reporting = JoinSet::new();
+        if let Follow::Resources(resources) = &follow {
+            reporting.spawn(self.report(resources.reporter()));
+        }
         loop {
-            slots(&fleet);
-            // Those that the file added since, too.
-            if self.stop.run_until_cancelled(fleet.first_releases()).await.is_none() {
-                return Ok(());
-            }
             self.claims.send_replace(entries(&fleet)?);
             let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
             let managers = self.shares.iter().map(|share| Ok(self.lead(share, entries(&fleet)?, ended.clone())));
@@ -197,12 +214,49 @@ impl Manage {
                     }
                     return Ok(());
                 }
-                () = follow.until_ownership_changes(&mut fleet, &ownership) => {
-                    tracing::info!("the provider file changed who owns what: starting the controllers again");
+                error = failed(&mut reporting) => return Err(error),
+                changed = self.until_others_serve(&mut fleet, &mut follow, &ownership) => {
+                    changed?;
+                    tracing::info!("who owns what has changed: starting the controllers again");
                     ended.cancel();
                     managers.await?;
                 }
             }
+        }
+    }
+
+    /// Until the controllers have to be started with other providers, and these serve or are known not to: the controllers go on so long.
+    async fn until_others_serve(
+        &self,
+        fleet: &mut Fleet,
+        follow: &mut Follow,
+        started: &[Claims],
+    ) -> anyhow::Result<()> {
+        follow.until_ownership_changes(fleet, started).await?;
+        self.serve_readiness(fleet, follow);
+        fleet.first_releases().await;
+        Ok(())
+    }
+
+    fn serve_readiness(&self, fleet: &Fleet, follow: &Follow) {
+        self.health.serve(fleet.served.values().map(|served| &served.slot), follow.left_out());
+    }
+
+    /// Reports on the `Provider`s of the cluster while this process leads: with several leases, while it holds the first.
+    fn report(&self, reporter: Reporter) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
+        let fence = self.shares.first().map(|share| share.fence.clone());
+        let (clients, metrics, stop) = (self.clients.clone(), self.metrics.clone(), self.stop.clone());
+        async move {
+            let Some(mut leads) = fence else { return Ok(()) };
+            let Ok(Some(fence)) = leads.wait_for(Option::is_some).await.map(|fence| fence.clone()) else {
+                return Ok(());
+            };
+            let clients = clients.map(|client| fenced(client, fence.clone()));
+            let (events, notices) = Events::new(metrics.clone());
+            let client = clients.shared_informers.clone();
+            let recorder = Recorder::new(clients, metrics);
+            tokio::join!(recorder.run(notices, stop), reporter.run(client, events));
+            Ok(())
         }
     }
 
@@ -232,10 +286,10 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
     let entry = |served: &providers::Served| ProviderEntry {
         name: served.spec.name.clone(),
         provider: Arc::clone(&served.slot) as Arc<dyn Provider>,
-        default: served.spec.default,
+        default: served.spec.is_default(),
         node_selector: served.spec.node_selector.clone().unwrap_or_default(),
         load_balancer_classes: served.spec.load_balancer_classes.iter().cloned().collect(),
-        provider_id_schemes: served.spec.provider_id_schemes.iter().cloned().collect(),
+        provider_id_schemes: served.spec.pinned_schemes().map(|schemes| schemes.into_iter().collect()),
         addresses: served.spec.addresses.clone(),
         generation: served.generation.clone(),
     };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use skysail_host::slot::ProbationOptions;
 
@@ -12,19 +13,25 @@ use crate::args::parse_duration_or_zero;
 const PROBATION: ProbationOptions = ProbationOptions { calls: 20, time: Duration::from_mins(5) };
 
 /// Longest probation: the predecessor's memory is kept for twelve times as long.
-const TIME_MAX: Duration = Duration::from_hours(24);
+pub(crate) const TIME_MAX: Duration = Duration::from_hours(24);
 
-#[derive(Debug, Default, Deserialize)]
+/// How a new release takes over.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Rollout {
+    /// How long a new release is compared with its predecessor, which serves again by itself when the new one turns out worse.
     #[serde(default)]
     probation: Probation,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// A probation ends when both are reached: so many calls and so much time.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Probation {
+    /// Calls that a new release has to end. Default: 20.
     calls: Option<u64>,
+    /// How long a new release has to serve, as a duration such as 5m or 1h30m; at most 24h. 0s is no probation at all: a release stays
+    /// whatever it does. Where it is hardly called, the probation ends after twelve times as long. Default: 5m.
     time: Option<String>,
 }
 

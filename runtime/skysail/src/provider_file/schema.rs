@@ -7,27 +7,35 @@ use std::{
     sync::Arc,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use skysail_controllers::ProviderAddresses;
 use skysail_host::{
     Limits, LimitsError,
-    credentials::{BasicSpec, ClientCertificateSpec, CredentialSpec, Credentials, HeaderSpec, ValueFrom},
+    credentials::{
+        BasicSpec, ClientCertificateSpec, CredentialSpec, Credentials, HeaderSpec, Secret, SecretKeyRef, SecretValues,
+        ValueFrom,
+    },
     egress::{CaBundleSpec, EgressPolicy, EgressSpec},
 };
 
-use super::{Files, ProviderSpec, explain::Finding, outline::Outline, rollout::Rollout, source::Source};
+use super::{Files, ProviderSpec, Yields, explain::Finding, outline::Outline, rollout::Rollout, source::Source};
 
-const API_VERSION: &str = "skysail.dev/v1alpha1";
-const KIND: &str = "Provider";
+pub(crate) use skysail_controllers::names::{PROVIDER_API_VERSION as API_VERSION, PROVIDER_KIND as KIND};
+
 /// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1 MiB.
-pub(super) const CONFIG_BYTES_MAX: u64 = 256 << 10;
+pub(crate) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest class, in bytes: a domain and a name, as for every label of Kubernetes.
-const CLASS_BYTES_MAX: usize = 253;
+pub(crate) const CLASS_BYTES_MAX: usize = 253;
 /// Longest scheme, in bytes; those of the large clouds have a dozen.
-const SCHEME_BYTES_MAX: usize = 63;
+pub(crate) const SCHEME_BYTES_MAX: usize = 63;
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
-const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
+
+const FILE_IN_AN_OBJECT: &str = "an object of the cluster names no file and no variable of the manager; write configMap: or oci: for a component, secretKeyRef: with namespace, name and key for what is secret, and the text itself for everything else";
+const SECRET_IN_A_FILE: &str =
+    "a provider file names no Secret of the cluster; mount the Secret and write file: with its path";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -44,49 +52,82 @@ pub(super) struct Metadata {
     pub(super) name: String,
 }
 
-#[derive(Debug, Deserialize)]
+/// What the operator wants of a provider: which Services and nodes are its own, which component it is, and what that may reach and use.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
+    /// Whether it takes the Services and nodes that no other provider claims. At most one provider of a cluster may. Default: false.
     #[serde(default)]
     pub(super) default: bool,
+    /// The classes whose Services are its own, as in spec.loadBalancerClass of a Service: for example example.com/fast. Each has 1 to 253
+    /// characters. Default: none.
     #[serde(default)]
     load_balancer_classes: Vec<String>,
+    /// Which nodes are its own as long as they have no provider ID. Without it none are, unless it is the default.
     node_selector: Option<NodeSelector>,
+    /// The nodes whose provider ID begins with one of these schemes are its own, whatever another component says: aws for aws:///…, incus
+    /// for incus://…. Each scheme belongs to one provider. Default: the schemes that the component names.
     #[serde(default)]
     pub(super) provider_id_schemes: Vec<String>,
+    /// The only addresses that its load balancers may have, as CIDRs; at most 64. Loopback addresses have to be named here; link-local ones
+    /// are refused in any case. Default: every address that is not special.
     #[serde(default)]
     load_balancer_cidrs: Vec<String>,
+    /// The only addresses that its nodes may have, as CIDRs; at most 64. Loopback and link-local addresses have to be named here. Default:
+    /// every address that is not special.
     #[serde(default)]
     node_cidrs: Vec<String>,
+    /// Where its component comes from: exactly one of file, configMap and oci. It is watched, and a new component takes over while the
+    /// manager runs.
     source: Source,
+    /// The cloud-config, in the form that the component reads; at most 256 KiB. It is no place for secrets: those are credentials.
+    /// Default: empty.
     config: Option<String>,
+    /// A file with the cloud-config, in place of config; at most 256 KiB. It is read again when it changes.
     config_file: Option<PathBuf>,
+    /// What the component may reach over HTTP. Default: nothing.
     #[serde(default)]
     egress: EgressSpec,
-    /// By name.
+    /// What the host adds to the component's requests, by a name of 1 to 63 letters, digits, dashes, underscores and dots; at most 32. The
+    /// component knows the names and never sees a value.
     #[serde(default)]
     credentials: BTreeMap<String, CredentialSpec>,
+    /// What the component may use. Each limit that is left out has its default.
     #[serde(default)]
     limits: Limits,
+    /// Whether a new release may lack an interface that the one before it has, such as load balancers or routes. Without it such a release
+    /// is refused. Default: false.
     #[serde(default)]
     allow_interface_loss: bool,
+    /// Whether a new release may call itself by another name, or have other schemes of provider IDs, than the one before it. Without it such
+    /// a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
+    /// How a new release takes over.
     #[serde(default)]
     rollout: Rollout,
 }
 
-#[derive(Debug, Deserialize)]
+/// Which nodes without a provider ID are the provider's.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NodeSelector {
+    /// Labels that a node has to have, each with this value; at least one.
     match_labels: BTreeMap<String, String>,
+}
+
+/// What carries a document, and with it what the document may name.
+pub(super) enum Carrier<'a> {
+    /// A provider file names other files: relative ones start in its folder. Each is remembered.
+    File { path: &'a Path, files: &'a mut Files },
+    /// Who may write an object of the cluster must not read the manager's own files and variables through it, not even a component's: what is
+    /// refused as one is told with its beginning and its digest.
+    Object { secrets: &'a SecretValues },
 }
 
 /// Checks one document and reads what it names.
 pub(super) struct Check<'a> {
-    /// The provider file.
-    path: &'a Path,
-    files: &'a mut Files,
+    carrier: Carrier<'a>,
     outline: &'a Outline,
     /// Number of the document in the outline.
     document: usize,
@@ -97,8 +138,8 @@ pub(super) struct Check<'a> {
 type Checked<T> = Result<T, Finding>;
 
 impl<'a> Check<'a> {
-    pub(super) const fn new(path: &'a Path, files: &'a mut Files, (outline, document): (&'a Outline, usize)) -> Self {
-        Self { path, files, outline, document, name: String::new() }
+    pub(super) const fn new(carrier: Carrier<'a>, (outline, document): (&'a Outline, usize)) -> Self {
+        Self { carrier, outline, document, name: String::new() }
     }
 
     pub(super) fn document(mut self, document: Document) -> Checked<ProviderSpec> {
@@ -155,6 +196,7 @@ impl<'a> Check<'a> {
             allow_interface_loss: spec.allow_interface_loss,
             allow_identity_change: spec.allow_identity_change,
             probation,
+            yields: Yields::default(),
             fingerprint: fingerprint.finish(),
         })
     }
@@ -204,27 +246,69 @@ impl<'a> Check<'a> {
     fn credentials(&mut self, mut specs: BTreeMap<String, CredentialSpec>) -> Checked<Credentials> {
         for (name, spec) in &mut specs {
             for (field, value) in values_of(spec) {
-                if let ValueFrom::File(file) = value {
-                    // The host reads it again: it keeps the path for the rotations to come.
-                    let place = format!("spec.credentials.{name}.{field}.file");
-                    self.text(&place, file, Credentials::VALUE_BYTES_MAX)?;
-                    *file = self.resolve(file);
-                }
+                self.value(&format!("spec.credentials.{name}.{field}"), value)?;
             }
         }
-        Credentials::load(specs, &environment).map_err(|error| self.of_host("spec.", &error))
+        let none = SecretValues::new();
+        let secrets = match &self.carrier {
+            Carrier::File { .. } => &none,
+            Carrier::Object { secrets } => secrets,
+        };
+        Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", &error))
+    }
+
+    /// Whether the carrier may name that place; a file is known to be there afterwards, by its whole path.
+    fn value(&mut self, place: &str, value: &mut ValueFrom) -> Checked<()> {
+        match (&self.carrier, value) {
+            (Carrier::File { .. }, ValueFrom::File(file)) => {
+                let place = format!("{place}.file");
+                self.text(&place, file, Credentials::VALUE_BYTES_MAX)?;
+                *file = self.resolve(&place, file)?;
+                Ok(())
+            }
+            (Carrier::File { .. }, ValueFrom::Env(_)) | (Carrier::Object { .. }, ValueFrom::SecretKeyRef(_)) => Ok(()),
+            (Carrier::File { .. }, ValueFrom::SecretKeyRef(_)) => {
+                Err(self.wrong(&format!("{place}.secretKeyRef"), SECRET_IN_A_FILE.to_owned()))
+            }
+            (Carrier::Object { .. }, ValueFrom::File(_)) => {
+                Err(self.wrong(&format!("{place}.file"), FILE_IN_AN_OBJECT.to_owned()))
+            }
+            (Carrier::Object { .. }, ValueFrom::Env(_)) => {
+                Err(self.wrong(&format!("{place}.env"), FILE_IN_AN_OBJECT.to_owned()))
+            }
+        }
     }
 
     /// A file that the provider file names.
     pub(super) fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
-        let file = self.resolve(file);
-        let read = self.files.text(&file, bytes_max);
+        let file = self.resolve(place, file)?;
+        let Carrier::File { files, .. } = &mut self.carrier else {
+            return Err(self.wrong(place, FILE_IN_AN_OBJECT.to_owned()));
+        };
+        let read = files.text(&file, bytes_max);
         read.map_err(|reason| self.wrong(place, format!("{} {reason}", file.display())))
     }
 
     /// Relative paths start at the provider file.
-    pub(super) fn resolve(&self, file: &Path) -> PathBuf {
-        self.path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))
+    pub(super) fn resolve(&self, place: &str, file: &Path) -> Checked<PathBuf> {
+        match &self.carrier {
+            Carrier::File { path, .. } => Ok(path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))),
+            Carrier::Object { .. } => Err(self.wrong(place, FILE_IN_AN_OBJECT.to_owned())),
+        }
+    }
+
+    /// The value of a Secret that the object names.
+    pub(super) fn secret(&self, place: &str, secret: &SecretKeyRef) -> Checked<&Secret> {
+        let Carrier::Object { secrets } = &self.carrier else {
+            return Err(self.wrong(place, SECRET_IN_A_FILE.to_owned()));
+        };
+        secrets.get(secret).ok_or_else(|| {
+            let SecretKeyRef { namespace, name, key } = secret;
+            let reason = format!(
+                "Secret {namespace}/{name} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
+            );
+            self.wrong(place, reason)
+        })
     }
 
     /// An error about egress or credentials: its text begins with the place below `root`.
@@ -257,6 +341,16 @@ fn is_dns_label(name: &str) -> bool {
 #[expect(clippy::disallowed_methods, reason = "the operator's configuration names the variable")]
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The Secrets that a document names.
+pub(super) fn secrets_of(spec: &mut Spec) -> BTreeSet<SecretKeyRef> {
+    let values = spec.credentials.values_mut().flat_map(values_of);
+    let values = values.filter_map(|(_, value)| match value {
+        ValueFrom::SecretKeyRef(secret) => Some(secret.clone()),
+        ValueFrom::File(_) | ValueFrom::Env(_) => None,
+    });
+    values.chain(spec.source.secret().cloned()).collect()
 }
 
 /// Every value that a credential names, with its place below the credential.

@@ -3,11 +3,15 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use kube::Client;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use skysail_host::egress::{CaBundleSpec, judge_public_address};
+use skysail_host::{
+    credentials::SecretKeyRef,
+    egress::{CaBundleSpec, judge_public_address},
+};
 use skysail_sources::{
-    ConfigMapReference, ConfigMapSource, Credentials, FileSource, FileSourceSettings, OciSource, OciSourceSettings,
-    Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy,
+    ConfigMapReference, ConfigMapSource, Credentials, DockerConfig, FileSource, FileSourceSettings, OciSource,
+    OciSourceSettings, Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy,
 };
 
 use super::{explain::Finding, schema::Check};
@@ -16,7 +20,7 @@ use crate::args::{object_name, parse_duration};
 /// Longest CA bundle, in bytes; the system's own has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 /// Longest public key, in bytes: one of RSA with 8,192 bits has a fifth of this.
-const KEY_BYTES_MAX: u64 = 8 << 10;
+pub(crate) const KEY_BYTES_MAX: u64 = 8 << 10;
 /// Longest Docker configuration, in bytes: a Secret ends there.
 const CREDENTIALS_BYTES_MAX: u64 = 1 << 20;
 
@@ -37,8 +41,8 @@ pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
     settings: OciSourceSettings,
-    /// All that the operator wrote, certificates included: equal where the sources are.
-    written: String,
+    /// All that the operator wrote, certificates and credentials included: equal where the sources are.
+    written: (String, Option<Credentials>),
 }
 
 impl PartialEq for OciComponent {
@@ -50,6 +54,14 @@ impl PartialEq for OciComponent {
 impl Eq for OciComponent {}
 
 impl ComponentSource {
+    /// Whether what was offered from there is as good as from here: all is the same but who asks.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Oci(one), Self::Oci(other)) => one.written.0 == other.written.0,
+            _ => self == other,
+        }
+    }
+
     /// Whether it is read through the Kubernetes API.
     pub(crate) const fn needs_kubernetes(&self) -> bool {
         matches!(self, Self::ConfigMap(_))
@@ -95,64 +107,109 @@ impl ComponentSource {
     }
 }
 
-#[derive(Debug, Deserialize)]
+/// Where a provider's component comes from: exactly one place.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Source {
+    /// Path of a .wasm file in the manager's container, for example a key of a mounted ConfigMap. It is taken up again when it changes.
     file: Option<PathBuf>,
+    /// One or several ConfigMaps, read and watched through the Kubernetes API. The manager's account needs the right to get, list and watch
+    /// them.
     config_map: Option<ConfigMaps>,
+    /// An artifact in an OCI registry.
     oci: Option<Oci>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A component in ConfigMaps.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConfigMaps {
+    /// The namespace that the ConfigMaps are in.
     namespace: String,
+    /// The ConfigMap that holds the whole component. Write this or names.
     name: Option<String>,
+    /// The ConfigMaps that hold the component's parts, in their order: 1 to 64. Each part carries the digest of the whole component in its
+    /// annotation skysail.dev/component-digest.
     names: Option<Vec<String>>,
+    /// The key of binaryData that holds the component, which may be compressed with gzip. Default: the only key that there is.
     key: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A component in a registry.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Oci {
+    /// The artifact: ghcr.io/org/provider:v1. A tag is followed; a reference by digest (…@sha256:…) is final.
     reference: String,
+    /// How often the tag is looked up, give or take a tenth, as a duration such as 30s, 5m or 1h30m. At least 1s. Default: 1m.
     poll_interval: Option<String>,
+    /// Longest time for one look-up with its download, as a duration such as 30s or 5m. Default: 5m.
     timeout: Option<String>,
+    /// Who asks. Default: nobody in particular.
     credentials: Option<CredentialsFrom>,
+    /// Certificates of authorities that are trusted beside the system's when the registry is asked.
     ca_bundle: Option<CaBundleSpec>,
+    /// Hosts that are asked first, in this order, as in a reference: mirror.local:5000. The registry itself is asked last.
     #[serde(default)]
     mirrors: Vec<String>,
+    /// Hosts that are spoken to without TLS, as in a reference: mirror.local:5000. Default: none.
     #[serde(default, rename = "plainHTTP")]
     plain_http: BTreeSet<String>,
+    /// Hosts in a private network that the registry may lead to, and that may be told its credentials: token services and blob stores.
+    /// Without it, it may lead to public addresses only. Default: none.
     #[serde(default)]
     trusted_hosts: BTreeSet<String>,
+    /// Who has to have signed the artifact, before anything of it is read. Without it anybody may have made it.
     signatures: Option<Signatures>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Whose signatures an artifact has to have.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Signatures {
+    /// Public keys of those who may sign, as cosign public-key prints them: 1 to 16, none twice.
     keys: Vec<KeyFrom>,
+    /// How many of the keys have to have signed: 1 up to the number of keys. Default: 1.
     require: Option<usize>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Where a public key is: exactly one place. Keys of the kinds P-256, P-384 and RSA are known.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum KeyFrom {
+    /// Path of a file with the key as PEM, at most 8 KiB.
     File(PathBuf),
+    /// The key itself as PEM, at most 8 KiB.
     Pem(String),
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// Where the credentials for a registry are.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct CredentialsFrom {
-    file: PathBuf,
+enum CredentialsFrom {
+    /// Path of a Docker configuration, as docker login or a mounted Secret of type kubernetes.io/dockerconfigjson has it; at most 1 MiB. It
+    /// is read at each log-in.
+    File(PathBuf),
+    /// A key of a Secret with a Docker configuration, as those of type kubernetes.io/dockerconfigjson have it under .dockerconfigjson.
+    SecretKeyRef(SecretKeyRef),
+}
+
+impl Source {
+    /// The Secret that it names.
+    pub(super) fn secret(&self) -> Option<&SecretKeyRef> {
+        match self.oci.as_ref()?.credentials.as_ref()? {
+            CredentialsFrom::SecretKeyRef(secret) => Some(secret),
+            CredentialsFrom::File(_) => None,
+        }
+    }
 }
 
 impl Check<'_> {
     pub(super) fn source(&mut self, source: Source) -> Result<ComponentSource, Finding> {
         match source {
-            Source { file: Some(file), config_map: None, oci: None } => Ok(ComponentSource::File(self.resolve(&file))),
+            Source { file: Some(file), config_map: None, oci: None } => {
+                Ok(ComponentSource::File(self.resolve("spec.source.file", &file)?))
+            }
             Source { file: None, config_map: Some(maps), oci: None } => self.config_maps(maps),
             Source { file: None, config_map: None, oci: Some(oci) } => {
                 Ok(ComponentSource::Oci(Box::new(self.oci(oci)?)))
@@ -209,16 +266,9 @@ impl Check<'_> {
             Some(CaBundleSpec::Pem(pem)) => Some(pem),
             None => None,
         };
-        let credentials = match &oci.credentials {
-            Some(CredentialsFrom { file }) => {
-                // The source reads it at each log-in; here it is known to be there.
-                self.text("spec.source.oci.credentials.file", file, CREDENTIALS_BYTES_MAX)?;
-                Some(Credentials::File(self.resolve(file)))
-            }
-            None => None,
-        };
+        let credentials = oci.credentials.as_ref().map(|from| self.registry_credentials(from)).transpose()?;
         let signatures = oci.signatures.take().map(|signatures| self.signatures(&signatures)).transpose()?;
-        let written = format!("{oci:?}{ca_bundle:?}{credentials:?}{signatures:?}");
+        let written = (format!("{oci:?}{ca_bundle:?}{signatures:?}"), credentials.clone());
         let registry = Registry::new(RegistryOptions {
             host: reference.resolve_registry().to_owned(),
             mirrors: oci.mirrors,
@@ -231,6 +281,21 @@ impl Check<'_> {
         let registry = registry.map_err(|error| self.wrong("spec.source.oci", super::schema::chain(&error)))?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
         Ok(OciComponent { reference, registry, settings, written })
+    }
+
+    fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<Credentials, Finding> {
+        match from {
+            CredentialsFrom::File(file) => {
+                // The source reads it at each log-in; here it is known to be there.
+                self.text("spec.source.oci.credentials.file", file, CREDENTIALS_BYTES_MAX)?;
+                Ok(Credentials::File(self.resolve("spec.source.oci.credentials.file", file)?))
+            }
+            CredentialsFrom::SecretKeyRef(secret) => {
+                let text = self.secret("spec.source.oci.credentials.secretKeyRef", secret)?;
+                let origin = format!("Secret {}/{}", secret.namespace, secret.name);
+                Ok(Credentials::Text(DockerConfig::new(text.expose(), &origin)))
+            }
+        }
     }
 
     fn signatures(&mut self, signatures: &Signatures) -> Result<SignaturePolicy, Finding> {

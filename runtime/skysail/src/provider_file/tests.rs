@@ -178,7 +178,7 @@ fn a_value_that_is_a_text_is_refused() {
     refused(
         &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: the-token}\n"),
         expect![[
-            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer: this has to be a mapping; write one of the keys file, env with its value"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer: this has to be a mapping; write one of the keys file, env, secretKeyRef with its value"#
         ]],
     );
 }
@@ -188,7 +188,7 @@ fn a_value_from_elsewhere_is_refused() {
     refused(
         &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: {vault: x}}\n"),
         expect![[
-            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer.vault: "vault" is not a key of this place; write one of file, env"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer.vault: "vault" is not a key of this place; write one of file, env, secretKeyRef"#
         ]],
     );
 }

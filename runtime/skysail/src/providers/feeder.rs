@@ -16,6 +16,7 @@ use crate::provider_file::ProviderSpec;
 /// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what it has.
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
+    heard: watch::Receiver<bool>,
     _task: JoinSet<()>,
 }
 
@@ -28,6 +29,7 @@ impl Feeder {
         another_source: bool,
     ) -> Self {
         let (decide, decided) = watch::channel(false);
+        let (hear, heard) = watch::channel(false);
         let Surroundings { archive, kubernetes } = surroundings;
         let bytes_max = spec.limits.component_bytes;
         let keeper = archive.as_ref().map(|archive| Keeper {
@@ -44,15 +46,20 @@ impl Feeder {
                 if another_source {
                     slot.forget_offers().await;
                 }
-                fill(slot, offers, keeper, decide).await;
+                fill(slot, offers, keeper, Word { decide, hear }).await;
             });
         }
-        Self { decided, _task: task }
+        Self { decided, heard, _task: task }
     }
 
     /// Becomes true when the first offer serves, or it is known why none does.
     pub(super) fn decided(&self) -> watch::Receiver<bool> {
         self.decided.clone()
+    }
+
+    /// Becomes true when the source itself has said something, be it that it has nothing.
+    pub(super) fn heard(&self) -> watch::Receiver<bool> {
+        self.heard.clone()
     }
 }
 
@@ -128,7 +135,13 @@ impl Kept {
     }
 }
 
-async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, decide: watch::Sender<bool>) {
+/// What is said of a feeder that goes on.
+struct Word {
+    decide: watch::Sender<bool>,
+    hear: watch::Sender<bool>,
+}
+
+async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word { decide, hear }: Word) {
     if let Some(keeper) = &keeper {
         keeper.quarantine(&slot).await;
     }
@@ -159,6 +172,7 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, decid
                     None => return,
                 }
                 decide.send_replace(true);
+                hear.send_replace(true);
             }
             // The slot outlives its feeder, so this is a change.
             _ = status.changed(), if kept.is_some() => {}

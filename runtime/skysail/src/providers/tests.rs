@@ -1,11 +1,11 @@
 //! Provider files applied one after another.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
-use super::{Fleet, services};
+use super::{Complaint, Fleet, Served, services};
 use crate::provider_file::{self, ProviderSpec};
 
 const PROVIDER: &str = "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n  \
@@ -130,4 +130,60 @@ async fn a_provider_that_left_the_file_is_gone() {
     let mut world = World::new(&format!("{PROVIDER}---\n{}", PROVIDER.replace("sim", "zoo"))).await;
     world.apply(PROVIDER).await.unwrap();
     assert_eq!(world.fleet.served.keys().collect::<Vec<_>>(), ["sim"]);
+}
+
+// === each by itself ===
+
+impl World {
+    /// One after the other, oldest first: a name and what is wished, or that it stays as it is.
+    async fn apply_each(&mut self, wishes: &[(&str, Option<&str>)]) -> BTreeMap<String, Complaint> {
+        let spec = |(name, more): &(&str, Option<&str>)| {
+            let spec = more.map(|more| self.load(&format!("{}{more}", PROVIDER.replace("sim", name))).remove(0));
+            ((*name).to_owned(), spec)
+        };
+        let mut wishes: Vec<_> = wishes.iter().map(spec).collect();
+        for spec in wishes.iter_mut().filter_map(|(_, spec)| spec.as_mut()).filter(|spec| spec.config == "wrong") {
+            spec.limits.fuel = 0;
+        }
+        self.fleet.apply_each(wishes).await
+    }
+
+    /// The providers with what each claims, and its cloud-config.
+    fn shown(&self) -> String {
+        let line = |served: &Served| {
+            let ProviderSpec { name, config, .. } = &served.spec;
+            let (default, schemes) = (served.spec.is_default(), served.spec.pinned_schemes());
+            format!("{name} {config:?} default {default} schemes {schemes:?}; ")
+        };
+        self.fleet.served.values().map(line).collect()
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
+    let mut world = World::new(PROVIDER).await;
+    assert!(world.apply_each(&[("sim", Some("")), ("zoo", Some("")), ("old", Some(""))]).await.is_empty());
+    let wishes = [("sim", Some("  config: new\n")), ("zoo", Some("  config: wrong\n")), ("unknown", None)];
+    let complaints = world.apply_each(&wishes).await;
+    assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
+    assert!(matches!(&complaints["zoo"], Complaint::Refused(reason) if reason.contains("fuel")), "{complaints:?}");
+    assert_eq!(world.shown(), "sim \"new\" default false schemes None; zoo \"\" default false schemes None; ");
+}
+
+/// Whoever had it before, so that every process comes to the same; and what is given up comes back.
+#[tokio::test]
+async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
+    const CLAIMS: &str = "  default: true\n  providerIdSchemes: [cloud]\n";
+    let mut world = World::new(&PROVIDER.replace("sim", "zoo")).await;
+    assert!(world.apply_each(&[("zoo", Some(CLAIMS))]).await.is_empty());
+    for zoo in [Some(CLAIMS), Some("  config: wrong\n"), None] {
+        let complaints = world.apply_each(&[("sim", Some(CLAIMS)), ("zoo", zoo)]).await;
+        assert_eq!(complaints.keys().collect::<Vec<_>>(), ["zoo"]);
+        // Whose schemes are another's has none, and not those of its component.
+        let shown = "sim \"\" default true schemes Some({\"cloud\"}); zoo \"\" default false schemes Some({}); ";
+        assert_eq!(world.shown(), shown);
+    }
+    assert!(world.apply_each(&[("sim", Some("")), ("zoo", None)]).await.is_empty());
+    let shown = "sim \"\" default false schemes None; zoo \"\" default true schemes Some({\"cloud\"}); ";
+    assert_eq!(world.shown(), shown);
 }

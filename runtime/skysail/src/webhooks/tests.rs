@@ -25,7 +25,7 @@ fn providers(fake: &FakeProvider) -> Providers {
         default: true,
         node_selector: [].into(),
         load_balancer_classes: vec![],
-        provider_id_schemes: vec![],
+        provider_id_schemes: None,
         addresses: ProviderAddresses::default(),
         generation: watch::channel(0).1,
     };

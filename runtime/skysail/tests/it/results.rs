@@ -1,4 +1,4 @@
-//! Commands that answer and end: `call`, `inspect`, `completions`.
+//! Commands that answer and end: `call`, `inspect`, `crd`, `completions`.
 
 use std::{
     ffi::OsStr,
@@ -86,6 +86,12 @@ fn a_file_that_is_too_large_is_told_with_its_true_size_and_no_digest() {
     assert_eq!(inspection["refusals"][0]["code"], "TooLarge");
     let (code, _, stderr) = run(&[&"call", &path, &"identity.describe"]);
     assert!(code == Some(3) && stderr.contains("100000000 bytes"), "{stderr}");
+}
+
+#[test]
+fn the_definition_of_the_resource_is_the_one_among_the_manifests() {
+    let (code, definition, _) = run(&[&"crd"]);
+    assert!(code == Some(0) && definition == include_str!("../../../../deploy/manifests/crd.yaml"), "{definition}");
 }
 
 #[test]

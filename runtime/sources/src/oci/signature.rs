@@ -32,9 +32,6 @@ use statement::{Signed, Unusable};
 /// Manifests and layers that are looked at, of each form: a registry must not make a pull endless.
 const LOOKED_AT_MAX: usize = 64;
 
-/// Keys of one policy: each is tried with each signature.
-const KEYS_MAX: usize = 16;
-
 /// Largest bundle or payload that is read, in bytes. Those of cosign have a few thousand.
 const BYTES_MAX: u64 = 256 << 10;
 
@@ -71,7 +68,7 @@ pub struct SignaturePolicy {
 #[derive(Debug, thiserror::Error)]
 pub enum SignaturePolicyError {
     /// Too many keys.
-    #[error("{0} keys are given, and {KEYS_MAX} are the most")]
+    #[error("{0} keys are given, and {max} are the most", max = SignaturePolicy::KEYS_MAX)]
     TooMany(usize),
     /// No key.
     #[error("no key is given: give the public keys of those who may sign, as cosign public-key prints them")]
@@ -90,6 +87,9 @@ pub enum SignaturePolicyError {
 }
 
 impl SignaturePolicy {
+    /// The most keys: each is tried with each signature.
+    pub const KEYS_MAX: usize = 16;
+
     /// So many of these keys have to have signed.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl SignaturePolicy {
         if keys.is_empty() {
             return Err(SignaturePolicyError::NoKey);
         }
-        if keys.len() > KEYS_MAX {
+        if keys.len() > Self::KEYS_MAX {
             return Err(SignaturePolicyError::TooMany(keys.len()));
         }
         let mut known = BTreeSet::new();

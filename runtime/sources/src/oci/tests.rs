@@ -11,7 +11,8 @@ use expect_test::{Expect, expect};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
-    Credentials, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions,
+    Credentials, DockerConfig, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryFailure,
+    RegistryOptions,
     tests::server::{Asked, Server, manifest},
 };
 use crate::{Digest, Offers, Reference, SourceError};
@@ -243,11 +244,14 @@ fn guarded(asked: &Asked, scheme: &str, expected: &str) -> Option<Response> {
     Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
 }
 
-fn docker_config(server: &Server, folder: &tempfile::TempDir) -> Credentials {
+/// The same in a file and by itself.
+fn docker_config(server: &Server, folder: &tempfile::TempDir) -> [Credentials; 2] {
     let path = folder.path().join("config.json");
     let text = format!(r#"{{"auths":{{"{}":{{"auth":"bWU6c2VjcmV0"}}}}}}"#, server.host);
-    std::fs::write(&path, text).unwrap();
-    Credentials::File(path)
+    std::fs::write(&path, &text).unwrap();
+    let config = DockerConfig::new(&text, "Secret cloud/registry");
+    assert!(!format!("{config:?}").contains("bWU6c2VjcmV0"));
+    [Credentials::File(path), Credentials::Text(config)]
 }
 
 #[tokio::test]
@@ -261,9 +265,11 @@ async fn a_registry_is_told_who_asks_by_password_and_by_token() {
             "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
             _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
         }).await;
-        let options = RegistryOptions { credentials: Some(docker_config(&server, &folder)), ..options(&server) };
-        let pulled = pull_with(options, &reference(&server, ":v1")).await.unwrap();
-        assert_eq!(pulled.digest, Digest::of(b"one"));
+        for credentials in docker_config(&server, &folder) {
+            let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
+            let pulled = pull_with(options, &reference(&server, ":v1")).await.unwrap();
+            assert_eq!(pulled.digest, Digest::of(b"one"));
+        }
     }
 }
 
@@ -284,6 +290,25 @@ async fn credentials_that_cannot_be_read_are_told_with_their_place() {
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: Unable to read config"].assert_eq(&failed(Some("not json")).await);
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: the credential helper that CONFIG names cannot be run: is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+}
+
+/// Who may write a Secret must not choose which programs the manager runs, in whatever spelling.
+#[tokio::test]
+async fn a_configuration_that_is_no_file_names_no_helper() {
+    let server = Server::start().await;
+    server.say(|asked| guarded(asked, "Basic", "nobody"));
+    for (text, part) in [
+        (r#"{"credsStore":"of-nobody"}"#, "Secret cloud/registry names a credential helper, which only a file can"),
+        (r#"{"credHelpers":{"127.0.0.1":"of-nobody"}}"#, "Secret cloud/registry names a credential helper"),
+        (r#"[null,"of-nobody",null]"#, "Secret cloud/registry is no Docker configuration"),
+        (r#"{"x":1e999,"credsStore":"of-nobody"}"#, "Secret cloud/registry is no Docker configuration"),
+        ("not json", "Secret cloud/registry is no Docker configuration"),
+    ] {
+        let credentials = Credentials::Text(DockerConfig::new(text, "Secret cloud/registry"));
+        let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
+        let failure = told(&server, &pull_with(options, &reference(&server, ":v1")).await.unwrap_err());
+        assert!(failure.starts_with("RegistryCredentials: ") && failure.contains(part), "{text}: {failure}");
+    }
 }
 
 // === downloads ===

@@ -7,6 +7,8 @@ mod killed;
 mod manifests;
 mod node_addresses;
 mod orphans;
+mod provider_definition;
+mod provider_resources;
 mod real_incus;
 mod real_registry;
 mod simulated;

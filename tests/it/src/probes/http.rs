@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use skysail_host::{
     Limits,
-    credentials::{CredentialSpec, Credentials, ValueFrom},
+    credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::{HttpClient, Resolver},
 };
@@ -77,7 +77,8 @@ impl Server {
             ..CredentialSpec::default()
         };
         let specs = BTreeMap::from([("api".to_owned(), api)]);
-        let credentials = Arc::new(Credentials::load(specs, &|_| Some("the-secret-token".to_owned())).unwrap());
+        let env = |_: &str| Some("the-secret-token".to_owned());
+        let credentials = Arc::new(Credentials::load(&specs, &env, &SecretValues::new()).unwrap());
         let client = Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap());
         let wasm = built(&format!("probe-{probe}"));
         Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
@@ -286,7 +287,7 @@ pub(super) async fn http_metadata_is_refused_in_every_spelling() {
     let rules = vec![EgressRuleSpec { origins: vec!["http://*.example.com".to_owned()], ..EgressRuleSpec::default() }];
     let spec = EgressSpec { rules, allow_cidrs: vec!["169.254.0.0/16".to_owned()], ..EgressSpec::default() };
     let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
-    let credentials = Arc::new(Credentials::load(BTreeMap::new(), &|_| None).unwrap());
+    let credentials = Arc::new(Credentials::none());
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
     let client = HttpClient::with_resolver(policy, credentials, &limits.http(), Arc::new(Rebinding)).unwrap();
     let wasm = built("probe-http-metadata");

@@ -136,7 +136,8 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
         "origins": [format!("https://api.example.com:{}", server.address.port())],
         "clientCertificate": { "certificate": file("tls.crt"), "key": file("tls.key") },
     }});
-    let credentials = credentials(&spec.to_string());
+    let read = || credentials(&spec.to_string());
+    let credentials = read();
     let client = client(
         &egress(server.address.port(), Some(&authority)),
         Arc::clone(&credentials),
@@ -159,7 +160,7 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
     // A certificate that was exchanged is shown from the next request on; the connection of the old one is not used for it.
     let two = clients.leaf("two");
     two.write(folder.path());
-    assert_eq!(credentials.reload(&|_| None).unwrap(), ["tls"]);
+    assert_eq!(credentials.exchange(credentials.rotation_to(&read()).unwrap()), ["tls"]);
     send(&client, with_credential(get(url(&server)), "tls")).await.unwrap();
     assert_eq!(server.peer_certificates(), [one.certificate.der().to_vec(), two.certificate.der().to_vec()]);
 }

@@ -1,12 +1,14 @@
-//! Follows the provider file while the manager runs: takes it up when it changes, whole or not at all.
+//! Follows what the providers are described by while the manager runs: the provider file, taken up whole or not at all, or the objects of the
+//! cluster, each by itself.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use super::resources::Resources;
 use crate::{
-    provider_file::{self, Files, ProviderFile},
+    provider_file::{self, Claims, Files, ProviderFile},
     providers::Fleet,
 };
 
@@ -14,8 +16,45 @@ use crate::{
 /// object, so that seconds do not matter; the component itself is watched by inotify.
 const FILES_PERIOD: Duration = Duration::from_secs(5);
 
+/// Which provider is left out, and why.
+pub(super) type LeftOut = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// What describes the providers.
+pub(super) enum Follow {
+    /// A file.
+    File(FollowFile),
+    /// Objects of the cluster.
+    Resources(Resources),
+}
+
+impl Follow {
+    /// Follows until the providers claim something else than `started`, which the controllers run with.
+    ///
+    /// # Errors
+    /// What follows has ended.
+    pub(super) async fn until_ownership_changes(
+        &mut self,
+        fleet: &mut Fleet,
+        started: &[Claims],
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::File(file) => file.until_ownership_changes(fleet, started).await,
+            Self::Resources(resources) => return resources.until_ownership_changes(fleet, started).await,
+        }
+        Ok(())
+    }
+
+    /// Tells, whenever it is asked, which provider is left out, and why; of a file none is, for it is taken up whole.
+    pub(super) fn left_out(&self) -> Option<LeftOut> {
+        match self {
+            Self::File(_) => None,
+            Self::Resources(resources) => Some(Box::new(resources.left_out())),
+        }
+    }
+}
+
 /// The provider file, and what of it was seen.
-pub(super) struct Follow {
+pub(super) struct FollowFile {
     path: PathBuf,
     files: Files,
     /// What was said last, so that it is said once.
@@ -31,14 +70,13 @@ enum Look {
     Refused(String),
 }
 
-impl Follow {
+impl FollowFile {
     /// From a file that was taken up, and the files that were read for it.
     pub(super) fn new(path: &Path, files: Files) -> Self {
         Self { path: path.to_owned(), files, refused: None }
     }
 
-    /// Follows the file until the providers claim something else than `started`, which the controllers run with.
-    pub(super) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[provider_file::Claims]) {
+    async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
         let mut period = tokio::time::interval(FILES_PERIOD);
         while fleet.ownership() == started {
             period.tick().await;
@@ -87,7 +125,7 @@ mod tests {
     use prometheus_client::registry::Registry;
     use tempfile::TempDir;
 
-    use super::{Follow, Look};
+    use super::{FollowFile, Look};
     use crate::{
         provider_file,
         providers::{Fleet, services},
@@ -100,7 +138,7 @@ mod tests {
     struct World {
         folder: TempDir,
         fleet: Fleet,
-        follow: Follow,
+        follow: FollowFile,
     }
 
     impl World {
@@ -111,7 +149,7 @@ mod tests {
             let file = provider_file::load(&path).unwrap();
             let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
             fleet.apply(file.providers).await.unwrap();
-            Self { folder, fleet, follow: Follow::new(&path, file.files) }
+            Self { folder, fleet, follow: FollowFile::new(&path, file.files) }
         }
 
         fn write(&self, name: &str, text: &str) {

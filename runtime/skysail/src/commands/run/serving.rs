@@ -17,7 +17,7 @@ use skysail_serving::{
 
 use tokio::sync::watch;
 
-use super::client::of_the_reviewer;
+use super::{client::of_the_reviewer, follow::LeftOut};
 use crate::{
     args::{Feature, RunArgs},
     telemetry::Verbosity,
@@ -64,18 +64,19 @@ impl Health {
         }
     }
 
-    /// Ready when every provider has a release that serves.
-    pub(super) fn serve(&self, slots: impl Iterator<Item = Arc<Slot>>) {
-        let check = |slot: Arc<Slot>| {
-            HealthCheck::new(format!("provider/{}", slot.name()), move || match slot.info() {
-                Some(_) => Ok(()),
-                None => Err(missing(&slot)),
+    /// Ready when every provider has a release that serves, and none of those that the operator describes is left out.
+    pub(super) fn serve<'a>(&self, slots: impl Iterator<Item = &'a Arc<Slot>>, left_out: Option<LeftOut>) {
+        let of_slot = |slot: &Arc<Slot>| {
+            let name = format!("provider/{}", slot.name());
+            // A provider that is gone keeps no memory by it.
+            let slot = Arc::downgrade(slot);
+            HealthCheck::new(name, move || match slot.upgrade() {
+                Some(slot) if slot.info().is_none() => Err(missing(&slot)),
+                Some(_) | None => Ok(()),
             })
         };
-        let checks: Vec<_> = slots.map(check).collect();
-        if !checks.is_empty() {
-            self.readyz.replace(checks);
-        }
+        let complete = left_out.map(|left_out| HealthCheck::new("providers", move || left_out().map_or(Ok(()), Err)));
+        self.readyz.replace(slots.map(of_slot).chain(complete));
     }
 }
 
@@ -177,7 +178,10 @@ fn configuration(args: &RunArgs) -> Value {
         "NodeController": { "ConcurrentNodeSyncs": settings.concurrent_node_syncs },
         "NodeStatusUpdateFrequency": go_duration(settings.node_status_update_frequency),
         "Webhook": { "Webhooks": args.webhooks.selected() },
-        "Skysail": { "ProviderFile": args.providers.provider_file },
+        "Skysail": {
+            "ProviderFile": args.providers.provider_file,
+            "ProviderResources": args.providers.provider_resources,
+        },
     })
 }
 

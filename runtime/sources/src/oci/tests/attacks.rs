@@ -195,7 +195,8 @@ async fn credentials_go_to_no_token_service_of_another_host() {
     server.say(move |_| Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, realm.clone())]).into_response()));
     let mut known = options(&server);
     known.plain_http.insert(thief.host.clone());
-    known.credentials = Some(docker_config(&server, &folder));
+    let [in_file, _] = docker_config(&server, &folder);
+    known.credentials = Some(in_file);
     let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
     expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is another host, which must not learn this one's credentials: name it in source.oci.trustedHosts if this is meant"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
     assert!(thief.asked().is_empty());

@@ -1,0 +1,64 @@
+//! What is told of a `Provider` in Events: what its status says now and did not say before. Told by whoever leads, so that a restart tells nothing again.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use skysail_provider::EventKind;
+
+use super::status::{CLAIM_TAKEN, RELEASE_ACCEPTED, SPEC_REFUSED, condition};
+use crate::custom_resource::ProviderStatus;
+
+/// The codes of releases that were taken back begin so.
+const OF_PROBATION: &str = "Probation";
+
+/// Kind, reason and message.
+pub(super) type Told = (EventKind, &'static str, String);
+
+/// The Events that a change of the status is worth.
+pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
+    let mut events = Vec::new();
+    let digest = |status: &ProviderStatus| status.active.as_ref().map(|active| active.digest.clone());
+    let rolled_back = rolled_back(before, after);
+    if let Some(active) = &after.active
+        && digest(before).as_ref() != Some(&active.digest)
+        && rolled_back.is_none()
+    {
+        let note = format!("{} {} ({}) serves, from {}", active.name, active.version, active.digest, active.origin);
+        events.push((EventKind::Normal, "ReleaseActivated", note));
+    }
+    if let Some(note) = rolled_back {
+        events.push((EventKind::Warning, "RolledBack", note));
+    } else if let Some((reason, note)) = trouble(before, after) {
+        events.push((EventKind::Warning, reason, note));
+    }
+    events
+}
+
+/// A release was taken back since, and its predecessor serves.
+fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String> {
+    let refused = after.refused.as_ref().filter(|refused| refused.code.starts_with(OF_PROBATION))?;
+    if before.refused.as_ref().is_some_and(|known| known.digest == refused.digest && known.code == refused.code) {
+        return None;
+    }
+    after.active.as_ref()?;
+    Some(format!("{}: {}", refused.digest, refused.reason))
+}
+
+/// What was asked for or offered is not taken, and it was not said before why.
+fn trouble(before: &ProviderStatus, after: &ProviderStatus) -> Option<(&'static str, String)> {
+    let now = condition(after, RELEASE_ACCEPTED).filter(|now| now.status == "False")?;
+    // Times and generations may differ, and so may what a registry answers each time: it is said anew only where it is another matter.
+    let is_source = after.source_failure.as_ref().is_some_and(|failure| failure.code == now.reason);
+    let said = |known: &Condition| {
+        let same = (&known.status, &known.reason) == (&now.status, &now.reason);
+        same && (is_source || known.message == now.message)
+    };
+    if condition(before, RELEASE_ACCEPTED).is_some_and(said) {
+        return None;
+    }
+    let reason = match &*now.reason {
+        SPEC_REFUSED => return Some((SPEC_REFUSED, now.message.clone())),
+        CLAIM_TAKEN => return Some((CLAIM_TAKEN, now.message.clone())),
+        _ if is_source => "SourceFailed",
+        _ => "ReleaseRefused",
+    };
+    Some((reason, format!("{}: {}", now.reason, now.message)))
+}

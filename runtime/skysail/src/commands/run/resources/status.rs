@@ -1,0 +1,219 @@
+//! The status of a `Provider`: what its slot says, in the form of the API's conventions.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use skysail_host::slot::{ActiveStatus, CandidateStatus, ProbationStatus, Refusal, SlotStatus, SourceFailure};
+
+use super::Standing;
+use crate::{
+    custom_resource::{Active, Candidate, Failure, Probation, ProviderStatus, Refused},
+    providers::Complaint,
+};
+
+/// Longest message of a condition, in bytes: it is for people, and may repeat what a guest or a registry said.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// What a slot says.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) slot: &'a SlotStatus,
+    /// Whether the source that is named now has said anything: else what the slot says of offers is about the one before.
+    pub(super) heard: bool,
+}
+
+/// `True`, `False` or `Unknown`, with a reason for machines and a message for people.
+type Verdict = (&'static str, String, String);
+
+/// The types of conditions, as `kubectl wait --for=condition=` takes them.
+pub(super) const READY: &str = "Ready";
+pub(super) const RELEASE_ACCEPTED: &str = "ReleaseAccepted";
+const PROGRESSING: &str = "Progressing";
+const DEGRADED: &str = "Degraded";
+
+/// The reason where the object itself is wrong.
+pub(super) const SPEC_REFUSED: &str = "SpecRefused";
+/// The reason where an older provider has what this one claims, too.
+pub(super) const CLAIM_TAKEN: &str = "ClaimTaken";
+
+/// What is to be said now; a condition that says the same as before keeps its time.
+pub(super) fn status_of(
+    standing: &Standing,
+    said: Option<Said<'_>>,
+    before: &ProviderStatus,
+    now: Timestamp,
+) -> ProviderStatus {
+    let slot = said.map(|said| said.slot);
+    let conditions = [
+        (READY, ready(standing, said)),
+        (RELEASE_ACCEPTED, release_accepted(standing, said)),
+        (PROGRESSING, progressing(said)),
+        (DEGRADED, degraded(standing, said)),
+    ];
+    let shown = |(type_, (status, reason, mut message)): (&str, Verdict)| {
+        cut(&mut message, MESSAGE_BYTES_MAX);
+        let known = condition(before, type_).filter(|known| known.status == status);
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            observed_generation: Some(standing.generation),
+            last_transition_time: known.map_or_else(|| Time(now), |known| known.last_transition_time.clone()),
+        }
+    };
+    ProviderStatus {
+        observed_generation: standing.generation,
+        conditions: conditions.map(shown).into(),
+        active: slot.and_then(|slot| slot.active.as_ref()).map(active),
+        probation: slot.and_then(|slot| slot.probation.as_ref()).map(probation),
+        candidate: slot.and_then(|slot| slot.candidate.as_ref()).map(candidate),
+        refused: slot.and_then(|slot| slot.refused.as_ref()).map(refused),
+        source_failure: slot.filter(|_| heard(said)).and_then(|slot| slot.source_failure.as_ref()).map(failure),
+        swaps: slot.map_or(0, |slot| slot.swaps),
+        draining: slot.map_or(0, |slot| slot.draining),
+    }
+}
+
+pub(super) fn condition<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether calls are answered, be it by the newest release or by its predecessor.
+fn ready(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+    match serving(said) {
+        Some(active) => ("True", "Serving".to_owned(), format!("{} serves", shown(active))),
+        None => {
+            let trouble = trouble(standing, said).map(|(_, reason)| reason);
+            let trouble = trouble.unwrap_or_else(|| "none has been offered yet".to_owned());
+            ("False", "NotServing".to_owned(), format!("no release serves: {trouble}"))
+        }
+    }
+}
+
+/// Whether what the object asks for, and what the source offers, was taken.
+fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+    if let Some((code, reason)) = trouble(standing, said) {
+        return ("False", code, reason);
+    }
+    match serving(said).filter(|_| heard(said)) {
+        Some(active) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
+        None => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
+    }
+}
+
+fn progressing(said: Option<Said<'_>>) -> Verdict {
+    let slot = said.map(|said| said.slot);
+    if let Some(CandidateStatus { digest, stage, .. }) = slot.and_then(|slot| slot.candidate.as_ref()) {
+        return ("True", "Candidate".to_owned(), format!("{} is {}", short(digest), stage.name()));
+    }
+    if !heard(said) {
+        return ("True", "Asking".to_owned(), "the source has not said anything yet".to_owned());
+    }
+    match slot.and_then(|slot| slot.probation.as_ref()) {
+        Some(ProbationStatus { predecessor, .. }) => {
+            let message = format!("what serves has to bear out; if it fails, {} serves again", short(predecessor));
+            ("True", "Probation".to_owned(), message)
+        }
+        None => ("False", "Complete".to_owned(), "nothing is on its way".to_owned()),
+    }
+}
+
+/// Whether something else is the case than the operator asked for.
+fn degraded(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+    match trouble(standing, said) {
+        Some((code, reason)) => ("True", code, reason),
+        None => ("False", "AsWanted".to_owned(), "what is asked for is the case, or on its way".to_owned()),
+    }
+}
+
+fn serving(said: Option<Said<'_>>) -> Option<&ActiveStatus> {
+    said?.slot.active.as_ref()
+}
+
+/// Without a slot there is no source to be heard.
+fn heard(said: Option<Said<'_>>) -> bool {
+    said.is_none_or(|said| said.heard)
+}
+
+/// What keeps the newest wish from being the case: a code for machines, and the reason with its way out.
+fn trouble(standing: &Standing, said: Option<Said<'_>>) -> Option<(String, String)> {
+    if let Some(Complaint::Refused(reason)) = &standing.complaint {
+        return Some((SPEC_REFUSED.to_owned(), reason.clone()));
+    }
+    of_slot(said).or_else(|| match &standing.complaint {
+        Some(Complaint::GaveUp(reason)) => Some((CLAIM_TAKEN.to_owned(), reason.clone())),
+        Some(Complaint::Refused(_)) | None => None,
+    })
+}
+
+fn of_slot(said: Option<Said<'_>>) -> Option<(String, String)> {
+    let Said { slot, heard } = said?;
+    // An offer ends a failure of the source, so that of the two the failure is the newer one.
+    if let Some(SourceFailure { code, reason }) = slot.source_failure.as_ref().filter(|_| heard) {
+        return Some(((*code).to_owned(), reason.clone()));
+    }
+    let Refusal { code, reason, .. } = slot.refused.as_ref()?;
+    Some(((*code).to_owned(), reason.clone()))
+}
+
+fn active(active: &ActiveStatus) -> Active {
+    let since = i64::try_from(active.since_ms).ok().and_then(|since| Timestamp::from_millisecond(since).ok());
+    // As the API writes times.
+    let since = since.and_then(|since| Timestamp::from_second(since.as_second()).ok());
+    Active {
+        digest: active.digest.clone(),
+        origin: active.origin.clone(),
+        name: active.name.clone(),
+        version: active.version.clone(),
+        contract: active.contract.to_owned(),
+        interfaces: active.interfaces.iter().map(|name| (*name).to_owned()).collect(),
+        provider_id_schemes: active.provider_id_schemes.clone(),
+        since: since.map(Time),
+    }
+}
+
+fn probation(ProbationStatus { predecessor, calls, time_ms }: &ProbationStatus) -> Probation {
+    Probation { predecessor: predecessor.clone(), calls: *calls, time_ms: *time_ms }
+}
+
+fn candidate(CandidateStatus { digest, origin, stage }: &CandidateStatus) -> Candidate {
+    Candidate { digest: digest.clone(), origin: origin.clone(), stage: stage.name().to_owned() }
+}
+
+fn refused(Refusal { digest, origin, stage, code, reason, lasting }: &Refusal) -> Refused {
+    let mut reason = reason.clone();
+    cut(&mut reason, MESSAGE_BYTES_MAX);
+    Refused {
+        digest: digest.clone(),
+        origin: origin.clone(),
+        stage: stage.name().to_owned(),
+        code: (*code).to_owned(),
+        reason,
+        lasting: *lasting,
+    }
+}
+
+fn failure(SourceFailure { code, reason }: &SourceFailure) -> Failure {
+    let mut reason = reason.clone();
+    cut(&mut reason, MESSAGE_BYTES_MAX);
+    Failure { code: (*code).to_owned(), reason }
+}
+
+fn shown(ActiveStatus { name, version, digest, .. }: &ActiveStatus) -> String {
+    format!("{name} {version} ({})", short(digest))
+}
+
+/// As much of a digest as people compare.
+pub(super) fn short(digest: &str) -> &str {
+    const HEX_SHOWN: usize = "sha256:".len() + 12;
+    digest.get(..HEX_SHOWN).unwrap_or(digest)
+}
+
+/// Cuts at a character boundary.
+fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+    }
+}

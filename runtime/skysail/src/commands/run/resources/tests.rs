@@ -1,0 +1,358 @@
+//! What is taken up of objects and Secrets; what a slot's status becomes in the API, and what of it is told.
+
+mod taking_up;
+
+use expect_test::expect;
+use k8s_openapi::jiff::Timestamp;
+use skysail_host::slot::{
+    ActiveStatus, CandidateStatus, ProbationStatus, Reason, Refusal, SlotStatus, SourceFailure, Stage,
+};
+
+use super::{
+    Standing, events,
+    status::{Said, status_of},
+};
+use crate::{custom_resource::ProviderStatus, providers::Complaint};
+
+fn standing(refused: Option<&str>) -> Standing {
+    let complaint = refused.map(|reason| Complaint::Refused(reason.to_owned()));
+    Standing { name: "sim".to_owned(), uid: "1".to_owned(), generation: 3, complaint, slot: None, heard: None }
+}
+
+fn digest(number: u8) -> String {
+    format!("sha256:{}", format!("{number:02x}").repeat(32))
+}
+
+fn empty() -> SlotStatus {
+    SlotStatus {
+        provider: "sim".to_owned(),
+        active: None,
+        probation: None,
+        candidate: None,
+        refused: None,
+        source_failure: None,
+        swaps: 0,
+        draining: 0,
+    }
+}
+
+fn serving(number: u8) -> SlotStatus {
+    let active = ActiveStatus {
+        swap: 1,
+        digest: digest(number),
+        origin: "oci registry.example.com/sim:v1".to_owned(),
+        name: "simcloud".to_owned(),
+        version: "1.2.3".to_owned(),
+        contract: "0.1.0",
+        interfaces: vec!["instances", "load-balancers"],
+        provider_id_schemes: vec!["simcloud".to_owned()],
+        since_ms: 1_700_000_000_123,
+    };
+    SlotStatus { active: Some(active), swaps: 1, ..empty() }
+}
+
+fn refusal(number: u8, stage: Stage, reason: Reason, text: &str) -> Refusal {
+    Refusal {
+        digest: digest(number),
+        origin: "oci registry.example.com/sim:v1".to_owned(),
+        stage,
+        code: reason.category(),
+        reason: text.to_owned(),
+        lasting: true,
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn conditions(status: &ProviderStatus) -> String {
+    let line = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+        let since = condition.last_transition_time.0.as_second();
+        format!("{}={} {} since {since}: {}\n", condition.type_, condition.status, condition.reason, condition.message)
+    };
+    status.conditions.iter().map(line).collect()
+}
+
+/// The life of a provider: what its status says at each step, and which Events come of it.
+#[derive(Default)]
+struct Life {
+    status: ProviderStatus,
+    second: i64,
+    story: String,
+}
+
+impl Life {
+    fn step(&mut self, what: &str, standing: &Standing, slot: Option<&SlotStatus>) {
+        self.step_of(what, standing, slot.map(|slot| Said { slot, heard: true }));
+    }
+
+    fn step_of(&mut self, what: &str, standing: &Standing, said: Option<Said<'_>>) {
+        self.second += 1;
+        let after = status_of(standing, said, &self.status, at(self.second));
+        self.story += &format!("--- {what}\n{}", conditions(&after));
+        for (kind, reason, message) in events::of(&self.status, &after) {
+            self.story += &format!("EVENT {kind:?} {reason}: {message}\n");
+        }
+        self.status = after;
+    }
+}
+
+#[test]
+fn conditions_and_events_follow_a_swap() {
+    let (mut life, good) = (Life::default(), standing(None));
+    life.step("it was applied", &good, Some(&empty()));
+    let candidate = CandidateStatus { digest: digest(1), origin: "oci x".to_owned(), stage: Stage::Compiled };
+    life.step("its release comes", &good, Some(&SlotStatus { candidate: Some(candidate), ..empty() }));
+    let probation = ProbationStatus { predecessor: digest(1), calls: 20, time_ms: 300_000 };
+    life.step("it serves", &good, Some(&serving(1)));
+    life.step("nothing new", &good, Some(&serving(1)));
+    life.step("another one serves", &good, Some(&SlotStatus { probation: Some(probation), ..serving(2) }));
+    expect![[r#"
+        --- it was applied
+        Ready=False NotServing since 1: no release serves: none has been offered yet
+        ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered anything yet
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        --- its release comes
+        Ready=False NotServing since 1: no release serves: none has been offered yet
+        ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered anything yet
+        Progressing=True Candidate since 2: sha256:010101010101 is compiled
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        --- it serves
+        Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        Progressing=False Complete since 3: nothing is on its way
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        --- nothing new
+        Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        Progressing=False Complete since 3: nothing is on its way
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        --- another one serves
+        Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
+        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:020202020202) is what the source offers
+        Progressing=True Probation since 5: what serves has to bear out; if it fails, sha256:010101010101 serves again
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
+    "#]].assert_eq(&life.story);
+}
+
+#[test]
+fn what_is_taken_back_missed_or_wrong_is_told_once() {
+    let (mut life, good) = (Life::default(), standing(None));
+    life.step("it serves", &good, Some(&serving(1)));
+    let taken_back = refusal(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
+    let taken_back = SlotStatus { refused: Some(taken_back), ..serving(1) };
+    life.step("it is taken back", &good, Some(&taken_back));
+    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
+    life.step("the registry is away", &good, Some(&SlotStatus { source_failure: Some(failure), ..taken_back.clone() }));
+    life.step("it is back", &good, Some(&taken_back));
+    life.step("the object is wrong", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&taken_back));
+    let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
+    life.step("a bad release", &good, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
+    expect![[r#"
+        --- it serves
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        --- it is taken back
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
+        --- the registry is away
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True RegistryUnreachable since 2: the registry cannot be reached
+        EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
+        --- it is back
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        EVENT Warning ReleaseRefused: ProbationTrap: a call trapped: wasm trap
+        --- the object is wrong
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False SpecRefused since 2: spec.limits.fuel: 1 is too little
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True SpecRefused since 2: spec.limits.fuel: 1 is too little
+        EVENT Warning SpecRefused: spec.limits.fuel: 1 is too little
+        --- a bad release
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False CompileFailed since 2: it is not valid wasm
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True CompileFailed since 2: it is not valid wasm
+        EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
+    "#]].assert_eq(&life.story);
+}
+
+/// What was asked for is not said to be the case before the source that is named now was heard, and what the one before said is not held against it.
+#[test]
+fn another_source_is_waited_for() {
+    let (mut life, good) = (Life::default(), standing(None));
+    let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
+    let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
+    life.step("the registry is away", &good, Some(&slot));
+    life.step_of("another one is named", &good, Some(Said { slot: &slot, heard: false }));
+    life.step("it offers the same", &good, Some(&serving(1)));
+    expect![[r#"
+        --- the registry is away
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False RegistryUnreachable since 1: the registry cannot be reached
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True RegistryUnreachable since 1: the registry cannot be reached
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
+        --- another one is named
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered anything yet
+        Progressing=True Asking since 2: the source has not said anything yet
+        Degraded=False AsWanted since 2: what is asked for is the case, or on its way
+        --- it offers the same
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        Progressing=False Complete since 3: nothing is on its way
+        Degraded=False AsWanted since 2: what is asked for is the case, or on its way
+    "#]].assert_eq(&life.story);
+}
+
+/// A registry that answers otherwise each time must not use up the Events of what matters.
+#[test]
+fn a_source_that_fails_in_other_words_is_not_told_again() {
+    let (mut life, good) = (Life::default(), standing(None));
+    for text in ["status 500", "status 501"] {
+        let failure = SourceFailure { code: "RegistryFailed", reason: text.to_owned() };
+        life.step(text, &good, Some(&SlotStatus { source_failure: Some(failure), ..serving(1) }));
+    }
+    assert_eq!(life.story.matches("EVENT Warning SourceFailed").count(), 1, "{}", life.story);
+    assert!(life.story.contains("status 501"));
+}
+
+/// It is taken up all the same, so that what its slot says counts for more.
+#[test]
+fn a_claim_that_an_older_one_has_is_told_where_nothing_worse_is() {
+    let mut life = Life::default();
+    let complaint = Some(Complaint::GaveUp("spec.default: provider \"a\" is the default already".to_owned()));
+    let yields = Standing { complaint, ..standing(None) };
+    life.step("it yields", &yields, Some(&serving(1)));
+    let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
+    life.step("a bad release", &yields, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
+    expect![[r#"
+        --- it yields
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ClaimTaken since 1: spec.default: provider "a" is the default already
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ClaimTaken since 1: spec.default: provider "a" is the default already
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        EVENT Warning ClaimTaken: spec.default: provider "a" is the default already
+        --- a bad release
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False CompileFailed since 1: it is not valid wasm
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True CompileFailed since 1: it is not valid wasm
+        EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
+    "#]].assert_eq(&life.story);
+}
+
+#[test]
+fn an_object_that_was_never_right_has_no_slot_and_is_not_ready() {
+    let mut life = Life::default();
+    life.step("wrong from the start", &standing(Some("spec.source: it names no place")), None);
+    expect![[r#"
+        --- wrong from the start
+        Ready=False NotServing since 1: no release serves: spec.source: it names no place
+        ReleaseAccepted=False SpecRefused since 1: spec.source: it names no place
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True SpecRefused since 1: spec.source: it names no place
+        EVENT Warning SpecRefused: spec.source: it names no place
+    "#]]
+    .assert_eq(&life.story);
+}
+
+/// The form that `kubectl get -o yaml` shows and programs read.
+#[test]
+fn the_status_in_json() {
+    let candidate = CandidateStatus { digest: digest(2), origin: "oci x".to_owned(), stage: Stage::Compiled };
+    let slot = SlotStatus { candidate: Some(candidate), ..serving(1) };
+    let said = Some(Said { slot: &slot, heard: true });
+    let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
+    let json = serde_json::to_string_pretty(&status).unwrap();
+    expect![[r#"
+        {
+          "observedGeneration": 3,
+          "conditions": [
+            {
+              "lastTransitionTime": "1970-01-01T00:00:05Z",
+              "message": "simcloud 1.2.3 (sha256:010101010101) serves",
+              "observedGeneration": 3,
+              "reason": "Serving",
+              "status": "True",
+              "type": "Ready"
+            },
+            {
+              "lastTransitionTime": "1970-01-01T00:00:05Z",
+              "message": "simcloud 1.2.3 (sha256:010101010101) is what the source offers",
+              "observedGeneration": 3,
+              "reason": "Accepted",
+              "status": "True",
+              "type": "ReleaseAccepted"
+            },
+            {
+              "lastTransitionTime": "1970-01-01T00:00:05Z",
+              "message": "sha256:020202020202 is compiled",
+              "observedGeneration": 3,
+              "reason": "Candidate",
+              "status": "True",
+              "type": "Progressing"
+            },
+            {
+              "lastTransitionTime": "1970-01-01T00:00:05Z",
+              "message": "what is asked for is the case, or on its way",
+              "observedGeneration": 3,
+              "reason": "AsWanted",
+              "status": "False",
+              "type": "Degraded"
+            }
+          ],
+          "active": {
+            "digest": "sha256:0101010101010101010101010101010101010101010101010101010101010101",
+            "origin": "oci registry.example.com/sim:v1",
+            "name": "simcloud",
+            "version": "1.2.3",
+            "contract": "0.1.0",
+            "interfaces": [
+              "instances",
+              "load-balancers"
+            ],
+            "providerIdSchemes": [
+              "simcloud"
+            ],
+            "since": "2023-11-14T22:13:20Z"
+          },
+          "candidate": {
+            "digest": "sha256:0202020202020202020202020202020202020202020202020202020202020202",
+            "origin": "oci x",
+            "stage": "compiled"
+          },
+          "swaps": 1,
+          "draining": 0
+        }"#]]
+    .assert_eq(&json);
+    assert_eq!(serde_json::from_str::<ProviderStatus>(&json).unwrap(), status);
+}
+
+/// A guest chooses its name and its version, a registry its error.
+#[test]
+fn long_texts_are_cut() {
+    let failure = SourceFailure { code: "RegistryUnreachable", reason: "ä".repeat(100_000) };
+    let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
+    let said = Some(Said { slot: &slot, heard: true });
+    let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
+    assert!(serde_json::to_string(&status).unwrap().len() < 30_000);
+}

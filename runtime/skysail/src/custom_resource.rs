@@ -1,0 +1,167 @@
+//! The resource `Provider` as an API server takes it: its `CustomResourceDefinition`.
+//!
+//! The schema of `spec` is that of the very types that read the provider file, without what only a file names; what the API server wants besides is added here. It refuses
+//! at once what can be judged without reading another object or a file; all else is judged by the manager.
+
+mod bounds;
+mod rules;
+mod schema;
+mod status;
+
+use anyhow::Context as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::schema::{OptionalEnum, StructuralSchemaRewriter};
+use schemars::{Schema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+pub(crate) use self::status::{Active, Candidate, Failure, Probation, ProviderStatus, Refused};
+use crate::provider_file::{self, API_VERSION, KIND};
+
+/// What stands above the definition where it is printed.
+const HEAD: &str = "# The cluster-scoped resource Provider, as `skysail crd` prints it.\n";
+
+/// Who may write an object must not get at what only the manager may read.
+const ONLY_IN_A_FILE: [&str; 3] = ["file", "env", "configFile"];
+
+/// The definition.
+///
+/// # Errors
+/// The tables beside this file do not fit the types; a test sees to it that they do.
+pub(crate) fn definition() -> anyhow::Result<CustomResourceDefinition> {
+    let (group, version) = API_VERSION.split_once('/').context("an API version without a group")?;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("providers.{group}")},
+        "spec": {
+            "group": group,
+            // The claims of providers on Services and nodes reach over all namespaces.
+            "scope": "Cluster",
+            "names": {
+                "kind": KIND,
+                "listKind": format!("{KIND}List"),
+                "plural": "providers",
+                "singular": "provider",
+                "shortNames": ["skyp"],
+                "categories": ["skysail"],
+            },
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns(),
+                "schema": {"openAPIV3Schema": root()?},
+            }],
+        },
+    });
+    Ok(serde_json::from_value(definition)?)
+}
+
+/// The definition as YAML. Its keys are sorted, so that the text changes only where the definition does.
+///
+/// # Errors
+/// As [`definition`].
+pub(crate) fn yaml() -> anyhow::Result<String> {
+    let definition = plain(serde_json::to_value(definition()?)?);
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: 120 };
+    let yaml = serde_saphyr::to_string_with_options(&definition, options).context("cannot write YAML")?;
+    Ok(format!("{HEAD}{yaml}"))
+}
+
+/// What `kubectl get providers` shows.
+fn columns() -> Value {
+    let column = |name: &str, path: &str, what: &str| json!({"name": name, "type": "string", "jsonPath": path, "description": what});
+    let mut reason = column(
+        "Reason",
+        r#".status.conditions[?(@.type=="ReleaseAccepted")].reason"#,
+        "Whether the newest release was accepted, in a word.",
+    );
+    // Only with -o wide.
+    if let Value::Object(reason) = &mut reason {
+        reason.insert("priority".to_owned(), json!(1));
+    }
+    json!([
+        column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, "Whether a release serves."),
+        column("Version", ".status.active.version", "What serves, as it calls itself."),
+        column("Digest", ".status.active.digest", "Digest of what serves."),
+        column("Candidate", ".status.candidate.digest", "Digest of what is on its way."),
+        reason,
+        json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
+    ])
+}
+
+/// The schema of the whole object.
+fn root() -> anyhow::Result<Value> {
+    let mut root = json!({
+        "type": "object",
+        "description": "A cloud provider: a WebAssembly component that the manager runs in a sandbox, and what it may reach and use.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Group and version of this resource: skysail.dev/v1alpha1."},
+            "kind": {"type": "string", "description": "Kind of this resource: Provider."},
+            "metadata": {"type": "object"},
+            "spec": spec()?,
+            "status": status()?,
+        },
+    });
+    let object = root.as_object_mut().context("a schema is an object")?;
+    object.insert(schema::VALIDATIONS.to_owned(), rules::of_the_object());
+    Ok(root)
+}
+
+fn spec() -> anyhow::Result<Value> {
+    let mut spec = object(provider_file::spec_schema(structural()))?;
+    schema::take_away(&mut spec, &ONLY_IN_A_FILE)?;
+    schema::fit(&mut spec)?;
+    bounds::add_limits(&mut spec)?;
+    schema::add(&mut spec, &bounds::all())?;
+    schema::add(&mut spec, &rules::all()?)?;
+    Ok(Value::Object(spec))
+}
+
+fn status() -> anyhow::Result<Value> {
+    let mut status = object(structural().into_generator().into_root_schema_for::<ProviderStatus>())?;
+    schema::fit(&mut status)?;
+    Ok(Value::Object(status))
+}
+
+/// A schema as the API server wants it.
+fn structural() -> SchemaSettings {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.meta_schema = None;
+        // A structural schema has no references.
+        settings.inline_subschemas = true;
+    });
+    settings.with_transform(StructuralSchemaRewriter).with_transform(OptionalEnum)
+}
+
+fn object(schema: Schema) -> anyhow::Result<Map<String, Value>> {
+    match schema.to_value() {
+        Value::Object(schema) => Ok(schema),
+        other => anyhow::bail!("a schema is an object, and not {other}"),
+    }
+}
+
+/// With sorted keys, whatever map `serde_json` was built with, and with whole numbers written as such: the type that the definition is read
+/// into has only floating-point ones for bounds.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(key, value)| (key, plain(value))).collect();
+            entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(plain).collect()),
+        Value::Number(number) => whole(&number).map_or(Value::Number(number), Value::from),
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    let text = number.as_f64().filter(|_| number.is_f64())?.to_string();
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

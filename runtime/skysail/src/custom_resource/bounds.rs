@@ -1,0 +1,157 @@
+//! How long, how many, how large: what the reader of the provider file asks, and where it asks nothing, something wide.
+//!
+//! The API server counts characters where the reader counts bytes, so that a few texts get past it. It needs a bound of everything: from
+//! them it knows beforehand what its rules cost.
+
+use anyhow::Context as _;
+use serde_json::{Map, Value, json};
+use skysail_controllers::ProviderAddresses;
+use skysail_host::{
+    BOUNDS,
+    credentials::Credentials,
+    egress::{EgressPolicy, METHODS, Origin},
+};
+use skysail_sources::{ConfigMapReference, SignaturePolicy};
+
+use super::schema::Entry;
+use crate::provider_file::{
+    CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, SCHEME_BYTES_MAX, SIGNATURE_KEY_BYTES_MAX,
+};
+
+/// Entries of a list that the reader does not bound.
+const ENTRIES_MAX: usize = 64;
+/// Longest name of an object or a key, as everywhere in the API.
+const NAME_MAX: usize = 253;
+/// Longest label's value and longest name of a namespace, as everywhere in the API.
+const LABEL_MAX: usize = 63;
+/// Longest host with a port.
+const HOST_MAX: usize = NAME_MAX + ":65535".len();
+/// Longest reference: a host, a repository and a tag of the longest kind, and a digest.
+const REFERENCE_MAX: usize = 1024;
+/// Longest name of a header or of a user.
+const WORD_MAX: usize = 256;
+/// Longest prefix of a path; a whole URL has no more.
+const PATH_PREFIX_MAX: usize = 8192;
+/// Longest duration: all units that there are have no more than this.
+const DURATION_MAX: usize = 64;
+
+/// An RFC 1123 label.
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+/// A duration in Go's notation, as `args::parse_duration_or_zero` reads it.
+const DURATION: &str = r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+
+/// Every bound but those of the limits.
+pub(super) fn all() -> Vec<Entry> {
+    let mut all = ownership();
+    all.extend(source());
+    all.extend(network());
+    all
+}
+
+fn ownership() -> Vec<Entry> {
+    let cidrs = json!({"maxItems": ProviderAddresses::CIDRS_MAX});
+    vec![
+        ("loadBalancerClasses", json!({"maxItems": ENTRIES_MAX})),
+        ("loadBalancerClasses[]", text(CLASS_BYTES_MAX)),
+        ("matchLabels", json!({"maxProperties": ENTRIES_MAX})),
+        ("matchLabels.*", json!({"maxLength": LABEL_MAX})),
+        ("providerIdSchemes", json!({"maxItems": ENTRIES_MAX})),
+        ("providerIdSchemes[]", like(SCHEME_BYTES_MAX, "^[A-Za-z0-9._+-]+$")),
+        ("loadBalancerCidrs", cidrs.clone()),
+        ("loadBalancerCidrs[]", cidr()),
+        ("nodeCidrs", cidrs),
+        ("nodeCidrs[]", cidr()),
+        ("config", json!({"maxLength": CONFIG_BYTES_MAX})),
+        ("probation.time", like(DURATION_MAX, DURATION)),
+    ]
+}
+
+fn source() -> Vec<Entry> {
+    let name = object_name();
+    let host = like(HOST_MAX, "^[^/@ ]+$");
+    vec![
+        ("configMap.namespace", like(LABEL_MAX, &format!("^{LABEL}$"))),
+        ("configMap.name", name.clone()),
+        ("configMap.names", json!({"minItems": 1, "maxItems": ConfigMapReference::PARTS_MAX})),
+        ("configMap.names[]", name),
+        ("configMap.key", key()),
+        ("oci.reference", text(REFERENCE_MAX)),
+        ("oci.pollInterval", like(DURATION_MAX, DURATION)),
+        ("oci.timeout", like(DURATION_MAX, DURATION)),
+        ("oci.mirrors", json!({"maxItems": ENTRIES_MAX})),
+        ("oci.mirrors[]", host.clone()),
+        ("oci.plainHTTP", json!({"maxItems": ENTRIES_MAX})),
+        ("oci.plainHTTP[]", host.clone()),
+        ("oci.trustedHosts", json!({"maxItems": ENTRIES_MAX})),
+        ("oci.trustedHosts[]", host),
+        ("signatures.keys", json!({"minItems": 1, "maxItems": SignaturePolicy::KEYS_MAX})),
+        ("signatures.keys[].pem", text(SIGNATURE_KEY_BYTES_MAX)),
+        ("signatures.require", json!({"minimum": 1, "maximum": SignaturePolicy::KEYS_MAX})),
+        ("caBundle.pem", text(CA_BUNDLE_BYTES_MAX)),
+    ]
+}
+
+fn network() -> Vec<Entry> {
+    let listed = json!({"minItems": 1, "maxItems": EgressPolicy::ENTRIES_MAX});
+    vec![
+        ("egress.rules", json!({"maxItems": EgressPolicy::RULES_MAX})),
+        ("egress.rules[].origins", listed.clone()),
+        ("egress.rules[].methods", listed.clone()),
+        ("egress.rules[].methods[]", json!({"enum": METHODS})),
+        ("egress.rules[].pathPrefixes", listed),
+        ("egress.rules[].pathPrefixes[]", like(PATH_PREFIX_MAX, "^/[^?# ]*$")),
+        ("egress.allowCidrs", json!({"maxItems": EgressPolicy::CIDRS_MAX})),
+        ("egress.allowCidrs[]", cidr()),
+        ("origins[]", like(Origin::BYTES_MAX, r"^[hH][tT][tT][pP][sS]?://[^/?#@\\ ]+$")),
+        ("spec.credentials", json!({"maxProperties": Credentials::COUNT_MAX})),
+        ("credentials.*.origins", json!({"minItems": 1, "maxItems": Credentials::ORIGINS_MAX})),
+        ("header.name", like(WORD_MAX, "^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")),
+        ("basic.username", json!({"maxLength": WORD_MAX, "pattern": r"^[^:\x00-\x1f\x7f]*$"})),
+        ("secretKeyRef.namespace", like(LABEL_MAX, &format!("^{LABEL}$"))),
+        ("secretKeyRef.name", object_name()),
+        ("secretKeyRef.key", key()),
+    ]
+}
+
+fn text(max: impl Into<Value>) -> Value {
+    json!({"minLength": 1, "maxLength": max.into()})
+}
+
+fn like(max: usize, pattern: &str) -> Value {
+    json!({"minLength": 1, "maxLength": max, "pattern": pattern})
+}
+
+fn object_name() -> Value {
+    like(NAME_MAX, &format!(r"^{LABEL}(\.{LABEL})*$"))
+}
+
+/// Of a ConfigMap or a Secret.
+fn key() -> Value {
+    like(NAME_MAX, "^[-._a-zA-Z0-9]+$")
+}
+
+fn cidr() -> Value {
+    // As many characters as the longest of IPv6 has with its prefix.
+    json!({"format": "cidr", "maxLength": 43})
+}
+
+/// Range of each limit, and what happens beyond it.
+///
+/// # Errors
+/// A limit that is no field.
+pub(super) fn add_limits(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
+    let limits = spec.get_mut("properties").and_then(|fields| fields.get_mut("limits"));
+    let limits = limits.and_then(|limits| limits.get_mut("properties")).context("spec.limits has no fields")?;
+    for bound in BOUNDS {
+        let field = limits.get_mut(bound.name).and_then(Value::as_object_mut);
+        let field = field.with_context(|| format!("spec.limits.{} is no field", bound.name))?;
+        let described = field.get("description").and_then(Value::as_str).unwrap_or_default();
+        // As it has to be written: without separators, and in the unit itself.
+        let range = format!("{} to {} {}", bound.min, bound.max, bound.unit);
+        let described = format!("{described} Range: {range}. Beyond it: {}.", bound.beyond.replace('`', ""));
+        field.insert("description".to_owned(), json!(described));
+        field.insert("minimum".to_owned(), json!(bound.min));
+        field.insert("maximum".to_owned(), json!(bound.max));
+    }
+    Ok(())
+}

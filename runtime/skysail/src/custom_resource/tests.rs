@@ -1,0 +1,128 @@
+//! The definition is whole, and is the committed file. What an API server makes of it is told in `tests/e2e`.
+
+use std::collections::BTreeSet;
+
+use expect_test::expect_file;
+use rstest::rstest;
+use serde_json::{Map, Value};
+use skysail_host::slot::{ActiveStatus, CandidateStatus, ProbationStatus, Refusal, SlotStatus, SourceFailure, Stage};
+
+use super::{definition, root, schema, yaml};
+
+/// The schema of `spec` or `status`.
+fn part(name: &str) -> Map<String, Value> {
+    root().unwrap()["properties"][name].as_object().unwrap().clone()
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p skysail custom_resource` writes the file.
+#[test]
+fn the_committed_file_is_the_definition() {
+    expect_file!["../../../../deploy/manifests/crd.yaml"].assert_eq(&yaml().unwrap());
+}
+
+#[test]
+fn nothing_is_lost_between_the_schema_and_the_definition() {
+    let definition = super::plain(serde_json::to_value(definition().unwrap()).unwrap());
+    let written = definition.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap();
+    assert_eq!(*written, super::plain(root().unwrap()));
+}
+
+#[rstest]
+#[case("spec")]
+#[case("status")]
+fn every_field_says_what_it_is(#[case] name: &str) {
+    let mut silent = Vec::new();
+    let mut look = |place: &str, schema: &mut Map<String, Value>| {
+        let described = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let is_field = !place.ends_with(']') && !place.ends_with('*');
+        // Neither links nor marks of Rust's documentation.
+        if is_field
+            && (!described.ends_with('.')
+                || described.contains(['`', '['].as_slice()) && !described.contains("[fd00::1]"))
+        {
+            silent.push(format!("{place}: {described}"));
+        }
+        Ok(())
+    };
+    schema::walk(&mut part(name), name, &mut look).unwrap();
+    assert_eq!(silent, Vec::<String>::new());
+}
+
+#[test]
+fn everything_in_the_spec_has_a_bound_and_no_default() {
+    let mut without = Vec::new();
+    let mut look = |place: &str, schema: &mut Map<String, Value>| {
+        let has = |keyword| schema.contains_key(keyword);
+        let bounded = match schema.get("type").and_then(Value::as_str) {
+            Some("string") => has("maxLength") || has("enum"),
+            Some("array") => has("maxItems"),
+            Some("object") => has("properties") || has("maxProperties"),
+            Some("integer") => has("minimum"),
+            Some("boolean") => true,
+            other => panic!("{place} has type {other:?}"),
+        };
+        // What the API server writes into a stored object stays there when the default has become another.
+        if !bounded || has("default") || has("nullable") || has("oneOf") || has("anyOf") {
+            without.push(place.to_owned());
+        }
+        Ok(())
+    };
+    schema::walk(&mut part("spec"), "spec", &mut look).unwrap();
+    assert_eq!(without, Vec::<String>::new());
+}
+
+#[test]
+fn an_entry_without_a_field_is_an_error() {
+    let error = schema::add(&mut part("spec"), &[("sources", Value::Null), ("source", Value::Null)]).unwrap_err();
+    assert_eq!(error.to_string(), "no field at sources");
+}
+
+/// A slot about which everything is to be told.
+fn slot_status() -> SlotStatus {
+    let (digest, origin) = ("sha256:00".to_owned(), "file x.wasm".to_owned());
+    SlotStatus {
+        provider: "sim".to_owned(),
+        active: Some(ActiveStatus {
+            swap: 1,
+            digest: digest.clone(),
+            origin: origin.clone(),
+            name: "sim".to_owned(),
+            version: "1.0.0".to_owned(),
+            contract: "0.1.0",
+            interfaces: vec!["instances"],
+            provider_id_schemes: vec!["sim".to_owned()],
+            since_ms: 0,
+        }),
+        probation: Some(ProbationStatus { predecessor: digest.clone(), calls: 20, time_ms: 300_000 }),
+        candidate: Some(CandidateStatus { digest: digest.clone(), origin: origin.clone(), stage: Stage::Offered }),
+        refused: Some(Refusal {
+            digest,
+            origin,
+            stage: Stage::Offered,
+            code: "LinkFailed",
+            reason: "why".to_owned(),
+            lasting: true,
+        }),
+        source_failure: Some(SourceFailure { code: "FileMissing", reason: "why".to_owned() }),
+        swaps: 1,
+        draining: 0,
+    }
+}
+
+#[test]
+fn the_status_has_what_a_slot_tells() {
+    let told = serde_json::to_value(slot_status()).unwrap();
+    let status = Value::Object(part("status"));
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let differ = |told: &Value, schema: &Value| {
+        let (told, schema) = (keys(told), keys(&schema["properties"]));
+        told.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
+    };
+    // The object's own name, and what only the API server's users need.
+    assert_eq!(differ(&told, &status), ["conditions", "observedGeneration", "provider"]);
+    for part in ["probation", "candidate", "refused", "sourceFailure"] {
+        assert_eq!(differ(&told[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
+    }
+    // A date in place of milliseconds; which of the swaps it was is nobody's question.
+    assert_eq!(differ(&told["active"], &status["properties"]["active"]), ["since", "sinceMs", "swap"]);
+}

@@ -1,0 +1,181 @@
+//! A `Provider` of the cluster.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use skysail_host::credentials::{SecretKeyRef, SecretValues};
+
+use super::{
+    ProviderSpec,
+    explain::{self, Finding},
+    outline::Outline,
+    schema::{self, API_VERSION, Carrier, Check, Document, KIND},
+};
+
+/// A `Provider` of the cluster that can be read as one. What it says is not judged yet.
+#[derive(Debug)]
+pub(crate) struct ProviderObject {
+    name: String,
+    outline: Outline,
+    document: Document,
+    secrets: BTreeSet<SecretKeyRef>,
+}
+
+impl ProviderObject {
+    /// From an object's name and its `spec`. The API server has compared it with the definition that it knows, which may be an older one.
+    ///
+    /// # Errors
+    /// It does not have the form of a `Provider`: place, reason and way out.
+    pub(crate) fn read(name: &str, spec: &Value) -> Result<Self, String> {
+        let object = json!({ "apiVersion": API_VERSION, "kind": KIND, "metadata": { "name": name }, "spec": spec });
+        // JSON is YAML: one reader for both carriers, with one set of errors.
+        let text = object.to_string();
+        let outline = Outline::of(&text).map_err(|error| told(name, explain::syntax(&error)))?;
+        let read = serde_saphyr::from_str(&text);
+        let mut document: Document = read.map_err(|error| told(name, explain::schema(&outline, &error)))?;
+        let secrets = schema::secrets_of(&mut document.spec);
+        Ok(Self { name: name.to_owned(), outline, document, secrets })
+    }
+
+    /// The Secrets that it names.
+    pub(crate) const fn secrets(&self) -> &BTreeSet<SecretKeyRef> {
+        &self.secrets
+    }
+
+    /// Judges it, with the values of its Secrets.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: place, reason and way out.
+    pub(crate) fn check(self, secrets: &SecretValues) -> Result<ProviderSpec, String> {
+        let Self { name, outline, document, secrets: _ } = self;
+        let check = Check::new(Carrier::Object { secrets }, (&outline, 0));
+        check.document(document).map_err(|finding| told(&name, finding))
+    }
+}
+
+/// In an object there are no lines, and it is plain which one is meant.
+fn told(name: &str, Finding { line: _, place, reason }: Finding) -> String {
+    let provider = format!("provider {name:?}");
+    let place = place.strip_prefix(&provider).map_or(&*place, |rest| rest.trim_start_matches(": "));
+    if place.is_empty() { reason } else { format!("{place}: {reason}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::{Value, json};
+    use skysail_host::credentials::{Secret, SecretKeyRef, SecretValues};
+
+    use super::{ProviderObject, ProviderSpec};
+
+    fn token() -> SecretKeyRef {
+        SecretKeyRef { namespace: "cloud".to_owned(), name: "api".to_owned(), key: "token".to_owned() }
+    }
+
+    fn take(spec: &Value) -> Result<ProviderSpec, String> {
+        let secrets = SecretValues::from([(token(), Secret::new("a-long-token"))]);
+        ProviderObject::read("sim", spec)?.check(&secrets)
+    }
+
+    #[track_caller]
+    fn refused(changes: Value, expected: Expect) {
+        let mut spec = json!({ "source": { "configMap": { "namespace": "cloud", "name": "sim" } } });
+        spec.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        expected.assert_eq(&take(&spec).unwrap_err());
+    }
+
+    #[test]
+    fn an_object_is_read_as_a_document_of_the_file_is() {
+        let spec = json!({
+            "default": true,
+            "source": { "oci": { "reference": "registry.example.com/sim:v1", "credentials": { "secretKeyRef": token() } } },
+            "limits": { "fuel": 2_000_000_000_u64 },
+            "credentials": { "api": { "origins": ["https://api.example.com"], "bearer": { "secretKeyRef": token() } } },
+        });
+        let object = ProviderObject::read("sim", &spec).unwrap();
+        assert!(object.secrets().iter().eq([&token()]));
+        let spec = take(&spec).unwrap();
+        assert!(spec.default && spec.name == "sim" && spec.limits.fuel == 2_000_000_000);
+        assert_eq!(spec.credentials.redact("<a-long-token>"), "<[redacted]>");
+    }
+
+    #[test]
+    fn what_is_wrong_in_an_object_is_told_without_lines() {
+        refused(
+            json!({ "fuel": 1 }),
+            expect![[
+                r#"spec.fuel: "fuel" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, rollout"#
+            ]],
+        );
+        refused(
+            json!({ "limits": { "fuel": "many" } }),
+            expect![[r#"spec.limits.fuel: "many" is not a whole number of 0 or more; correct it"#]],
+        );
+        refused(
+            json!({ "limits": { "fuel": 1 } }),
+            expect![
+                "spec.limits.fuel: fuel is 1, and may be 100000 to 1000000000000 fuel units (default 1000000000): an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU"
+            ],
+        );
+        refused(
+            json!({ "source": {} }),
+            expect![
+                "spec.source: it names no place; write file: with a path, configMap: with a name, or oci: with a reference"
+            ],
+        );
+        refused(
+            json!({ "source": { "file": "/run/secrets/token" } }),
+            expect![
+                "spec.source.file: an object of the cluster names no file and no variable of the manager; write configMap: or oci: for a component, secretKeyRef: with namespace, name and key for what is secret, and the text itself for everything else"
+            ],
+        );
+        refused(
+            json!({ "rollout": { "probation": { "time": "soon" } } }),
+            expect![[r#"spec.rollout.probation.time: "soon" is not a duration; write 5s, 1m30s or 250ms"#]],
+        );
+        expect![[r#"the key "source" is missing; add it"#]].assert_eq(&take(&Value::Null).unwrap_err());
+    }
+
+    /// Who may write a Provider must not get at what only the manager may read.
+    #[test]
+    fn an_object_names_no_file_and_no_variable_of_the_manager() {
+        let map = json!({ "configMap": { "namespace": "cloud", "name": "sim" } });
+        let file = json!({ "file": "/run/secrets/kubernetes.io/serviceaccount/token" });
+        let api = |value: &Value| json!({ "api": { "origins": ["https://api.example.com"], "bearer": value } });
+        let oci = |field: &str, value: &Value| json!({ "oci": { "reference": "example.com/sim:v1", field: value } });
+        for (spec, place) in [
+            (json!({ "source": file }), "source.file"),
+            (json!({ "source": oci("credentials", &file) }), "source.oci.credentials.file"),
+            (json!({ "source": oci("caBundle", &file) }), "source.oci.caBundle.file"),
+            (json!({ "source": oci("signatures", &json!({ "keys": [file] })) }), "source.oci.signatures.keys[0].file"),
+            (json!({ "source": map, "configFile": "/etc/passwd" }), "configFile"),
+            (json!({ "source": map, "egress": { "caBundle": file } }), "egress.caBundle.file"),
+            (json!({ "source": map, "credentials": api(&file) }), "credentials.api.bearer.file"),
+            (json!({ "source": map, "credentials": api(&json!({ "env": "HOME" })) }), "credentials.api.bearer.env"),
+        ] {
+            let error = take(&spec).unwrap_err();
+            let told =
+                format!("spec.{place}: an object of the cluster names no file and no variable of the manager; write");
+            assert!(error.starts_with(&told), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_named() {
+        let absent = json!({ "namespace": "cloud", "name": "other", "key": "token" });
+        let api = json!({ "origins": ["https://api.example.com"], "bearer": { "secretKeyRef": absent } });
+        refused(
+            json!({ "credentials": { "api": api } }),
+            expect![[
+                r#"spec.credentials.api.bearer: Secret cloud/other has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+            ]],
+        );
+        let oci = json!({ "reference": "registry.example.com/sim:v1", "credentials": { "secretKeyRef": absent } });
+        refused(
+            json!({ "source": { "oci": oci } }),
+            expect![[
+                r#"spec.source.oci.credentials.secretKeyRef: Secret cloud/other has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+            ]],
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! The resource `Provider` on a real API server: it takes the definition, explains it, and judges objects by it.
+
+use std::{collections::BTreeSet, fs, future};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+use skysail_test_e2e::{api_server::ApiServer, wait::eventually, workspace::root};
+
+/// An API server that knows the resource.
+struct Cluster {
+    server: ApiServer,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    async fn start() -> Result<Self> {
+        let cluster = Self { server: ApiServer::start()?, folder: tempfile::tempdir()? };
+        let file = root().join("deploy/manifests/crd.yaml").display().to_string();
+        cluster.server.kubectl(&["apply", "--server-side", "--warnings-as-errors", "-f", &file])?;
+        cluster.server.kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd/providers.skysail.dev",
+        ])?;
+        // Between the condition and the first answer lies a moment.
+        let served = || future::ready(cluster.server.kubectl(&["get", "providers"]));
+        eventually("the resource is served", 60, served).await?;
+        Ok(cluster)
+    }
+
+    /// Creates an object; with `--dry-run=server` the API server judges it and keeps nothing. A warning is a failure.
+    fn create(&self, provider: &Value, more: &[&str]) -> Result<String> {
+        let file = self.folder.path().join("provider.json");
+        fs::write(&file, provider.to_string())?;
+        let file = file.display().to_string();
+        self.server.kubectl(&[&["create", "--warnings-as-errors", "-f", &file], more].concat())
+    }
+
+    fn definition(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.server.kubectl(&["get", "crd", "providers.skysail.dev", "-o", "json"])?)?)
+    }
+}
+
+/// The least that is a provider.
+fn provider() -> Value {
+    with_spec(json!({"source": source()}))
+}
+
+fn with_spec(spec: Value) -> Value {
+    json!({"apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": {"name": "sim"}, "spec": spec})
+}
+
+fn with(field: &str, value: Value) -> Value {
+    with_spec(json!({"source": source(), field: value}))
+}
+
+fn with_source(source: Value) -> Value {
+    with_spec(json!({"source": source}))
+}
+
+/// A right one.
+fn source() -> Value {
+    json!({"configMap": {"namespace": "skysail-system", "name": "provider"}})
+}
+
+/// From a registry, with one more field.
+fn with_oci(field: &str, value: Value) -> Value {
+    with_source(json!({"oci": {"reference": "ghcr.io/org/provider:v1", field: value}}))
+}
+
+fn with_credential(credential: Value) -> Value {
+    with("credentials", json!({"api": credential}))
+}
+
+#[tokio::test]
+async fn the_definition_is_sound_and_explains_itself() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let definition = cluster.definition()?;
+    for condition in definition["status"]["conditions"].as_array().context("it has conditions")? {
+        ensure!(condition["type"] != "NonStructuralSchema", "{condition}");
+    }
+    let explain = |field: &'static str, what: &'static str| {
+        let cluster = &cluster;
+        let look = move || {
+            let said = cluster.server.kubectl(&["explain", field]).map(|said| words(&said));
+            future::ready(said.and_then(|said| {
+                ensure!(said.contains(what), "{said}");
+                Ok(())
+            }))
+        };
+        eventually(field, 60, look)
+    };
+    explain("provider.spec.limits.fuel", "CPU work per call, in fuel units").await?;
+    explain("provider.spec.limits.fuel", "Default 1,000,000,000").await?;
+    explain("provider.spec.limits.fuel", "Range: 100000 to 1000000000000 fuel units.").await?;
+    explain("skyp.spec.source.oci.pollInterval", "At least 1s. Default: 1m.").await?;
+    explain("provider.spec.credentials.bearer.secretKeyRef", "A key of a Secret of the cluster").await?;
+    explain("provider.status.refused.lasting", "will be refused again").await
+}
+
+/// Without the line breaks that kubectl puts in.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Where a value is.
+fn secret(key: &str) -> Value {
+    json!({"secretKeyRef": {"namespace": "skysail-system", "name": "cloud", "key": key}})
+}
+
+/// A wrong provider, and what the refusal says.
+type Wrong = (Value, &'static [&'static str]);
+
+fn wrong_names_and_owners() -> Vec<Wrong> {
+    let named = |name: &str| {
+        let spec = json!({"source": source()});
+        json!({"apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": {"name": name}, "spec": spec})
+    };
+    let long = "a".repeat(64);
+    vec![
+        (named("1sim"), &["metadata.name", "begin with a letter"]),
+        (named("sim.eu"), &["metadata.name", "at most 63 lower-case letters, digits and dashes"]),
+        (named(&long), &["metadata.name", "at most 63"]),
+        (
+            json!({"apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": {"name": "sim"}}),
+            &["spec: Required"],
+        ),
+        (with("defualt", json!(true)), &["unknown field \"spec.defualt\""]),
+        (with("default", json!("yes")), &["spec.default", "must be of type boolean"]),
+        (with("loadBalancerClasses", json!([""])), &["spec.loadBalancerClasses[0]"]),
+        (
+            with("nodeSelector", json!({"matchLabels": {}})),
+            &["spec.nodeSelector.matchLabels", "it selects every node; name a label"],
+        ),
+        (with("providerIdSchemes", json!(["aws://"])), &["spec.providerIdSchemes[0]"]),
+        (with("loadBalancerCidrs", json!(["198.51.100.0"])), &["spec.loadBalancerCidrs[0]", "cidr"]),
+        (with("nodeCidrs", json!(["10.0.0.0/33"])), &["spec.nodeCidrs[0]", "cidr"]),
+        (with("rollout", json!({"probation": {"time": "25h"}})), &["spec.rollout.probation.time", "at most 24h"]),
+        (with("rollout", json!({"probation": {"time": "5"}})), &["spec.rollout.probation.time", "write a duration"]),
+        (
+            with("rollout", json!({"probation": {"calls": -1}})),
+            &["spec.rollout.probation.calls", "greater than or equal to 0"],
+        ),
+        // What only a provider file names.
+        (with("configFile", json!("cloud.conf")), &["unknown field \"spec.configFile\""]),
+    ]
+}
+
+fn wrong_sources() -> Vec<Wrong> {
+    let maps = |maps: Value| with_source(json!({"configMap": maps}));
+    let signed = |signatures: Value| with_oci("signatures", signatures);
+    vec![
+        (with_source(json!({})), &["spec.source", "name one place"]),
+        (
+            with_source(json!({"configMap": {"namespace": "n", "name": "a"}, "oci": {"reference": "y"}})),
+            &["spec.source", "name one place"],
+        ),
+        (with_source(json!({"oci": null})), &["spec.source"]),
+        (with_source(json!({"file": "/run/secrets/token"})), &["unknown field \"spec.source.file\""]),
+        (maps(json!({"name": "a"})), &["spec.source.configMap.namespace: Required"]),
+        (maps(json!({"namespace": "n"})), &["spec.source.configMap", "write name: with the ConfigMap, or names:"]),
+        (maps(json!({"namespace": "n", "name": "a", "names": ["b"]})), &["spec.source.configMap", "or names:"]),
+        (maps(json!({"namespace": "n", "names": []})), &["spec.source.configMap.names"]),
+        (maps(json!({"namespace": "n", "name": "A_B"})), &["spec.source.configMap.name"]),
+        (with_source(json!({"oci": {}})), &["spec.source.oci.reference: Required"]),
+        (with_oci("pollInterval", json!("900ms")), &["spec.source.oci.pollInterval", "at least 1s"]),
+        (with_oci("pollInterval", json!("5 min")), &["spec.source.oci.pollInterval", "write a duration"]),
+        (with_oci("timeout", json!("0s")), &["spec.source.oci.timeout", "longer than nothing"]),
+        (with_oci("mirrors", json!(["https://mirror.local"])), &["spec.source.oci.mirrors[0]"]),
+        (with_oci("plainHttp", json!(["mirror.local"])), &["unknown field \"spec.source.oci.plainHttp\""]),
+        (with_oci("caBundle", json!({})), &["spec.source.oci.caBundle.pem: Required"]),
+        (with_oci("credentials", json!({})), &["spec.source.oci.credentials.secretKeyRef: Required"]),
+        (signed(json!({"keys": []})), &["spec.source.oci.signatures.keys"]),
+        (signed(json!({"keys": [{"file": "a"}]})), &["unknown field \"spec.source.oci.signatures.keys[0].file\""]),
+        (
+            signed(json!({"keys": [{"pem": "a"}], "require": 2})),
+            &["spec.source.oci.signatures", "more signatures than there are keys"],
+        ),
+        (signed(json!({"keys": [{"pem": "a"}], "require": 0})), &["spec.source.oci.signatures.require"]),
+    ]
+}
+
+fn wrong_reach_and_limits() -> Vec<Wrong> {
+    let rule = |rule: Value| with("egress", json!({"rules": [rule]}));
+    let at = json!(["https://api.example.com"]);
+    let limit = |limits: Value| with("limits", limits);
+    let value = secret("TOKEN");
+    let mut many = Map::new();
+    for number in 0..33 {
+        many.insert(format!("c{number}"), json!({"origins": at, "bearer": value}));
+    }
+    vec![
+        (rule(json!({"origins": []})), &["spec.egress.rules[0].origins"]),
+        (rule(json!({"origins": ["api.example.com"]})), &["spec.egress.rules[0].origins[0]"]),
+        (rule(json!({"origins": ["https://api.example.com/v1"]})), &["spec.egress.rules[0].origins[0]"]),
+        (rule(json!({"origins": at, "methods": ["get"]})), &["spec.egress.rules[0].methods[0]", "\"GET\""]),
+        (rule(json!({"origins": at, "pathPrefixes": ["v1"]})), &["spec.egress.rules[0].pathPrefixes[0]"]),
+        (with("egress", json!({"allowCidrs": ["private"]})), &["spec.egress.allowCidrs[0]", "cidr"]),
+        (
+            with("egress", json!({"caBundle": {"file": "a", "pem": "b"}})),
+            &["unknown field \"spec.egress.caBundle.file\""],
+        ),
+        (with_credential(json!({"bearer": value})), &["spec.credentials.api.origins: Required"]),
+        (
+            with_credential(json!({"origins": at})),
+            &["spec.credentials", "exactly one of bearer, header, basic and clientCertificate"],
+        ),
+        (
+            with_credential(json!({"origins": at, "bearer": value, "header": {"name": "X", "value": value}})),
+            &["spec.credentials", "exactly one of bearer, header, basic and clientCertificate"],
+        ),
+        (with_credential(json!({"origins": at, "bearer": {}})), &["bearer.secretKeyRef: Required"]),
+        (with_credential(json!({"origins": at, "bearer": {"env": "A"}})), &["unknown field", "bearer.env"]),
+        (with_credential(json!({"origins": at, "bearer": {"file": "/a"}})), &["unknown field", "bearer.file"]),
+        (with_credential(json!({"origins": at, "bearer": secret("a key")})), &["bearer.secretKeyRef.key"]),
+        (with_credential(json!({"origins": at, "bearer": "s3cret"})), &["bearer", "must be of type object"]),
+        (
+            with_credential(json!({"origins": at, "basic": {"username": "a:b", "password": value}})),
+            &["spec.credentials.api.basic.username"],
+        ),
+        (
+            with_credential(json!({"origins": at, "header": {"name": "X Y", "value": value}})),
+            &["spec.credentials.api.header.name"],
+        ),
+        (
+            with("credentials", json!({"a b": {"origins": at, "bearer": value}})),
+            &["spec.credentials", "a credential cannot have that name"],
+        ),
+        (with("credentials", Value::Object(many)), &["spec.credentials", "32"]),
+        (limit(json!({"fuel": 99_999})), &["spec.limits.fuel", "greater than or equal to 100000"]),
+        (limit(json!({"concurrentCalls": 65})), &["spec.limits.concurrentCalls", "less than or equal to 64"]),
+        (limit(json!({"fuel": 1.5e5 + 0.5})), &["spec.limits.fuel", "must be of type integer"]),
+        (limit(json!({"httpTimeMs": 40_000})), &["spec.limits.httpTimeMs", "cannot take longer than its call"]),
+        (limit(json!({"deadlineMs": 5_000})), &["spec.limits.httpTimeMs", "each by its default"]),
+    ]
+}
+
+#[tokio::test]
+async fn a_wrong_provider_is_refused_with_the_field_and_the_way_out() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    // What is wrong below is one thing in this.
+    cluster.create(&provider(), &["--dry-run=server"])?;
+    let mut problems = Vec::new();
+    for (wrong, expected) in [wrong_names_and_owners(), wrong_sources(), wrong_reach_and_limits()].concat() {
+        match cluster.create(&wrong, &["--dry-run=server"]) {
+            Ok(_) => problems.push(format!("taken: {wrong}")),
+            Err(error) => {
+                let said = words(&format!("{error:#}"));
+                if let Some(missing) = expected.iter().find(|part| !said.contains(**part)) {
+                    problems.push(format!("{missing:?} is not in: {said}"));
+                }
+            }
+        }
+    }
+    ensure!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+/// Right ones. Together they have every field of the schema.
+fn right() -> Vec<Value> {
+    let at = json!(["https://*.example.com:8443", "http://127.0.0.1:9000", "https://[fd00::1]"]);
+    let credential = |field: &str, proof: Value| json!({"origins": at, field: proof});
+    let value = secret(".dockerconfigjson");
+    let pem = json!({"pem": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"});
+    let whole = json!({
+        "default": true,
+        "loadBalancerClasses": ["example.com/fast"],
+        "nodeSelector": {"matchLabels": {"example.com/cloud": "sim", "empty": ""}},
+        "providerIdSchemes": ["sim", "x-1.y_z+"],
+        "loadBalancerCidrs": ["198.51.100.200/29", "2001:db8::/64"],
+        "nodeCidrs": ["10.1.0.0/16"],
+        "source": {"oci": {
+            "reference": "ghcr.io/org/provider:v1",
+            "pollInterval": "1h1.5m.5s",
+            "timeout": "1500000µs",
+            "credentials": value,
+            "caBundle": pem,
+            "mirrors": ["mirror.local:5000"],
+            "plainHTTP": ["mirror.local:5000"],
+            "trustedHosts": ["[fd00::1]:9000"],
+            "signatures": {"keys": [pem, pem], "require": 2},
+        }},
+        "config": "region = eu\n",
+        "egress": {
+            "rules": [{"origins": at, "methods": ["GET", "POST"], "pathPrefixes": ["/v1", "/"]}, {"origins": at}],
+            "allowCidrs": ["127.0.0.1/32", "fd00::/64"],
+            "caBundle": pem,
+        },
+        "credentials": {
+            "a": credential("bearer", value.clone()),
+            "b.c-d_E": credential("header", json!({"name": "X-Auth-Token", "value": value})),
+            "c": credential("basic", json!({"username": "", "password": value})),
+            "d": credential("clientCertificate", json!({"certificate": value, "key": value})),
+        },
+        "limits": limits(),
+        "allowInterfaceLoss": true,
+        "allowIdentityChange": true,
+        "rollout": {"probation": {"calls": 0, "time": "24h"}},
+    });
+    let map = json!({"configMap": {"namespace": "skysail-system", "name": "provider", "key": "provider.wasm"}});
+    let maps = json!({"configMap": {"namespace": "skysail-system", "names": ["provider-1", "provider.2"]}});
+    let mirrored = json!({"oci": {"reference": "registry.local:5000/a@sha256:00", "caBundle": pem}});
+    let elsewhere = json!({"source": map, "rollout": {"probation": {"time": "0"}}});
+    let specs = [whole, elsewhere, json!({"source": maps}), json!({"source": mirrored}), json!({"source": source()})];
+    specs.into_iter().map(with_spec).collect()
+}
+
+fn limits() -> Value {
+    json!({
+        "fuel": 1_000_000_000_000_u64,
+        "deadlineMs": 3_600_000,
+        "memoryBytes": 1 << 30,
+        "tableElements": 1,
+        "instances": 32,
+        "handles": 8,
+        "hostCallBytes": 4096,
+        "resultBytes": 1 << 30,
+        "stackBytes": 65536,
+        "logLines": 1,
+        "logBytes": 65536,
+        "events": 1,
+        "httpRequests": 1,
+        "httpRequestsPerSecond": 10_000,
+        "httpConcurrency": 1,
+        "httpRequestBytes": 1024,
+        "httpResponseBytes": 1024,
+        "httpHeaders": 1,
+        "httpHeaderBytes": 1024,
+        "httpTimeMs": 3_600_000,
+        "cacheBytes": 1024,
+        "cacheEntries": 1,
+        "cacheTtlMs": 1,
+        "concurrentCalls": 64,
+        "componentBytes": 1024,
+        "compileTimeMs": 100,
+        "compileMemoryBytes": 17_179_869_184_u64,
+    })
+}
+
+#[tokio::test]
+async fn right_providers_with_every_field_are_taken_and_their_status_is_shown() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let definition = cluster.definition()?;
+    let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").context("a schema")?;
+    let mut written = BTreeSet::new();
+    for provider in right() {
+        cluster.create(&provider, &["--dry-run=server"])?;
+        fields_of(&schema["spec"], &provider["spec"], "spec", &mut written)?;
+    }
+    let mut known = BTreeSet::new();
+    known_fields(&schema["spec"], "spec", &mut known);
+    let untried: Vec<_> = known.difference(&written).collect();
+    ensure!(untried.is_empty(), "no provider here has {untried:?}");
+
+    // What is stored is what was written: no default comes to it.
+    cluster.create(&provider(), &[])?;
+    let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "provider", "sim", "-o", "json"])?)?;
+    ensure!(stored["spec"] == provider()["spec"], "stored: {}", stored["spec"]);
+    let status = status();
+    let (mut told, mut known) = (BTreeSet::new(), BTreeSet::new());
+    fields_of(&schema["status"], &status, "status", &mut told)?;
+    known_fields(&schema["status"], "status", &mut known);
+    ensure!(told == known, "{:?}", known.difference(&told));
+    let patch = json!({"status": status}).to_string();
+    cluster.server.kubectl(&["patch", "provider", "sim", "--subresource=status", "--type=merge", "-p", &patch])?;
+    let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "skyp", "sim", "-o", "json"])?)?;
+    ensure!(stored["status"] == status, "stored: {}", stored["status"]);
+    let shown = cluster.server.kubectl(&["get", "skysail", "-o", "wide"])?;
+    let (head, row) = shown.split_once('\n').context("a head and a row")?;
+    ensure!(words(head) == "NAME READY VERSION DIGEST CANDIDATE REASON AGE", "{head}");
+    ensure!(words(row).starts_with("sim True 1.2.3 sha256:aa sha256:bb IdentityChanged "), "{row}");
+    Ok(())
+}
+
+fn status() -> Value {
+    let condition = |about: &str, status: &str, reason: &str| {
+        json!({
+            "type": about,
+            "status": status,
+            "reason": reason,
+            "message": "for people",
+            "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        })
+    };
+    json!({
+        "observedGeneration": 1,
+        "conditions": [condition("Ready", "True", "Serving"), condition("ReleaseAccepted", "False", "IdentityChanged")],
+        "active": {
+            "digest": "sha256:aa",
+            "origin": "file /components/sim.wasm",
+            "name": "sim",
+            "version": "1.2.3",
+            "contract": "0.1.0",
+            "interfaces": ["instances"],
+            "providerIdSchemes": ["sim"],
+            "since": "2026-01-02T03:04:05Z",
+        },
+        "probation": {"predecessor": "sha256:00", "calls": 20, "timeMs": 300_000},
+        "candidate": {"digest": "sha256:bb", "origin": "file /components/sim.wasm", "stage": "verified"},
+        "refused": {
+            "digest": "sha256:cc",
+            "origin": "file /components/sim.wasm",
+            "stage": "described",
+            "code": "IdentityChanged",
+            "reason": "for people",
+            "lasting": true,
+        },
+        "sourceFailure": {"code": "FileMissing", "reason": "for people"},
+        "swaps": 2,
+        "draining": 1,
+    })
+}
+
+/// Every field that a schema has: fields of a map's values are those of `*`, of a list's entries those of `[]`.
+fn known_fields(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        known_fields(property, &path, fields);
+        fields.insert(path);
+    }
+    known_fields_below(&schema["items"], &format!("{path}[]"), fields);
+    known_fields_below(&schema["additionalProperties"], &format!("{path}.*"), fields);
+}
+
+fn known_fields_below(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
+    if schema.is_object() {
+        known_fields(schema, path, fields);
+    }
+}
+
+/// The fields that a value has, by their places in the schema.
+fn fields_of(schema: &Value, value: &Value, path: &str, fields: &mut BTreeSet<String>) -> Result<()> {
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                if let Some(property) = schema["properties"].get(name) {
+                    let path = format!("{path}.{name}");
+                    fields_of(property, value, &path, fields)?;
+                    fields.insert(path);
+                } else if schema["additionalProperties"].is_object() {
+                    fields_of(&schema["additionalProperties"], value, &format!("{path}.*"), fields)?;
+                } else {
+                    bail!("the schema has no {path}.{name}");
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                fields_of(&schema["items"], item, &format!("{path}[]"), fields)?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    Ok(())
+}
