@@ -126,20 +126,14 @@ pub enum CredentialError {
         variable: String,
     },
     /// A value is not in its Secret.
-    #[error(
-        "credentials.{name}.{field}: Secret {namespace}/{secret} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
-    )]
+    #[error("credentials.{name}.{field}: {}", place.missing())]
     Secret {
         /// Of the credential.
         name: String,
         /// For example `bearer`.
         field: &'static str,
-        /// Of the Secret.
-        namespace: String,
-        /// Name of the Secret.
-        secret: String,
         /// As written.
-        key: String,
+        place: SecretKeyRef,
     },
     /// A value cannot be used.
     #[error("credentials.{name}.{field}: {reason}")]

@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
 use super::{
     BasicSpec, ClientCertificate, ClientCertificateSpec, Credential, CredentialError, CredentialSpec, Credentials,
-    HeaderSpec, Proof, SECRET_BYTES_MIN, Secret, SecretKeyRef, SecretValues, ValueFrom,
+    HeaderSpec, Proof, SECRET_BYTES_MIN, Secret, SecretValues, ValueFrom,
 };
 use crate::egress::Origin;
 
@@ -147,13 +147,10 @@ impl Reader<'_> {
     fn read(&self, field: &'static str, from: &ValueFrom) -> Result<Secret, CredentialError> {
         let text = match from {
             ValueFrom::SecretKeyRef(place) => {
-                let SecretKeyRef { namespace, name: secret, key } = place;
                 let value = self.secrets.get(place).ok_or_else(|| CredentialError::Secret {
                     name: self.name.to_owned(),
                     field,
-                    namespace: namespace.clone(),
-                    secret: secret.clone(),
-                    key: key.clone(),
+                    place: place.clone(),
                 })?;
                 if value.expose().len() as u64 > Credentials::VALUE_BYTES_MAX {
                     let reason = format!("is larger than {} bytes; is it the right key?", Credentials::VALUE_BYTES_MAX);

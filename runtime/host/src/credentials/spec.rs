@@ -80,3 +80,14 @@ pub struct SecretKeyRef {
     /// The key of the Secret's data.
     pub key: String,
 }
+
+impl SecretKeyRef {
+    /// What to say where it has no value, with the way out.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        let Self { namespace, name, key } = self;
+        format!(
+            "Secret {namespace}/{name} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
+        )
+    }
+}

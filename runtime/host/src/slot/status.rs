@@ -15,7 +15,7 @@ use super::{Active, SlotMetrics, Stage};
 use crate::admission::{CONTRACT_VERSION, RefusalCode};
 
 /// What a slot is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlotStatus {
     /// The provider's name in the provider file.
@@ -212,16 +212,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(provider: Arc<str>, metrics: SlotMetrics) -> Self {
-        let status = SlotStatus {
-            provider: provider.as_ref().to_owned(),
-            active: None,
-            probation: None,
-            candidate: None,
-            refused: None,
-            source_failure: None,
-            swaps: 0,
-            draining: 0,
-        };
+        let status = SlotStatus { provider: provider.as_ref().to_owned(), ..SlotStatus::default() };
         metrics.serving(&provider).set(0);
         metrics.draining(&provider).set(0);
         Self { status: watch::Sender::new(status), metrics, provider, living: AtomicU64::new(0) }

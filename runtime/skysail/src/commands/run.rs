@@ -29,7 +29,7 @@ use crate::{
     cluster::Cluster,
     exit::{MarkExt as _, Reason},
     leadership::{self, Elections, Leadership, Share},
-    provider_file::{self, Claims, ProviderFile, ProviderFileError},
+    provider_file::{self, Claims, ProviderFile},
     providers::{self, Fleet, Surroundings},
     signals::{OF_A_SERVICE, Signals},
     telemetry::{self, Verbosity},
@@ -88,8 +88,8 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
         return Err(anyhow!(text)).or_exit(Reason::Usage);
     }
     let file = args.providers.provider_file.as_deref();
-    let file = file.map(|path| Ok((path, provider_file::load(path)?))).transpose();
-    let file = file.map_err(|error: ProviderFileError| error).or_exit(Reason::Usage)?;
+    let file =
+        file.map(|path| provider_file::load(path).map(|file| (path, file))).transpose().or_exit(Reason::Usage)?;
     let mut registry = Registry::default();
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;

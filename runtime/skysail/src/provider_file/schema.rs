@@ -302,13 +302,7 @@ impl<'a> Check<'a> {
         let Carrier::Object { secrets } = &self.carrier else {
             return Err(self.wrong(place, SECRET_IN_A_FILE.to_owned()));
         };
-        secrets.get(secret).ok_or_else(|| {
-            let SecretKeyRef { namespace, name, key } = secret;
-            let reason = format!(
-                "Secret {namespace}/{name} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
-            );
-            self.wrong(place, reason)
-        })
+        secrets.get(secret).ok_or_else(|| self.wrong(place, secret.missing()))
     }
 
     /// An error about egress or credentials: its text begins with the place below `root`.

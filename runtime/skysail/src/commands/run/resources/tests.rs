@@ -24,16 +24,7 @@ fn digest(number: u8) -> String {
 }
 
 fn empty() -> SlotStatus {
-    SlotStatus {
-        provider: "sim".to_owned(),
-        active: None,
-        probation: None,
-        candidate: None,
-        refused: None,
-        source_failure: None,
-        swaps: 0,
-        draining: 0,
-    }
+    SlotStatus { provider: "sim".to_owned(), ..SlotStatus::default() }
 }
 
 fn serving(number: u8) -> SlotStatus {
