@@ -292,7 +292,7 @@ async fn unsigned(world: &World, serving: &str) -> Result<()> {
     fs::write(&file, key)?;
     let public = run("openssl", &["ec", "-pubout", "-in", &file.display().to_string()])?;
     world.patch(&json!({ "spec": { "source": { "oci": { "signatures": { "keys": [{ "pem": public }] } } } } }))?;
-    let status = world.until("it is refused", |status| !at(status, "/sourceFailure/code").is_empty()).await?;
+    let status = world.until("it is refused", |status| at(status, "/sourceFailure/code") == "ArtifactUnsigned").await?;
     let reason = at(&status, "/sourceFailure/reason");
     ensure!(reason.contains("sign"), "{reason}");
     ensure!(at(&status, "/active/digest") == serving && is(&status, "Ready", "True"), "{status:#}");
