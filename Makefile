@@ -47,11 +47,12 @@ guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests
 	@$(with) guests/build.sh
 
-bench: ## the benchmarks, with optimisation: figures go to target/criterion, and beside a manager in Go to target/bench (hours; SIDE_BY_SIDE='--help')
+bench: ## the benchmarks, with optimisation: figures go to target/criterion, of swaps and beside a manager in Go to target/bench (hours; SWAPS='--help', SIDE_BY_SIDE='--help')
 	@.ci/setup bench
 	@$(with) guests/build.sh
 	@$(cargo) build --locked --profile dist -p skysail
 	@$(cargo) bench --locked -p skysail-test-bench --benches
+	@$(cargo) run --locked --release -p skysail-test-bench --bin swaps -- $(SWAPS)
 	@$(cargo) run --locked --release -p skysail-test-bench --bin side-by-side -- $(SIDE_BY_SIDE)
 
 fmt: ## format everything

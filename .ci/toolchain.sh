@@ -5,6 +5,8 @@
 rust_wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 # What Kubernetes' own modules ask for; an older Go from 1.21 on fetches it as a module by itself.
 go_wanted=1.26
+# Others' tool for components in registries; it says nothing of the Rust that it needs, and builds with ours.
+wkg_wanted=0.16.1
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 
 # at_least HAVE WANTED

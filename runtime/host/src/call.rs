@@ -17,7 +17,8 @@ use wasmtime::{Store, component::Instance};
 
 use crate::{
     CallRecord, Outcome, Release, Sandbox,
-    imports::HttpCall,
+    cache::Cache,
+    imports::{HttpAccess, HttpCall},
     limits::CALLS_WAITING_MAX,
     outcome::explain,
     store::{CallState, new_store},
@@ -30,8 +31,10 @@ pub(crate) struct Request<'a> {
     pub(crate) call: &'a Call,
     /// Interface and function of the contract: `load-balancers.ensure`.
     pub(crate) function: &'static str,
-    /// Whether the contract lets this function send HTTP requests.
-    pub(crate) http_allowed: bool,
+    /// What it may send.
+    pub(crate) http: HttpAccess,
+    /// Whether its answer is only compared: how it ends says nothing of the calls that count.
+    pub(crate) compared: bool,
 }
 
 /// A fresh guest. The function that gets one may borrow from its surroundings, for `'env`.
@@ -50,7 +53,7 @@ where
     F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
     J: FnOnce(R) -> Result<T, Error> + Send,
 {
-    let Request { sandbox, release, call, function: name, http_allowed } = request;
+    let Request { sandbox, release, call, function: name, http, compared } = request;
     let span = tracing::debug_span!(
         "provider_call",
         provider.name = sandbox.name(),
@@ -58,6 +61,7 @@ where
         component.digest = release.digest(),
     );
     let mut running = Running::new(sandbox, release, call, name);
+    running.compared = compared;
     async move {
         let deadline = running.began + std::time::Duration::from_millis(sandbox.limits().deadline_ms);
         let permit = match timeout_at(deadline, wait_for_place(sandbox)).await {
@@ -69,8 +73,12 @@ where
         if let Err(closed) = call.fence.check() {
             return Err(running.failed(closed.into()));
         }
-        let http = HttpCall::new(sandbox, http_allowed, deadline, &call.fence);
-        let state = CallState::new((sandbox, release), call.clone(), name, http);
+        let http = HttpCall::new(sandbox, http, deadline, &call.fence);
+        let mut state = CallState::new((sandbox, release), call.clone(), name, http);
+        if compared {
+            // What it learns where it may only read is nothing for the calls that count.
+            state.cache = Arc::new(Cache::new(sandbox.limits()));
+        }
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
             Err(source) => {
@@ -141,6 +149,7 @@ struct Running<'a> {
     waited: std::time::Duration,
     store: Option<Store<CallState>>,
     recorded: bool,
+    compared: bool,
 }
 
 impl<'a> Running<'a> {
@@ -154,6 +163,7 @@ impl<'a> Running<'a> {
             waited: std::time::Duration::ZERO,
             store: None,
             recorded: false,
+            compared: false,
         }
     }
 
@@ -192,7 +202,9 @@ impl<'a> Running<'a> {
 
     fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>) {
         self.recorded = true;
-        self.release.vitals().note(self.function, &outcome, limit);
+        if !self.compared {
+            self.release.vitals().note(self.function, &outcome, limit);
+        }
         let wall = self.began.elapsed();
         let mut record = CallRecord {
             provider: Arc::clone(self.sandbox.shared_name()),
@@ -222,6 +234,9 @@ impl<'a> Running<'a> {
             // The one that ended the call comes first.
             record.limits_hit.retain(|hit| hit.limit != limit.limit);
             record.limits_hit.insert(0, limit);
+        }
+        if !self.compared {
+            self.release.tally().note(&record);
         }
         self.sandbox.recorder().record(record);
     }

@@ -14,6 +14,8 @@ pub(crate) use self::{
     to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest, volume_to_guest},
 };
 
+/// The key in the `extra` of `identity.describe` whose values are [`skysail_provider::Info::egress`].
+const EGRESS: &str = "egress";
 /// The key in a route's `extra` whose value `true` stands for [`skysail_provider::Route::enable_node_addresses`].
 const ENABLE_NODE_ADDRESSES: &str = "enable-node-addresses";
 

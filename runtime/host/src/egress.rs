@@ -233,6 +233,18 @@ impl EgressPolicy {
         Ok(())
     }
 
+    /// Whether requests to this origin may leave at all, whatever their method and path.
+    ///
+    /// # Errors
+    /// Names what is not allowed.
+    pub(crate) fn judge_origin(&self, origin: &Origin) -> Result<(), Refusal> {
+        if let Some(address) = origin.address() {
+            self.judge_address(address)?;
+        }
+        let is_allowed = self.rules.iter().any(|rule| rule.origins.iter().any(|allowed| allowed.covers(origin)));
+        if is_allowed { Ok(()) } else { Err(Refusal(format!("no rule allows origin {origin}"))) }
+    }
+
     /// Judges one address and gives it back in its plain spelling.
     pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, Refusal> {
         self.addresses.judge(address).map_err(|refused| Refusal(refused.to_string()))

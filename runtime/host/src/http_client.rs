@@ -48,6 +48,9 @@ pub use resolver::{Resolver, SystemResolver};
 pub use transport::HttpClientError;
 use transport::Transport;
 
+/// The methods that change nothing, of those that can be allowed.
+const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+
 /// The HTTP of one provider: its rules, credentials, connections and rate. Shared by all its calls.
 pub struct HttpClient {
     policy: Arc<EgressPolicy>,
@@ -100,6 +103,11 @@ impl HttpClient {
             }
         }
         Ok(Self { policy, credentials, transport, rate: Rate::new(limits.requests_per_second) })
+    }
+
+    /// What may leave.
+    pub(crate) fn policy(&self) -> &EgressPolicy {
+        &self.policy
     }
 
     /// Sends one request and waits for the whole answer.
@@ -177,7 +185,7 @@ impl HttpClient {
 
     async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
         budget.take_request()?;
-        let judged = self.judge(budget.limits(), request)?;
+        let judged = self.judge(budget, request)?;
         let over = || Failure::new(FailureKind::Timeout, "the time of the call is over");
         let waiting = async {
             let in_flight = budget.enter().await.map_err(|_| over())?;
@@ -209,10 +217,16 @@ impl HttpClient {
     }
 
     /// Everything that needs no network.
-    fn judge(&self, limits: &HttpLimits, request: HttpRequest) -> Result<Judged, Failure> {
+    fn judge(&self, budget: &HttpBudget, request: HttpRequest) -> Result<Judged, Failure> {
         let HttpRequest { method, url, headers, body, credential, timeout } = request;
         if !METHODS.contains(&method.as_str()) {
             return Err(Failure::malformed(format!("the method must be one of {}", METHODS.join(", "))));
+        }
+        if budget.reads_only() && !SAFE_METHODS.contains(&method.as_str()) {
+            let safe = SAFE_METHODS.join(", ");
+            return Err(Failure::forbidden(format!(
+                "this call may only read, and {method} can change something; it may use {safe}"
+            )));
         }
         let Target { url, authority } = Target::parse(&url).map_err(|error| Failure::malformed(error.to_string()))?;
         let target = Target { url, authority };
@@ -232,7 +246,7 @@ impl HttpClient {
             }
         };
         let headers = headers::of_guest(&headers, proof.map(|(_, proof)| proof))?;
-        let bytes = check_request(limits, &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
+        let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
         let client = match proof {
             Some((name, Proof::ClientCertificate(certificate))) => {
                 self.transport

@@ -8,6 +8,7 @@ use crate::{
     Release, Sandbox,
     call::{Guest, Request, run},
     convert,
+    imports::HttpAccess,
 };
 
 /// How bad a [`Problem`] is.
@@ -38,8 +39,9 @@ pub struct Problem {
 /// Those of the sandbox; [`skysail_provider::Code::Internal`] where the answer breaks the contract.
 pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info> {
     let indices = &release.exports().identity;
-    let request =
-        Request { sandbox, release, call: &Call::default(), function: "identity.describe", http_allowed: false };
+    let call = Call::default();
+    let (function, http) = ("identity.describe", HttpAccess::None);
+    let request = Request { sandbox, release, call: &call, function, http, compared: false };
     run(
         request,
         |Guest { store, instance, env: _ }| {
@@ -56,8 +58,9 @@ pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info>
 /// As [`describe`].
 pub async fn check_config(sandbox: &Arc<Sandbox>, release: &Release, text: &str) -> Result<Vec<Problem>> {
     let indices = &release.exports().identity;
-    let request =
-        Request { sandbox, release, call: &Call::default(), function: "identity.check-config", http_allowed: false };
+    let call = Call::default();
+    let (function, http) = ("identity.check-config", HttpAccess::None);
+    let request = Request { sandbox, release, call: &call, function, http, compared: false };
     run(
         request,
         |Guest { store, instance, env: _ }| {

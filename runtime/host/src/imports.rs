@@ -15,7 +15,7 @@ mod wasi;
 mod wasi_http;
 
 pub(crate) use self::{
-    http::HttpCall,
+    http::{HttpAccess, HttpCall},
     log::CallLog,
     wasi::{context as wasi_context, has as has_wasi},
     wasi_http::WasiHttp,

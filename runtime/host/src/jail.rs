@@ -3,8 +3,9 @@
 //! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever reads them, and neither can be cancelled.
 //! So both happen in a child process: the same executable with a hidden subcommand, which calls [`child_main`]. One child answers twice,
 //! first what it found ([`admission`](crate::admission)), then the machine code. The child sees the component on its standard input and
-//! nothing else: no environment, no other open file, no new privileges, no file that it may write. A thread of its own ends it at its CPU
-//! budget, the kernel ends it at its memory, and the parent at its wall time.
+//! nothing else: no environment, no file, no socket, no other process, no new privileges. A thread of its own ends it at its CPU
+//! budget, the kernel ends it at its memory, and the parent at its wall time. What keeps it in is in `walls`; where the kernel lacks some of it,
+//! the child compiles all the same, and the parent says so in the log.
 //!
 //! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a
 //! child that runs our own executable, or a folder where each of its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from
@@ -29,6 +30,9 @@ mod child;
 mod disk;
 mod frame;
 mod parent;
+#[cfg(test)]
+pub(crate) mod stand_in;
+mod walls;
 
 #[cfg(test)]
 mod tests;
@@ -200,7 +204,7 @@ pub struct Compiler {
 
 #[derive(Clone)]
 enum Kind {
-    Jailed(Arc<JailCommand>),
+    Jailed(Arc<parent::Jail>),
     InProcess,
 }
 
@@ -211,7 +215,7 @@ impl Compiler {
     /// Compiles in child processes.
     #[must_use]
     pub fn jailed(command: JailCommand) -> Self {
-        Self::new(Kind::Jailed(Arc::new(command)))
+        Self::new(Kind::Jailed(Arc::new(parent::Jail::new(command))))
     }
 
     /// Compiles in this process, with no limit on time or memory. For tests and benches with components of their own: a hostile one
@@ -265,10 +269,10 @@ impl Compiler {
         }
         let _permit = self.permit().await;
         let (compiled, cost) = match &self.kind {
-            Kind::Jailed(command) => {
-                let output = parent::compile(command, component, limits, admitted).await?;
+            Kind::Jailed(jail) => {
+                let output = parent::compile(jail, component, limits, admitted).await?;
                 if output.compatibility != key.compatibility {
-                    return Err(CompileError::OtherBuild { program: command.program.clone() });
+                    return Err(CompileError::OtherBuild { program: jail.command.program.clone() });
                 }
                 self.keep(key, &output.code, output.cost).await;
                 (CompiledComponent::from_jail(output.code), Some(output.cost))
@@ -315,7 +319,7 @@ impl Compiler {
         }
         let _permit = self.permit().await;
         let findings = match &self.kind {
-            Kind::Jailed(command) => parent::examine(command, component, limits).await?,
+            Kind::Jailed(jail) => parent::examine(jail, component, limits).await?,
             Kind::InProcess => examine_in_process(component).await?,
         };
         Ok(inspection.with(findings))
@@ -354,7 +358,7 @@ fn reasons(refusals: &[Finding]) -> String {
 impl std::fmt::Debug for Compiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let command = match &self.kind {
-            Kind::Jailed(command) => Some(command),
+            Kind::Jailed(jail) => Some(&jail.command),
             Kind::InProcess => None,
         };
         f.debug_struct("Compiler").field("command", &command).finish_non_exhaustive()

@@ -27,6 +27,7 @@ mod sandbox;
 mod sandboxed_provider;
 pub mod slot;
 mod store;
+mod tally;
 #[cfg(test)]
 mod test_guest;
 mod text;
@@ -42,4 +43,5 @@ pub use self::{
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},
     sandboxed_provider::SandboxedProvider,
+    tally::FunctionCalls,
 };

@@ -14,6 +14,7 @@ use crate::http_client::HttpLimits;
 mod bounds;
 
 pub use self::bounds::{BOUNDS, Bound};
+pub(crate) use self::bounds::{DEADLINE_MS_MAX, FUEL_MAX};
 
 /// Most linear memories that a component may have. Rust, C and Go need one, adapters a second; the pool reserves address space for each.
 pub(crate) const MEMORIES_MAX: u32 = 4;

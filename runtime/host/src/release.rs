@@ -17,6 +17,7 @@ use crate::{
     imports,
     limits::{MEMORIES_MAX, TABLES_MAX},
     store::CallState,
+    tally::{FunctionCalls, Tally},
     vitals::Vitals,
 };
 
@@ -141,7 +142,8 @@ fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Com
 pub struct Release {
     digest: Arc<str>,
     cache: Arc<Cache>,
-    vitals: Vitals,
+    vitals: Arc<Vitals>,
+    tally: Tally,
     instance_pre: InstancePre<CallState>,
     exports: Exports,
 }
@@ -173,7 +175,14 @@ impl Release {
         let instance_pre = linker.instantiate_pre(&component).map_err(ReleaseError::Link)?;
         let exports = Exports::of(&instance_pre)?;
         let cache = Arc::new(Cache::new(sandbox.limits()));
-        Ok(Self { digest: digest.into(), cache, vitals: Vitals::default(), instance_pre, exports })
+        Ok(Self {
+            digest: digest.into(),
+            cache,
+            vitals: Arc::default(),
+            tally: Tally::default(),
+            instance_pre,
+            exports,
+        })
     }
 
     /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are trusted.
@@ -199,12 +208,22 @@ impl Release {
         Interface::ALL.into_iter().filter(|interface| self.exports.has(*interface)).collect()
     }
 
+    /// What its calls were and cost since it was loaded, one entry for each function that was called.
+    #[must_use]
+    pub fn calls(&self) -> Vec<FunctionCalls> {
+        self.tally.calls()
+    }
+
     pub(crate) const fn shared_digest(&self) -> &Arc<str> {
         &self.digest
     }
 
-    pub(crate) const fn vitals(&self) -> &Vitals {
+    pub(crate) const fn vitals(&self) -> &Arc<Vitals> {
         &self.vitals
+    }
+
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     pub(crate) const fn cache(&self) -> &Arc<Cache> {

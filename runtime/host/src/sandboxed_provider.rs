@@ -18,6 +18,7 @@ use crate::{
     Release, Sandbox,
     call::{Guest, Request, run},
     convert,
+    imports::HttpAccess,
     store::CallState,
 };
 
@@ -33,13 +34,20 @@ pub struct SandboxedProvider {
     sandbox: Arc<Sandbox>,
     release: Arc<Release>,
     info: Arc<Info>,
+    compared: bool,
 }
 
 impl SandboxedProvider {
     /// A release that has described itself: `info` is what [`crate::describe`] answered.
     #[must_use]
     pub const fn new(sandbox: Arc<Sandbox>, release: Arc<Release>, info: Arc<Info>) -> Self {
-        Self { sandbox, release, info }
+        Self { sandbox, release, info, compared: false }
+    }
+
+    /// The same, for calls whose answers are compared and not used: they can change nothing in the cloud, and how they end does not count.
+    #[must_use]
+    pub(crate) fn compared(&self) -> Self {
+        Self { compared: true, ..self.clone() }
     }
 
     /// What the provider has beyond this release.
@@ -67,7 +75,12 @@ impl SandboxedProvider {
             release: &self.release,
             call,
             function,
-            http_allowed: sends_http(function),
+            http: match (sends_http(function), self.compared) {
+                (false, _) => HttpAccess::None,
+                (true, true) => HttpAccess::Reads,
+                (true, false) => HttpAccess::All,
+            },
+            compared: self.compared,
         };
         run(request, guest, judge).await
     }

@@ -12,7 +12,8 @@
 //! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
 //!   compiled again, until [`Reconfiguration::commit`].
 //!
-//! - A release that turns out worse than its predecessor is taken back (`probation`).
+//! - A release that turns out worse than its predecessor is taken back (`probation`). Before that it may be asked what its predecessor is asked (`shadow`), and serve a share
+//!   of the objects (`canary`).
 //!
 //! # Caveats
 //! A drain needs no deadline of its own: every call has one.
@@ -34,26 +35,37 @@ use crate::{
     CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission, jail::Compiler,
 };
 
+mod canary;
 mod metrics;
 mod probation;
 mod provider;
 mod quarantine;
 mod reconfigure;
+mod shadow;
 mod stage;
 mod status;
 mod steps;
+mod taken_back;
+mod trial;
 
 #[cfg(test)]
 mod tests;
 
+pub use canary::CanaryOptions;
 pub use metrics::SlotMetrics;
 pub use probation::ProbationOptions;
 pub use reconfigure::{EarlierOffers, Reconfiguration};
+pub use shadow::{OnDifference, ShadowOptions};
 pub use stage::Stage;
-pub use status::{ActiveStatus, CandidateStatus, ProbationStatus, Reason, Refusal, SlotStatus, SourceFailure};
+pub use status::{
+    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
+    SourceFailure,
+};
 
 use probation::Probation;
 use quarantine::Quarantine;
+use shadow::{Compared, Memory};
+use stage::Step;
 use status::Shared;
 
 /// How a slot is made, and what [`Slot::prepare`] replaces.
@@ -67,7 +79,37 @@ pub struct SlotOptions {
     /// Lets a release serve that has another name or other provider-ID schemes than its predecessor. Default no: nodes and load balancers
     /// would no longer be known as this provider's.
     pub allow_identity_change: bool,
-    /// How long a new release is watched, if at all; [`Slot::guard`] does it.
+    /// Lets a release serve that says it needs an origin which no egress rule allows. Default no: it would fail where it needs it.
+    pub allow_unmet_egress: bool,
+    /// How a new release takes over.
+    pub rollout: RolloutOptions,
+    /// As for [`Slot::ask_again`].
+    pub retry: Option<String>,
+}
+
+impl SlotOptions {
+    /// What is refused by default is refused; each release that is accepted serves at once.
+    #[must_use]
+    pub const fn new(sandbox: SandboxOptions) -> Self {
+        Self {
+            sandbox,
+            allow_interface_loss: false,
+            allow_identity_change: false,
+            allow_unmet_egress: false,
+            rollout: RolloutOptions { shadow: None, canary: None, probation: None },
+            retry: None,
+        }
+    }
+}
+
+/// How a new release takes over, in this order; by default it serves at once, whatever it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RolloutOptions {
+    /// Whether it is asked what its predecessor is asked.
+    pub shadow: Option<ShadowOptions>,
+    /// Whether it serves a share of the objects first; [`Slot::guard`] ends that.
+    pub canary: Option<CanaryOptions>,
+    /// How long it is watched when it serves all of them; [`Slot::guard`] does it.
     pub probation: Option<ProbationOptions>,
 }
 
@@ -98,7 +140,9 @@ pub struct Offer {
 pub enum Offered {
     /// It serves now.
     Activated,
-    /// It served already; nothing happened.
+    /// It serves a share of the objects now; what comes of it is in the status.
+    Canary,
+    /// It served already, all objects or a share; nothing happened to it.
     AlreadyActive,
     /// A newer offer came while this one waited; nothing happened.
     Overtaken,
@@ -120,17 +164,33 @@ pub struct Slot {
     /// Reconfigurations that wait for the work.
     waiting: watch::Sender<usize>,
     probation: probation::Current,
+    canary: canary::Current,
+    /// The release that a person asks for again, by its digest.
+    asked: watch::Sender<Option<String>>,
+    quarantine: Quarantine,
+    memory: Memory,
 }
 
 /// What only the offer that is being worked on may touch.
 struct Work {
     options: SlotOptions,
     sandbox: Arc<Sandbox>,
-    quarantine: Quarantine,
+    /// What [`Slot::ask_again`] said when somebody looked last.
+    asked: Option<String>,
+    /// The release that was taken back last, as long as nothing newer was offered.
+    taken_back: Option<Offer>,
     /// The newest offer, where it was refused or put off: tried again when the settings change. One component, at most `componentBytes`.
     refused: Option<Offer>,
     /// Settings of which the release that serves refuses the cloud-config.
     wanted: Option<Box<Wanted>>,
+}
+
+impl Work {
+    /// The newest offer serves: nothing that came before it is tried again.
+    fn settle(&mut self) {
+        self.refused = None;
+        self.taken_back = None;
+    }
 }
 
 /// Settings that differ from those in force by their cloud-config.
@@ -151,6 +211,23 @@ struct Active {
     shared: Arc<Shared>,
 }
 
+impl Active {
+    /// Whether name and provider-ID schemes are those of the other.
+    fn is_who(&self, other: &Info) -> bool {
+        is_same_identity(&self.info, other)
+    }
+}
+
+/// Whether nodes and load balancers of the one are known as the other's.
+fn is_same_identity(one: &Info, other: &Info) -> bool {
+    let sorted = |info: &Info| {
+        let mut schemes = info.provider_id_schemes.clone();
+        schemes.sort_unstable();
+        schemes
+    };
+    one.name == other.name && sorted(one) == sorted(other)
+}
+
 impl Drop for Active {
     fn drop(&mut self) {
         self.shared.left();
@@ -166,7 +243,10 @@ impl Slot {
         let sandbox = Sandbox::new(&services.engine, services.recorder.clone(), options.sandbox.clone())?;
         let name: Arc<str> = options.sandbox.name.as_str().into();
         let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
-        let work = Work { options, sandbox, quarantine: Quarantine::default(), refused: None, wanted: None };
+        let asked = options.retry.clone();
+        let memory = Memory::default();
+        memory.keeps(options.rollout.shadow.is_some());
+        let work = Work { options, sandbox, asked: asked.clone(), taken_back: None, refused: None, wanted: None };
         Ok(Self {
             name,
             services,
@@ -176,6 +256,10 @@ impl Slot {
             work: Mutex::new(work),
             waiting: watch::Sender::new(0),
             probation: probation::Current::new(None),
+            canary: canary::Current::new(None),
+            asked: watch::Sender::new(asked),
+            quarantine: Quarantine::default(),
+            memory,
         })
     }
 
@@ -185,7 +269,7 @@ impl Slot {
         &self.name
     }
 
-    /// What the slot is doing, now and from now on. A change of [`ActiveStatus::swap`] means that every object of the provider has to
+    /// What the slot is doing, now and from now on. A change of [`SlotStatus::generation`] means that every object of the provider has to
     /// be reconciled once.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SlotStatus> {
@@ -218,22 +302,12 @@ impl Slot {
     /// Whatever was offered and does not serve is not tried again unless it is offered anew: it came from another source.
     pub async fn forget_offers(&self) {
         let mut work = self.interrupt().await;
-        work.refused = None;
+        work.settle();
+        drop(self.end_canary(None));
+        self.shared.shadow(None);
+        self.shared.count_draining();
         // What was said about them is nobody's news any more.
         self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
-    }
-
-    /// Refuses this digest from now on, whatever the settings: it was taken back before this process began.
-    pub async fn quarantine(&self, digest: String, reason: String) {
-        let refusal = Refusal {
-            digest,
-            origin: String::new(),
-            stage: Stage::Active,
-            code: Reason::Quarantined.category(),
-            reason,
-            lasting: true,
-        };
-        self.work.lock().await.quarantine.put(&refusal);
     }
 
     /// Says that the source has nothing to offer, until the next offer; what serves, serves on.
@@ -242,13 +316,16 @@ impl Slot {
         self.shared.source_failed(failure);
     }
 
-    /// Tries the newest offer again, where it was refused for a reason that is the machine's and not its own (the compile jail could not
+    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), or where it was refused for a reason that is the machine's and not its own (the compile jail could not
     /// be run), or under settings that are no longer in force. Otherwise nothing happens.
     ///
     /// # Errors
     /// As [`Slot::offer`].
     pub async fn retry(&self) -> Result<Offered, Refusal> {
         let mut work = self.work.lock().await;
+        if let Some(offer) = self.asked_for(&mut work) {
+            return self.take(&mut work, offer).await;
+        }
         let Some(offer) = work.refused.clone() else { return Ok(Offered::AlreadyActive) };
         // What is told may be about another release: one that was taken back while this one was put off.
         let lasting = self
@@ -270,15 +347,25 @@ impl Slot {
     async fn take(&self, work: &mut Work, offer: Offer) -> Result<Offered, Refusal> {
         let digest = admission::digest_of(&offer.bytes);
         let text = admission::digest_text(&digest);
-        if self.active.load().as_ref().is_some_and(|active| active.provider.release().digest() == text) {
-            work.refused = None;
+        let is = |release: &Active| release.provider.release().digest() == text;
+        let is_active = self.active.load().as_ref().is_some_and(|active| is(active));
+        if is_active || self.canary.borrow().as_ref().is_some_and(|canary| is(canary.release())) {
+            if is_active {
+                // The source has gone back.
+                drop(self.end_canary(None));
+                self.shared.count_draining();
+            }
+            work.settle();
             self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
             return Ok(Offered::AlreadyActive);
         }
-        if let Some(refusal) = work.quarantine.get(&text) {
-            work.refused = Some(offer);
-            self.shared.refused(&refusal);
-            return Err(refusal);
+        if let Some(refusal) = self.quarantine.get(&text) {
+            let newest = work.refused.replace(offer.clone());
+            if self.asked_for(work).is_none() {
+                self.shared.refused(&refusal);
+                return Err(refusal);
+            }
+            work.refused = newest;
         }
         let mut waiting = self.waiting.subscribe();
         let interrupted = async { drop(waiting.wait_for(|waiting| *waiting > 0).await) };
@@ -290,11 +377,11 @@ impl Slot {
             }
         };
         match loaded {
-            Ok(active) => {
-                self.activate(active, work.options.probation);
+            Ok(release) => {
+                let offered = self.begin(release, work);
                 self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
-                work.refused = None;
-                Ok(Offered::Activated)
+                work.settle();
+                Ok(offered)
             }
             Err(refusal) => {
                 tracing::warn!(
@@ -310,10 +397,26 @@ impl Slot {
         }
     }
 
+    /// A release that may serve begins to.
+    fn begin(&self, release: Active, work: &mut Work) -> Offered {
+        if let Some(options) = work.options.rollout.canary
+            && let Some(predecessor) = self.borne_out().filter(|predecessor| release.is_who(&predecessor.info))
+            && self.active.load().as_ref().is_some_and(|active| release.is_who(&active.info))
+        {
+            self.begin_canary(release, &predecessor, options);
+            return Offered::Canary;
+        }
+        self.activate(Arc::new(release), Stage::Shadowed, work);
+        // What was offered before it.
+        drop(self.end_canary(None));
+        self.shared.count_draining();
+        Offered::Activated
+    }
+
     /// Under the settings that are wanted, or else under those in force.
     async fn load_wanted(&self, work: &mut Work, offer: &Offer) -> Result<Active, Refusal> {
         if let Some(wanted) = &mut work.wanted {
-            match self.load(&wanted.options, &wanted.sandbox, offer).await {
+            match self.load(&wanted.options, &wanted.sandbox, offer, Compared::Yes).await {
                 Ok(active) => {
                     work.options = wanted.options.clone();
                     work.sandbox = Arc::clone(&wanted.sandbox);
@@ -323,12 +426,12 @@ impl Slot {
                 Err(refusal) => wanted.refusal = refusal,
             }
         }
-        self.load(&work.options, &work.sandbox, offer).await
+        self.load(&work.options, &work.sandbox, offer, Compared::Yes).await
     }
 
     fn refuse(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
         if refusal.lasting {
-            work.quarantine.put(refusal);
+            self.quarantine.put(refusal);
         }
         work.refused = Some(offer);
         self.shared.refused(refusal);
@@ -338,19 +441,26 @@ impl Slot {
     fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
         let predecessor = self.active.swap(None);
         self.set_probation(None);
+        drop(self.end_canary(None));
         self.shared.stopped();
         drop(predecessor);
         let newest = work.refused.take().unwrap_or(offer);
         self.refuse(work, newest, refusal);
     }
 
-    /// A release takes over, and is compared with the last one that bore out for as long as `probation` says.
-    fn activate(&self, active: Active, probation: Option<ProbationOptions>) {
-        let active = Arc::new(active);
-        let probation = probation
+    /// A release serves all objects, and is compared with the last one that bore out for as long as the settings say.
+    fn activate(&self, release: Arc<Active>, from: Stage, work: &mut Work) {
+        self.shared.step(release.provider.release().digest(), from, Step::To(Stage::Active));
+        let probation = work
+            .options
+            .rollout
+            .probation
             .zip(self.borne_out())
-            .map(|(options, predecessor)| Arc::new(Probation::new(Arc::clone(&active), predecessor, options)));
-        self.exchange(active, probation, None);
+            .map(|(options, predecessor)| Arc::new(Probation::new(Arc::clone(&release), predecessor, options)));
+        if probation.is_none() {
+            self.quarantine.forget(release.provider.release().digest());
+        }
+        self.exchange(release, probation, None);
     }
 
     /// The exchange; with the reason where it takes a release back. The status says all of it at once: else somebody could take a predecessor that
@@ -371,8 +481,11 @@ impl Slot {
         drop(predecessor);
     }
 
-    /// The release for a call of this interface; held until the call ends.
-    fn hold(&self, interface: Interface) -> Result<Arc<Active>, Error> {
+    /// The release for a call of this interface about the object of this UID; held until the call ends.
+    fn hold(&self, interface: Interface, uid: Option<&str>) -> Result<Arc<Active>, Error> {
+        if let Some(canary) = self.canary_of(interface, uid) {
+            return Ok(canary);
+        }
         let active = self.active.load_full().ok_or_else(|| {
             let trouble = self.shared.status().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
             Error::new(Code::NotServing, format!("provider {} has no release that serves{trouble}", self.name))

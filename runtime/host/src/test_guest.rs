@@ -10,9 +10,29 @@ pub(crate) struct Guest {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     pub(crate) has_clusters: bool,
+    /// It exports `instances`, which nobody calls.
+    pub(crate) has_instances: bool,
     pub(crate) describe: &'static str,
     pub(crate) check_config: &'static str,
     pub(crate) master: Master,
+    pub(crate) inventory: Inventory,
+    /// An origin that it says it needs; empty where it needs none.
+    pub(crate) egress: &'static str,
+}
+
+/// What `load-balancer-inventory.list` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inventory {
+    /// The interface is not there.
+    Absent,
+    /// Lists one load balancer with the guest's name.
+    Name,
+    /// Lists one load balancer whose name is the guest's version.
+    Version,
+    /// Answers with the error `denied`.
+    Denied,
+    /// Traps.
+    Trap,
 }
 
 /// What `clusters.master` does.
@@ -34,9 +54,12 @@ pub(crate) const GUEST: Guest = Guest {
     name: "p",
     version: "1",
     has_clusters: true,
+    has_instances: false,
     describe: "",
     check_config: "(i32.const 512)",
     master: Master::Version(0),
+    inventory: Inventory::Absent,
+    egress: "",
 };
 
 /// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
@@ -51,10 +74,23 @@ pub(crate) const CHOOSY: &str =
 const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (param i32 i32 i32)))
                        (import "skysail:provider/cache@0.1.0" "set" (func $set (param i32 i32 i32 i32 i64) (result i32)))"#;
 
-/// The component. Texts lie at 200 (name) and 220 (version), what is answered at 100, 512 and 800.
+/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is answered at 100, 160, 512, 800, 904 and 1000.
 pub(crate) fn component(guest: &Guest) -> Bytes {
-    let Guest { name, version, has_clusters, describe, check_config, master } = *guest;
+    let Guest { name, version, has_clusters, has_instances, describe, check_config, master, inventory, egress } =
+        *guest;
     let clusters = if has_clusters { clusters(master, version) } else { String::new() };
+    let inventories = if inventory == Inventory::Absent { String::new() } else { listing(inventory, guest) };
+    let instances = if has_instances {
+        r#"(func (export "skysail:provider/instances@0.1.0#describe") (param i32 i32) (result i32) unreachable)"#
+    } else {
+        ""
+    };
+    // One pair of `extra`.
+    let extra = if egress.is_empty() {
+        ""
+    } else {
+        "(i32.store (i32.const 136) (i32.const 160)) (i32.store (i32.const 140) (i32.const 1))"
+    };
     let imports = if matches!(master, Master::Cached) { CACHE } else { "" };
     let text = format!(
         r#"(module
@@ -62,6 +98,7 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
           (memory (export "memory") 1)
           (global $free (mut i32) (i32.const 8192))
           (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
+          (data (i32.const 240) "egress") (data (i32.const 260) "{egress}")
           (data (i32.const 600) "\01\00\00\00\07\00\00\00\80\02\00\00\06\00\00\00\90\02\00\00\0b\00\00\00")
           (data (i32.const 640) "region") (data (i32.const 656) "is unknown!")
           (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local i32)
@@ -72,22 +109,53 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
             {describe}
             (i32.store (i32.const 100) (i32.const 200)) (i32.store (i32.const 104) (i32.const {}))
             (i32.store (i32.const 108) (i32.const 220)) (i32.store (i32.const 112) (i32.const {}))
+            (i32.store (i32.const 160) (i32.const 240)) (i32.store (i32.const 164) (i32.const 6))
+            (i32.store (i32.const 168) (i32.const 260)) (i32.store (i32.const 172) (i32.const {}))
+            {extra}
             (i32.const 100))
           (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) {check_config})
-          {clusters})"#,
+          {clusters}
+          {inventories}
+          {instances})"#,
         name.len(),
         version.len(),
+        egress.len(),
     );
     let mut module = wat::parse_str(text).unwrap();
     let mut resolve = Resolve::default();
     resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/v0.1.0")).unwrap();
     let clusters = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
     let cache = if imports.is_empty() { "" } else { "import skysail:provider/cache@0.1.0;" };
-    let world = format!("package a:b; world w {{ {cache} export skysail:provider/identity@0.1.0; {clusters} }}");
+    let inventory = if inventories.is_empty() { "" } else { "export skysail:provider/load-balancer-inventory@0.1.0;" };
+    let instances = if has_instances { "export skysail:provider/instances@0.1.0;" } else { "" };
+    let exports = format!("export skysail:provider/identity@0.1.0; {clusters} {inventory} {instances}");
+    let world = format!("package a:b; world w {{ {cache} {exports} }}");
     let package = resolve.push_str("w.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("w")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
+}
+
+fn listing(inventory: Inventory, guest: &Guest) -> String {
+    let named = |address: u32, length: usize| {
+        format!(
+            "(i32.store (i32.const 912) (i32.const 1000)) (i32.store (i32.const 916) (i32.const 1))
+             (i32.store (i32.const 1000) (i32.const {address})) (i32.store (i32.const 1004) (i32.const {length}))"
+        )
+    };
+    let body = match inventory {
+        Inventory::Absent => String::new(),
+        Inventory::Name => named(200, guest.name.len()),
+        Inventory::Version => named(220, guest.version.len()),
+        Inventory::Denied => {
+            "(i32.store8 (i32.const 904) (i32.const 1)) (i32.store8 (i32.const 912) (i32.const 4))".to_owned()
+        }
+        Inventory::Trap => "unreachable".to_owned(),
+    };
+    format!(
+        r#"(func (export "skysail:provider/load-balancer-inventory@0.1.0#list") (param i32 i32) (result i32) {body} (i32.const 904))
+           (func (export "skysail:provider/load-balancer-inventory@0.1.0#delete") (param i32 i32 i32 i32) (result i32) unreachable)"#
+    )
 }
 
 fn clusters(master: Master, version: &str) -> String {

@@ -21,6 +21,17 @@ pub(crate) struct Counts {
     pub(crate) broken: u64,
 }
 
+impl Counts {
+    /// What came after the earlier ones.
+    pub(crate) const fn since(self, earlier: Self) -> Self {
+        Self {
+            ended: self.ended.saturating_sub(earlier.ended),
+            failed: self.failed.saturating_sub(earlier.failed),
+            broken: self.broken.saturating_sub(earlier.broken),
+        }
+    }
+}
+
 /// The first call of a release that broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {

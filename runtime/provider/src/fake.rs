@@ -132,6 +132,7 @@ impl FakeProvider {
             description: "in memory".to_owned(),
             provider_id_schemes: vec![self.name.clone()],
             has_cluster_id: true,
+            egress: Vec::new(),
         }));
     }
 

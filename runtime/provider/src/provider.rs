@@ -22,6 +22,8 @@ pub struct Info {
     pub provider_id_schemes: Vec<String>,
     /// As upstream's `HasClusterID()`.
     pub has_cluster_id: bool,
+    /// Origins that it cannot do without, such as `https://api.example.com`.
+    pub egress: Vec<String>,
 }
 
 /// The interfaces that a provider may have besides its identity.

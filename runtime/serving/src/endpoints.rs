@@ -23,8 +23,8 @@ use crate::{
 /// Takes what is put to `/debug/flags/v`, and says what came of it or why it cannot be.
 pub type SetVerbosity = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
-/// Makes the effective configuration, without secrets.
-type Configuration = Arc<dyn Fn() -> Value + Send + Sync>;
+/// Makes a document, without secrets, whenever it is asked for.
+type Document = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The key of the configuration in `/configz`, as upstream's.
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
@@ -44,8 +44,10 @@ pub struct Endpoints {
     pub readyz: HealthChecks,
     /// `/metrics`.
     pub registry: Arc<Registry>,
-    /// `/configz`.
-    pub configuration: Configuration,
+    /// `/configz`: the effective configuration.
+    pub configuration: Document,
+    /// `/providers`: what becomes of what the operator describes.
+    pub providers: Document,
     /// `/debug/flags/v`; none where `--profiling=false`.
     pub verbosity: Option<SetVerbosity>,
 }
@@ -76,7 +78,8 @@ impl Endpoints {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route("/metrics/slis", get(slis_metrics))
-            .route("/configz", get(configz));
+            .route("/configz", get(configz))
+            .route("/providers", get(providers));
         if debug {
             let pprof = get(|| async { (StatusCode::NOT_FOUND, NO_PPROF) });
             router = router
@@ -131,8 +134,15 @@ fn encoded(registry: &Registry) -> Response {
 }
 
 async fn configz(State(shared): State<Shared>) -> Response {
-    let body = json!({ CONFIGZ: (shared.endpoints.configuration)() });
-    ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    json_of(&json!({ CONFIGZ: (shared.endpoints.configuration)() }))
+}
+
+async fn providers(State(shared): State<Shared>) -> Response {
+    json_of(&(shared.endpoints.providers)())
+}
+
+fn json_of(document: &Value) -> Response {
+    ([(CONTENT_TYPE, "application/json")], document.to_string()).into_response()
 }
 
 async fn set_verbosity(State(shared): State<Shared>, body: Bytes) -> Response {

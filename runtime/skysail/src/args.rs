@@ -3,6 +3,7 @@
 mod orphans;
 mod registry;
 mod run;
+mod status;
 mod values;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -12,8 +13,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::exit;
 
 pub(crate) use orphans::OrphansArgs;
-pub(crate) use registry::{PullArgs, PushArgs, RegistryArgs};
+pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
+pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
 const EXAMPLES: &str = "\
@@ -21,6 +23,7 @@ Examples:
   skysail dev                                   cluster, cloud and manager, here
   skysail dev --demo                            the same as a checked story
   skysail run --provider-file providers.yaml    the manager, for your cluster
+  skysail status                                what became of each provider
   skysail inspect provider.wasm                 what it imports and exports
   skysail call provider.wasm identity.describe  one function by hand
   skysail push provider.wasm ghcr.io/org/provider:v1
@@ -54,6 +57,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Call one function of a component, in the sandbox, and print its answer and what it cost.
     Call(CallArgs),
+    /// Tell what became of each provider: what serves, what does not and why, and what its calls cost.
+    Status(StatusArgs),
     /// List the load balancers in the cloud that no Service wants, and delete those that you name.
     Orphans(OrphansArgs),
     /// Put a component into an OCI registry.
@@ -96,7 +101,13 @@ pub(crate) struct DevArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct QuietLogArgs {
     /// Level, or directives by module, of log lines: `info`, `warn,skysail_host=debug`.
-    #[arg(long, default_value = "error", value_name = "FILTER", env = "SKYSAIL_LOG")]
+    // What libraries log of a request that fails, the command says itself.
+    #[arg(
+        long,
+        default_value = "error,kube_client=off,rustls_platform_verifier=off",
+        value_name = "FILTER",
+        env = "SKYSAIL_LOG"
+    )]
     pub(crate) log: String,
 }
 

@@ -6,15 +6,17 @@
 mod service_account;
 mod throttle;
 
-use std::path::Path;
+use std::{fmt::Debug, path::Path};
 
 use anyhow::{Context as _, anyhow};
 use http::{HeaderValue, Uri, header::USER_AGENT};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::ListParams,
     client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
+use serde::de::DeserializeOwned;
 use skysail_controllers::Clients;
 use skysail_serving::metrics::RestClientMetrics;
 use tower::util::option_layer;
@@ -22,6 +24,9 @@ use tower::util::option_layer;
 use crate::args::GenericArgs;
 use service_account::ServiceAccountLayer;
 use throttle::{Rate, ThrottleLayer};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
 
 /// The cluster, and how its clients are made.
 pub(crate) struct Cluster {
@@ -54,7 +59,12 @@ impl Cluster {
     /// # Errors
     /// As [`Self::find`].
     pub(crate) async fn of(kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
-        Ok(Self { config: usual(kubeconfig).await?, rate: None, service_accounts: false, metrics: None })
+        Ok(Self::at(usual(kubeconfig).await?))
+    }
+
+    /// The same for a place that is configured otherwise.
+    pub(crate) const fn at(config: Config) -> Self {
+        Self { config, rate: None, service_accounts: false, metrics: None }
     }
 
     /// A client with the process's own identity, for one purpose.
@@ -100,6 +110,26 @@ impl Cluster {
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
         Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
+    }
+}
+
+/// Every object that there is, page by page.
+///
+/// # Errors
+/// The API server does not answer, or not with a list.
+pub(crate) async fn list_all<K>(api: &Api<K>) -> kube::Result<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        objects.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(objects),
+        }
     }
 }
 

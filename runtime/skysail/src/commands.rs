@@ -10,6 +10,7 @@ mod pull;
 mod push;
 mod registry;
 mod run;
+mod status;
 
 use crate::args::Command;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Dev(args) => dev::run(args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Status(args) => status::run(&args),
         Command::Orphans(args) => orphans::run(args),
         Command::Push(args) => push::run(args),
         Command::Pull(args) => pull::run(args),

@@ -15,3 +15,39 @@ pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+/// A table as kubectl prints it: columns as wide as what is in them. A cell's text may be anybody's: nothing in it moves the cursor.
+pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    let rows: Vec<[String; COLUMNS]> = rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("   ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A cloud's or a guest's words on a terminal: nothing in them moves the cursor or turns the line round.
+pub(crate) fn plain(text: &str) -> String {
+    let moves = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if moves(c) { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{plain, table};
+
+    #[test]
+    fn what_moves_the_cursor_or_turns_the_line_round_is_not_printed() {
+        assert_eq!(plain("a\x1b[2Jb\n\u{9b}c\u{202e}d\u{2067}ä"), "a?[2Jb??c?d?ä");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let rows = [["A", "B"], ["äöü", "\r"], ["", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), ["A     B", "äöü   ?", "      x"]);
+    }
+}

@@ -28,12 +28,12 @@ use skysail_host::{
     Limits,
     credentials::Credentials,
     egress::{EgressPolicy, EgressSpec},
-    slot::ProbationOptions,
+    slot::RolloutOptions,
 };
 
 pub(crate) use self::{files::Files, object::ProviderObject, schema::environment, source::ComponentSource};
 pub(crate) use self::{
-    rollout::TIME_MAX as PROBATION_TIME_MAX,
+    rollout::{ON_DIFFERENCE, PERCENT_MAX as CANARY_PERCENT_MAX, TIME_MAX as PROBATION_TIME_MAX},
     schema::{API_VERSION, CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, KIND, SCHEME_BYTES_MAX},
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
 };
@@ -72,12 +72,16 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_interface_loss: bool,
     /// A release may have another name or other provider-ID schemes than its predecessor.
     pub(crate) allow_identity_change: bool,
-    /// How long a new release is watched; none where it stays whatever it does.
-    pub(crate) probation: Option<ProbationOptions>,
+    /// A release may need an origin that no egress rule allows.
+    pub(crate) allow_unmet_egress: bool,
+    /// How a new release takes over.
+    pub(crate) rollout: RolloutOptions,
+    /// The release that was taken back and is tried once more.
+    pub(crate) retry: Option<String>,
     /// What of it another provider has.
     pub(crate) yields: Yields,
     /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's source
-    /// and the values of credentials, which are exchanged in place.
+    /// and the values of credentials, which are exchanged in place, nor what is tried once more.
     pub(crate) fingerprint: u64,
 }
 
@@ -119,7 +123,9 @@ impl ProviderSpec {
             limits: Limits::default(),
             allow_interface_loss: false,
             allow_identity_change: false,
-            probation: None,
+            allow_unmet_egress: false,
+            rollout: RolloutOptions::default(),
+            retry: None,
             yields: Yields::default(),
             fingerprint: 0,
         })

@@ -72,7 +72,9 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
         limits,
         allow_interface_loss,
         allow_identity_change,
-        probation,
+        allow_unmet_egress,
+        rollout,
+        retry,
         ..
     } = spec;
     let http = HttpClient::new(Arc::clone(egress), Arc::clone(credentials), &limits.http())
@@ -86,7 +88,9 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
         },
         allow_interface_loss: *allow_interface_loss,
         allow_identity_change: *allow_identity_change,
-        probation: *probation,
+        allow_unmet_egress: *allow_unmet_egress,
+        rollout: rollout.clone(),
+        retry: retry.clone(),
     })
 }
 
@@ -94,7 +98,7 @@ pub(crate) fn slot_options(spec: &ProviderSpec) -> anyhow::Result<SlotOptions> {
 pub(crate) struct Served {
     pub(crate) spec: ProviderSpec,
     pub(crate) slot: Arc<Slot>,
-    /// Number of the newest exchange of the slot.
+    /// Changes whenever the calls of some object begin to go to another release of the slot.
     pub(crate) generation: watch::Receiver<u64>,
     feeder: Feeder,
     _tasks: JoinSet<()>,
@@ -109,7 +113,7 @@ impl Served {
     fn start(spec: ProviderSpec, slot: Arc<Slot>, surroundings: &Surroundings) -> Self {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
-        tasks.spawn(count_exchanges(slot.status(), sender));
+        tasks.spawn(follow_generation(slot.status(), sender));
         let guarded = Arc::clone(&slot);
         tasks.spawn(async move { guarded.guard().await });
         let feeder = Feeder::start(&slot, &spec, surroundings, false);
@@ -117,10 +121,10 @@ impl Served {
     }
 }
 
-async fn count_exchanges(mut status: watch::Receiver<SlotStatus>, sender: watch::Sender<u64>) {
+async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watch::Sender<u64>) {
     loop {
-        let swap = status.borrow_and_update().active.as_ref().map_or(0, |active| active.swap);
-        sender.send_if_modified(|known| std::mem::replace(known, swap) != swap);
+        let generation = status.borrow_and_update().generation;
+        sender.send_if_modified(|known| std::mem::replace(known, generation) != generation);
         if status.changed().await.is_err() {
             return;
         }
@@ -306,6 +310,7 @@ impl Fleet {
                     let another_source = !served.spec.source.is_same_place(&spec.source);
                     served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                 }
+                served.slot.ask_again(spec.retry.clone());
                 served.spec = ProviderSpec { credentials, ..spec };
             }
         }

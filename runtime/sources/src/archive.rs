@@ -94,6 +94,9 @@ pub struct Quarantined {
     pub digest: String,
     /// Why, for people.
     pub reason: String,
+    /// Whether it had been tried once more because a person asked.
+    #[serde(default)]
+    pub retried: bool,
 }
 
 impl Archive {
@@ -149,7 +152,7 @@ impl Archive {
         Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
     }
 
-    /// Keeps what a provider has now, in place of what it had.
+    /// Keeps what a provider has now, in place of what it had. Whatever was remembered against it, it has borne out.
     ///
     /// # Errors
     /// It cannot be written, or does not fit; then what was there stays.
@@ -157,6 +160,7 @@ impl Archive {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let record =
             Record { digest: offer.digest.to_string(), origin: offer.origin.clone(), source: source.to_owned() };
+        self.release(provider, &record.digest)?;
         if self.record(provider).as_ref() == Some(&record) && self.component(&record.digest).is_file() {
             return Ok(());
         }
@@ -187,8 +191,20 @@ impl Archive {
         entries.push(entry);
         let surplus = entries.len().saturating_sub(Self::QUARANTINED_MAX);
         entries.drain(..surplus);
+        self.write_quarantine(provider, &entries)
+    }
+
+    /// It has borne out.
+    fn release(&self, provider: &str, digest: &str) -> Result<(), ArchiveError> {
+        let mut entries = self.quarantined(provider);
+        let before = entries.len();
+        entries.retain(|entry| entry.digest != digest);
+        if entries.len() == before { Ok(()) } else { self.write_quarantine(provider, &entries) }
+    }
+
+    fn write_quarantine(&self, provider: &str, entries: &[Quarantined]) -> Result<(), ArchiveError> {
         let path = self.quarantine_path(provider);
-        let text = serde_json::to_vec_pretty(&entries).map_err(io::Error::other);
+        let text = serde_json::to_vec_pretty(entries).map_err(io::Error::other);
         self.write(&path, &text.map_err(at(&path))?)
     }
 

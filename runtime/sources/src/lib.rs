@@ -20,9 +20,9 @@ pub use digest::{Digest, DigestError};
 pub use error::SourceError;
 pub use file::{FileSource, FileSourceSettings};
 pub use oci::{
-    AddressJudge, Artifact, Credentials, DockerConfig, OciSource, OciSourceSettings, PublicKey, PublicKeyError,
-    PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions, RegistryOptionsError, SignaturePolicy,
-    SignaturePolicyError,
+    AddressJudge, Artifact, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
+    PublicKeyError, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions, RegistryOptionsError,
+    SignaturePolicy, SignaturePolicyError, Signers, TrustRoot, TrustRootError,
 };
 pub use oci_spec::distribution::{ParseError as ReferenceError, Reference};
 pub use offer::{Offer, Offers};

@@ -35,7 +35,9 @@ pub use failure::RegistryFailure;
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};
-pub use signature::{PublicKey, PublicKeyError, SignaturePolicy, SignaturePolicyError};
+pub use signature::{
+    Identity, PublicKey, PublicKeyError, SignaturePolicy, SignaturePolicyError, Signers, TrustRoot, TrustRootError,
+};
 
 /// How a registry is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,24 +131,25 @@ impl Task {
         }
     }
 
-    /// Until the next look; none where there is nothing more to see.
+    /// Until the next look; none where there is nothing more to see. Never before the registry wants.
     fn wait(&mut self, pulled: &Result<Option<Pulled>, RegistryFailure>) -> Option<Duration> {
         let OciSource { reference, settings, .. } = &self.source;
-        let wait = match pulled {
+        let (wait, at_least) = match pulled {
             Ok(_) => {
                 self.retry = RETRY_MIN;
                 if reference.digest().is_some() {
                     return None;
                 }
-                settings.poll
+                (settings.poll, Duration::ZERO)
             }
             Err(failure) => {
-                let wait = self.retry.max(failure.retry_after().unwrap_or_default());
+                let (wait, rest) = (self.retry, failure.retry_after().unwrap_or_default());
                 self.retry = (self.retry * 2).min(settings.poll.max(RETRY_MAX));
-                wait
+                // Many that are told the same come back one after the other.
+                (wait, rest.mul_f64(1.0 + 0.1 * fastrand::f64()))
             }
         };
-        Some(wait.mul_f64(0.9 + 0.2 * fastrand::f64()))
+        Some(wait.mul_f64(0.9 + 0.2 * fastrand::f64()).max(at_least))
     }
 
     fn report(&mut self, pulled: Result<Option<Pulled>, RegistryFailure>) -> Option<Result<Offer, SourceError>> {

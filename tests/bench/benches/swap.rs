@@ -42,11 +42,7 @@ fn slot() -> Slot {
     };
     let sandbox =
         SandboxOptions { name: "bench".to_owned(), limits: Limits::default(), config: CONFIG.to_owned(), http: None };
-    Slot::new(
-        services,
-        SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None },
-    )
-    .unwrap()
+    Slot::new(services, SlotOptions::new(sandbox)).unwrap()
 }
 
 fn bench(criterion: &mut Criterion) {

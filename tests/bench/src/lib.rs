@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context as _, Result};
 
 pub mod side_by_side;
+pub mod swaps;
 
 /// A bundled component or a probe, for example `simcloud`.
 ///

@@ -2,7 +2,7 @@
 //! process.
 //!
 //! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error that says what is missing. What a test
-//! starts ends with it. Only `tests/it` uses this crate; `make check` needs none of it.
+//! starts ends with it. Only `tests/it` and the benchmark of swaps use this crate; `make check` runs none of it.
 
 pub mod api_server;
 pub mod front;
@@ -11,6 +11,7 @@ pub mod manager;
 pub mod objects;
 pub mod random;
 pub mod registry;
+pub mod tools;
 pub mod traffic;
 pub mod wait;
 pub mod workspace;

@@ -153,6 +153,12 @@ impl Manager {
         format!("the manager said:\n{}", tail(&self.log()))
     }
 
+    /// Where its HTTPS port is: `https://…`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.metrics
+    }
+
     /// `/metrics`.
     ///
     /// # Errors

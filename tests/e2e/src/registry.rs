@@ -121,6 +121,23 @@ impl Registry {
         format!(r#"{{"auths":{{"{}":{{"auth":"cGlsb3Q6Y2xlYXIgc2tpZXM="}}}}}}"#, self.host())
     }
 
+    /// `source` of a provider that follows a tag of `org/provider`; [`Self::files`] lie beside the provider file.
+    #[must_use]
+    pub fn source(&self, tag: &str) -> String {
+        format!(
+            "{{oci: {{reference: '{}/org/provider:{tag}', pollInterval: 1s, credentials: {{file: docker.json}}, caBundle: {{file: ca.pem}}}}}}",
+            self.host()
+        )
+    }
+
+    /// What [`Self::source`] names, each a name and a text.
+    ///
+    /// # Errors
+    /// The registry has no certificate.
+    pub fn files(&self) -> Result<[(&'static str, String); 2]> {
+        Ok([("docker.json", self.docker_config()), ("ca.pem", fs::read_to_string(self.path("ca.pem"))?)])
+    }
+
     /// Runs `skysail push` or `pull` with what it takes to reach this registry; gives what it printed.
     ///
     /// # Errors

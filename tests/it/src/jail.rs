@@ -1,6 +1,13 @@
 //! The compile jail with its real child: good components come back as machine code, hostile ones are contained.
 
-use std::{fmt::Write as _, process::Stdio, time::Duration};
+use std::{
+    fmt::Write as _,
+    io,
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use skysail_host::{
@@ -18,12 +25,22 @@ use tokio::{
 
 use crate::components::built;
 
-/// The child's executable: Cargo builds this package's binaries before its tests, and puts them two folders above.
-pub(crate) fn command() -> JailCommand {
+/// One of this package's binaries: Cargo builds them before its tests, and puts them two folders above.
+fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(std::path::Path::parent).unwrap().join("compile-jail");
+    let program = test.parent().and_then(std::path::Path::parent).unwrap().join(name);
     assert!(program.exists(), "{} is missing: cargo test -p skysail-test-it builds it", program.display());
-    JailCommand { program, args: Vec::new() }
+    program
+}
+
+/// The child's executable.
+pub(crate) fn command() -> JailCommand {
+    JailCommand { program: binary("compile-jail"), args: Vec::new() }
+}
+
+/// The same on a kernel that lacks something.
+fn command_on_an_old_kernel(lacks: &str) -> JailCommand {
+    JailCommand { program: binary("old-kernel"), args: vec![lacks.into(), binary("compile-jail").into()] }
 }
 
 fn leb(mut n: usize) -> Vec<u8> {
@@ -186,7 +203,7 @@ async fn serving(limits: Limits) -> Slot {
         metrics: SlotMetrics::default(),
     };
     let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
-    let options = SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None };
+    let options = SlotOptions::new(sandbox);
     let slot = Slot::new(services, options).unwrap();
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
     slot
@@ -234,4 +251,61 @@ async fn a_judgement_that_nobody_waits_for_holds_up_nothing() {
     }
     // Nothing holds the slot's work, and the child's processor is free again.
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::AlreadyActive));
+}
+
+/// What was logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a manager on such a kernel logs of its jail while it compiles two components and refuses a third.
+async fn logged(command: JailCommand) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).without_time();
+    let _logging = tracing::subscriber::set_default(subscriber.with_target(false).finish());
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    let compiler = Compiler::jailed(command);
+    for (n, provider) in [(0, "dummy"), (1, "simcloud")] {
+        let compiled = compiler.compile(&engine, (Bytes::from(built(provider)), [n; 32]), limits(), || {}).await;
+        assert!(compiled.unwrap().component.size() > 1000);
+    }
+    let error = compiler.compile(&engine, (nested_types(5_000).into(), [2; 32]), limits(), || {}).await.err().unwrap();
+    assert!(error.to_string().contains("overflowed its stack"), "{error}");
+    assert!(!error.to_string().contains("Landlock"), "that is no reason: {error}");
+    String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_kernel_that_has_all_walls_is_not_worth_a_word() {
+    assert_eq!(logged(command()).await, "");
+}
+
+#[tokio::test]
+async fn a_kernel_without_landlock_is_told_once() {
+    assert_eq!(
+        logged(command_on_an_old_kernel("landlock")).await,
+        " WARN compile jail: without Landlock (the kernel has none, or the container's seccomp profile refuses it); \
+         seccomp refuses the child files, sockets, processes and signals all the same\n"
+    );
+}
+
+#[tokio::test]
+async fn a_kernel_without_landlock_and_seccomp_is_told_once() {
+    assert_eq!(
+        logged(command_on_an_old_kernel("both")).await,
+        " WARN compile jail: without Landlock (the kernel has none, or the container's seccomp profile refuses it); \
+         seccomp (Error calling `seccomp`: Function not implemented (os error 38)); hostile input that takes the child over may do \
+         what these would refuse it and the manager's user may\n"
+    );
 }

@@ -35,8 +35,7 @@ impl Fed {
             compiler: Compiler::jailed(command()),
             metrics: SlotMetrics::default(),
         };
-        let options =
-            SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None };
+        let options = SlotOptions::new(sandbox);
         let slot = Arc::new(Slot::new(services, options).unwrap());
         // What is found is found by notification: no test lives to see this poll.
         let settings = FileSourceSettings { poll: Duration::from_secs(3600), ..FileSourceSettings::default() };

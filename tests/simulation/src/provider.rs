@@ -79,6 +79,7 @@ impl CloudProvider {
             description: "simulated".to_owned(),
             provider_id_schemes: vec![cloud.name.to_owned()],
             has_cluster_id: true,
+            egress: Vec::new(),
         });
         Self { cloud, process: process.to_owned(), referee, info, serving: AtomicBool::new(false) }
     }

@@ -98,3 +98,22 @@ async fn a_good_answer_is_ok() {
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Ok"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
 }
+
+#[tokio::test]
+async fn a_release_tells_what_its_calls_were_and_another_one_of_the_sandbox_does_not() {
+    let options =
+        SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+    let sandbox = Sandbox::new(&Engine::on_demand().unwrap(), CallRecorder::default(), options).unwrap();
+    let release = || Arc::new(Release::from_wasm(&sandbox, &component(&GUEST)).unwrap());
+    let (release, other) = (release(), release());
+    let info = Arc::new(describe(&sandbox, &release).await.unwrap());
+    let provider = SandboxedProvider::new(Arc::clone(&sandbox), Arc::clone(&release), info);
+    for _ in 0..3 {
+        provider.master(&Call::default(), "x").await.unwrap();
+    }
+    let calls = release.calls();
+    let told: Vec<_> = calls.iter().map(|calls| (calls.function, calls.calls, calls.failed)).collect();
+    assert_eq!(told, [("clusters.master", 3, 0), ("identity.describe", 1, 0)]);
+    assert!(calls.iter().all(|calls| calls.fuel_max > 0 && calls.p99 > Duration::ZERO), "{calls:?}");
+    assert_eq!(other.calls(), []);
+}

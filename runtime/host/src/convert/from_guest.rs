@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use skysail_provider::{self as host, Code, Error, Result};
 
-use super::ENABLE_NODE_ADDRESSES;
+use super::{EGRESS, ENABLE_NODE_ADDRESSES};
 use crate::{
     bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
+    egress::Origin,
     identity::{Problem, Severity},
     text::one_line,
 };
@@ -18,6 +19,8 @@ const SHORT_BYTES_MAX: usize = 1024;
 const PROSE_BYTES_MAX: usize = 4096;
 /// Most entries of a status, addresses or labels of a machine: more than any object of Kubernetes carries.
 const FEW_MAX: usize = 256;
+/// Most origins that a component may say it needs: as many as one rule of an operator can have.
+const ORIGINS_MAX: usize = 64;
 /// Most ports of one ingress: a Service may have as many as the API lets it.
 const PORTS_MAX: usize = 1024;
 /// Most load balancers, routes, clusters in one list. The largest clusters have thousands of nodes.
@@ -111,7 +114,7 @@ pub(crate) fn results<T, U>(
 
 /// The answer of `identity.describe`.
 pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
-    let exports::identity::Info { name, version, description, provider_id_schemes, has_cluster_id, extra: _ } = info;
+    let exports::identity::Info { name, version, description, provider_id_schemes, has_cluster_id, extra } = info;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 63 || !name.chars().all(allowed) {
         return Err(wrong(format!(
@@ -125,12 +128,19 @@ pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
         }
         short("provider-id-schemes", scheme)
     })?;
+    let egress = extra.into_iter().filter(|(key, _)| key == EGRESS).map(|(_, origin)| origin).collect();
+    let egress = bounded("extra with key egress", ORIGINS_MAX, egress, |origin| {
+        Origin::parse(&origin)
+            .map(|origin| origin.to_string())
+            .map_err(|error| wrong(format!("the egress {:?} {error}", one_line(&origin, 100))))
+    })?;
     Ok(host::Info {
         name,
         version: one_line(&version, FEW_MAX),
         description: one_line(&description, SHORT_BYTES_MAX),
         provider_id_schemes,
         has_cluster_id,
+        egress,
     })
 }
 

@@ -138,14 +138,21 @@ impl Origin {
     pub(crate) fn matches(&self, authority: &Authority) -> bool {
         let host = match (&self.host, &authority.host) {
             (HostPattern::Name(name), AuthorityHost::Name(given)) => name == given,
-            (HostPattern::Wildcard(tail), AuthorityHost::Name(given)) => {
-                given.strip_suffix(tail.as_str()).is_some_and(|label| !label.is_empty() && !label.contains('.'))
-            }
+            (HostPattern::Wildcard(tail), AuthorityHost::Name(given)) => is_one_label_below(given, tail),
             (HostPattern::Address(address), AuthorityHost::Address(given)) => address == given,
             (HostPattern::Name(_) | HostPattern::Wildcard(_), AuthorityHost::Address(_))
             | (HostPattern::Address(_), AuthorityHost::Name(_)) => false,
         };
         host && self.https == authority.https && self.port == authority.port
+    }
+
+    /// Whether everything that the other one names is named by this one.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let host = match (&self.host, &other.host) {
+            (HostPattern::Wildcard(tail), HostPattern::Name(name)) => is_one_label_below(name, tail),
+            (own, others) => own == others,
+        };
+        host && self.https == other.https && self.port == other.port
     }
 
     /// The address, where the origin is written as one.
@@ -169,6 +176,10 @@ impl fmt::Display for Origin {
         }
         write_port(f, self.https, self.port)
     }
+}
+
+fn is_one_label_below(name: &str, tail: &str) -> bool {
+    name.strip_suffix(tail).is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }
 
 /// An operator's address origin has one spelling, so that a reader of the file sees what it is: no octal, hexadecimal or short forms.

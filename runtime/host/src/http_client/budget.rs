@@ -49,6 +49,7 @@ struct Shared {
     limits: HttpLimits,
     deadline: Option<Instant>,
     fence: Fence,
+    reads_only: bool,
     permits: Arc<Semaphore>,
     spent: Mutex<Spent>,
 }
@@ -77,9 +78,19 @@ impl HttpBudget {
     /// The same, for a call that may send only while this fence is open.
     #[must_use]
     pub fn fenced(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
+        Self::with_methods(limits, deadline, fence, false)
+    }
+
+    /// The same, for a call that may change nothing: only requests leave whose method is safe by RFC 9110, section 9.2.1.
+    #[must_use]
+    pub fn reading(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
+        Self::with_methods(limits, deadline, fence, true)
+    }
+
+    fn with_methods(limits: HttpLimits, deadline: Option<Instant>, fence: Fence, reads_only: bool) -> Self {
         let concurrency = usize::try_from(limits.concurrency_per_call.max(1)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)));
-        Self { shared: Arc::new(Shared { limits, deadline, fence, permits, spent: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { limits, deadline, fence, reads_only, permits, spent: Mutex::default() }) }
     }
 
     /// The bounds of this call.
@@ -92,6 +103,11 @@ impl HttpBudget {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shared.deadline
+    }
+
+    /// Whether only requests may leave that change nothing.
+    pub(super) fn reads_only(&self) -> bool {
+        self.shared.reads_only
     }
 
     /// What has to be open for a request to leave.

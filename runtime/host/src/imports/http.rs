@@ -15,6 +15,17 @@ use crate::{
     store::CallState,
 };
 
+/// What one call may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpAccess {
+    /// Nothing: so the contract says of the function.
+    None,
+    /// What changes nothing: the call's answer is compared, and not used.
+    Reads,
+    /// What the operator allows.
+    All,
+}
+
 /// The HTTP side of one call.
 pub(crate) struct HttpCall {
     /// Or why this call may send nothing.
@@ -25,17 +36,18 @@ pub(crate) struct HttpCall {
 }
 
 impl HttpCall {
-    pub(crate) fn new(sandbox: &Sandbox, allowed: bool, deadline: Instant, fence: &Fence) -> Self {
-        let client = if allowed {
-            sandbox
-                .http()
-                .cloned()
-                .ok_or("the operator has allowed this provider no request: the provider file has no egress rule for it")
-        } else {
-            Err("the contract lets this function send no request")
+    pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, fence: &Fence) -> Self {
+        let client = match access {
+            HttpAccess::None => Err("the contract lets this function send no request"),
+            HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(
+                "the operator has allowed this provider no request: the provider file has no egress rule for it",
+            ),
         };
         let limits = sandbox.limits();
-        let budget = HttpBudget::fenced(limits.http(), Some(deadline), fence.clone());
+        let budget = match access {
+            HttpAccess::None | HttpAccess::All => HttpBudget::fenced(limits.http(), Some(deadline), fence.clone()),
+            HttpAccess::Reads => HttpBudget::reading(limits.http(), Some(deadline), fence.clone()),
+        };
         Self { client, budget, room: limits.memory_bytes }
     }
 

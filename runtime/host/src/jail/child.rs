@@ -1,9 +1,14 @@
 //! The child's side of the jail. Runs alone in its process; hostile input comes in; findings, and machine code or a reason go out.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
-    fs,
+    fs::File,
     io::{self, Read as _, Write as _},
+    os::unix::fs::FileExt as _,
     process::ExitCode,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -18,13 +23,13 @@ use wasmtime::Engine;
 use super::{
     CompileCost, CompileLimits, compatibility,
     frame::{AnswerHead, Kind, Request, Task},
-    one_line,
+    one_line, walls,
 };
 use crate::{Limits, admission, engine_config};
 
 /// Exit code where no request was understood: whoever started this by hand learns why on standard error.
 const NOT_ASKED: u8 = 2;
-/// Open files: the three pipes, and one at a time while the process reads about itself.
+/// Open files: the three pipes, what the process reads about itself, and Landlock's rules while they are made.
 const FILES_MAX: u64 = 8;
 /// How often the CPU time is compared with its budget, and the parent looked for.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
@@ -49,36 +54,40 @@ fn run() -> io::Result<()> {
     let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length } = Request::read(&mut stdin)?;
-    let base = address_space("VmSize:")?;
-    confine(limits, base)?;
+    let space = Arc::new(AddressSpace::now()?);
+    let missing = confine(limits, &space)?;
+    if !missing.is_empty() {
+        // The parent has this pipe; where it is gone the watch ends this process.
+        drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
+    }
     let mut component = Vec::new();
     if component.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
-        return answer(Kind::Memory, 0, base, &[]);
+        return answer(Kind::Memory, 0, &space, &[]);
     }
     stdin.take(length).read_to_end(&mut component)?;
-    watch(limits.time, parent, base)?;
+    watch(limits.time, parent, Arc::clone(&space))?;
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
-    answer(Kind::Findings, 0, base, &serde_json::to_vec(&findings)?)?;
+    answer(Kind::Findings, 0, &space, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, base),
+        Task::Compile if admitted => compile(&component, &space),
         Task::Compile | Task::Examine => Ok(()),
     }
 }
 
-fn compile(component: &[u8], base: u64) -> io::Result<()> {
+fn compile(component: &[u8], space: &AddressSpace) -> io::Result<()> {
     let engine = Engine::new(engine_config(Limits::default().stack_bytes).parallel_compilation(false))
         .map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
     match engine.precompile_component(component) {
-        Ok(code) => answer(Kind::Code, compatibility, base, &code),
-        Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, base, &[]),
-        Err(error) => answer(Kind::Refused, compatibility, base, one_line(&format!("{error:#}")).as_bytes()),
+        Ok(code) => answer(Kind::Code, compatibility, space, &code),
+        Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, space, &[]),
+        Err(error) => answer(Kind::Refused, compatibility, space, one_line(&format!("{error:#}")).as_bytes()),
     }
 }
 
-/// Takes away everything that compiling does not need.
-fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
+/// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
+fn confine(limits: CompileLimits, space: &AddressSpace) -> io::Result<Vec<String>> {
     let seconds = limits.time.as_secs().saturating_add(2);
     let limit = |resource, max: u64| {
         // What is lower already cannot be raised, and need not be.
@@ -87,12 +96,13 @@ fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
     };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
-    limit(Resource::As, base.saturating_add(limits.memory_bytes))?;
+    limit(Resource::As, space.base.saturating_add(limits.memory_bytes))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
     set_no_new_privs(true)?;
-    Ok(())
+    // Last: nothing of the above is possible behind them.
+    Ok(walls::put_up())
 }
 
 /// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds. And without one when its parent is
@@ -100,7 +110,7 @@ fn confine(limits: CompileLimits, base: u64) -> io::Result<()> {
 ///
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
 /// parent reads what comes first. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
-fn watch(budget: Duration, parent: Option<Pid>, base: u64) -> io::Result<()> {
+fn watch(budget: Duration, parent: Option<Pid>, space: Arc<AddressSpace>) -> io::Result<()> {
     /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
     const STACK: usize = 256 << 10;
     let watch = move || {
@@ -112,14 +122,14 @@ fn watch(budget: Duration, parent: Option<Pid>, base: u64) -> io::Result<()> {
             thread::park_timeout(WATCH_PERIOD);
         }
         // Where the parent is gone nobody needs the answer.
-        drop(answer(Kind::Cpu, 0, base, &[]));
+        drop(answer(Kind::Cpu, 0, &space, &[]));
         std::process::exit(0);
     };
     thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
 }
 
-fn answer(kind: Kind, compatibility: u64, base: u64, body: &[u8]) -> io::Result<()> {
-    let memory_bytes = address_space("VmPeak:").unwrap_or(base).saturating_sub(base);
+fn answer(kind: Kind, compatibility: u64, space: &AddressSpace, body: &[u8]) -> io::Result<()> {
+    let memory_bytes = space.added().unwrap_or_default();
     let head = AnswerHead {
         kind,
         compatibility,
@@ -135,11 +145,42 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// One of the sizes in `/proc/self/status`, in bytes.
-fn address_space(field: &str) -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let kib = status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {field}")))
+/// What this process knows of its own size.
+struct AddressSpace {
+    /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from its start is a new one.
+    status: File,
+    /// What there was before the component came, in bytes.
+    base: u64,
+}
+
+impl AddressSpace {
+    fn now() -> io::Result<Self> {
+        let mut space = Self { status: File::open("/proc/self/status")?, base: 0 };
+        space.base = space.read("VmSize:")?;
+        Ok(space)
+    }
+
+    /// What was added at the peak, in bytes.
+    fn added(&self) -> io::Result<u64> {
+        Ok(self.read("VmPeak:")?.saturating_sub(self.base))
+    }
+
+    /// One of the sizes, in bytes.
+    fn read(&self, field: &str) -> io::Result<u64> {
+        let mut status = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let read = self.status.read_at(&mut part, status.len() as u64)?;
+            match part.get(..read) {
+                None | Some([]) => break,
+                Some(part) => status.extend_from_slice(part),
+            }
+        }
+        let status = String::from_utf8_lossy(&status);
+        let kib =
+            status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {field}")))
+    }
 }
 
 fn is_out_of_memory(error: &wasmtime::Error) -> bool {

@@ -4,6 +4,7 @@ use std::{
     io,
     os::unix::process::ExitStatusExt as _,
     process::{ExitStatus, Stdio},
+    sync::Once,
 };
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use tokio::{
 use super::{
     CompileCost, CompileError, CompileLimits, JailCommand, Stop,
     frame::{ANSWER_HEAD, AnswerHead, Kind, Request, Task},
-    one_line,
+    one_line, walls,
 };
 use crate::admission::Findings;
 
@@ -28,6 +29,27 @@ const SAID_BYTES_MAX: u64 = 4096;
 /// What Rust's runtime writes before it aborts because an allocation failed.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
 
+/// A way to start children, and whether it was said what their kernel does not keep them from.
+pub(super) struct Jail {
+    pub(super) command: JailCommand,
+    /// Each child of a process says the same.
+    said: Once,
+}
+
+impl Jail {
+    pub(super) const fn new(command: JailCommand) -> Self {
+        Self { command, said: Once::new() }
+    }
+
+    /// Where a child says that walls are missing it says so first; the rest of what it said comes back.
+    fn heed(&self, said: String) -> String {
+        let Some(rest) = said.strip_prefix(walls::WITHOUT) else { return said };
+        let (missing, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+        self.said.call_once(|| tracing::warn!("{}{}", walls::WITHOUT, one_line(missing)));
+        rest.to_owned()
+    }
+}
+
 /// Machine code and where it fits.
 pub(super) struct Output {
     pub(super) code: Vec<u8>,
@@ -36,12 +58,8 @@ pub(super) struct Output {
 }
 
 /// Judges `component` in a child process.
-pub(super) async fn examine(
-    command: &JailCommand,
-    component: Bytes,
-    limits: CompileLimits,
-) -> Result<Findings, CompileError> {
-    let ended = run(command, Task::Examine, component, limits, || {}).await?;
+pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Findings, CompileError> {
+    let ended = run(jail, Task::Examine, component, limits, || {}).await?;
     match ended.answer {
         Ok(Answer::Findings(findings)) if ended.status.success() => Ok(findings),
         _ => Err(failure(ended, limits)),
@@ -50,12 +68,12 @@ pub(super) async fn examine(
 
 /// Judges and compiles `component` in a child process; `admitted` is called between the two.
 pub(super) async fn compile(
-    command: &JailCommand,
+    jail: &Jail,
     component: Bytes,
     limits: CompileLimits,
     admitted: impl FnOnce() + Send,
 ) -> Result<Output, CompileError> {
-    let ended = run(command, Task::Compile, component, limits, admitted).await?;
+    let ended = run(jail, Task::Compile, component, limits, admitted).await?;
     match ended.answer {
         Ok(Answer::Code(output)) if ended.status.success() => Ok(output),
         Ok(Answer::Findings(Findings { refusals, .. })) => Err(CompileError::NotAdmitted { refusals }),
@@ -65,13 +83,14 @@ pub(super) async fn compile(
 
 /// Starts a child and stays with it to its end.
 async fn run(
-    command: &JailCommand,
+    jail: &Jail,
     task: Task,
     component: Bytes,
     limits: CompileLimits,
     admitted: impl FnOnce() + Send,
 ) -> Result<Ended, CompileError> {
-    let jail = |source| CompileError::Jail { program: command.program.clone(), source };
+    let command = &jail.command;
+    let failed = |source| CompileError::Jail { program: command.program.clone(), source };
     let mut child = Command::new(&command.program)
         .args(&command.args)
         .env_clear()
@@ -81,20 +100,21 @@ async fn run(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(jail)?;
+        .map_err(failed)?;
     let request = Request { task, limits, length: component.len() as u64 };
-    let ended = match time::timeout(limits.wall(), talk(&mut child, &request, component, admitted)).await {
-        Ok(ended) => ended.map_err(jail)?,
+    let mut ended = match time::timeout(limits.wall(), talk(&mut child, &request, component, admitted)).await {
+        Ok(ended) => ended.map_err(failed)?,
         Err(time::error::Elapsed { .. }) => {
-            child.kill().await.map_err(jail)?;
+            child.kill().await.map_err(failed)?;
             let wall = millis(limits.wall());
             return Err(CompileError::limit(Stop::Wall, Limit::CompileTime, wall, wall));
         }
     };
     if ended.status.signal() == Some(Signal::KILL.as_raw()) {
         let source = io::Error::other("it was killed from outside, perhaps because the machine is short of memory");
-        return Err(CompileError::Jail { program: command.program.clone(), source });
+        return Err(failed(source));
     }
+    ended.said = jail.heed(ended.said);
     Ok(ended)
 }
 

@@ -110,3 +110,16 @@ async fn the_environment_is_not_the_childs() {
         expect!["the compile jail crashed over it (exit status: 1): 0: build it with a current toolchain"],
     );
 }
+
+#[tokio::test]
+async fn what_a_childs_kernel_does_not_keep_it_from_is_no_part_of_why_it_crashed() {
+    let error =
+        child("echo 'compile jail: without Landlock (x); y' >&2; echo 'thread main panicked' >&2; exit 101").await;
+    check(
+        &error,
+        true,
+        expect![
+            "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
+        ],
+    );
+}

@@ -7,6 +7,11 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HOUR_MS: u64 = 3_600_000;
 
+/// Most that one call may be allowed to use; also how far such figures are told apart.
+pub(crate) const FUEL_MAX: u64 = 1_000_000_000_000;
+/// Longest that one call may be allowed to take, in milliseconds; also how far such figures are told apart.
+pub(crate) const DEADLINE_MS_MAX: u64 = HOUR_MS;
+
 /// Range, default and reason of one limit, and what it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
@@ -41,7 +46,7 @@ pub(super) const FUEL: Bound = Bound {
     name: "fuel",
     unit: "fuel units",
     min: 100_000,
-    max: 1_000_000_000_000,
+    max: FUEL_MAX,
     default: 1_000_000_000,
     beyond: "the call ends with `LimitExceeded`",
     reason: "an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
@@ -51,7 +56,7 @@ pub(super) const DEADLINE_MS: Bound = Bound {
     name: "deadlineMs",
     unit: "milliseconds",
     min: 10,
-    max: HOUR_MS,
+    max: DEADLINE_MS_MAX,
     default: 30_000,
     beyond: "the call ends with `DeadlineExceeded`",
     reason: "a cloud answers in seconds, and what takes longer is polled with retry-after",

@@ -35,6 +35,8 @@ pub struct SlotMetrics {
     source_failures: Family<CodeLabels, Counter>,
     serving: Family<ProviderLabels, Gauge>,
     draining: Family<ProviderLabels, Gauge>,
+    shadow_questions: Family<ProviderLabels, Counter>,
+    shadow_differences: Family<ProviderLabels, Counter>,
 }
 
 impl SlotMetrics {
@@ -61,6 +63,16 @@ impl SlotMetrics {
         );
         r.register("serving", "Whether a release serves: 1 or 0", metrics.serving.clone());
         r.register("draining", "Releases that serve no new call and still have one running", metrics.draining.clone());
+        r.register(
+            "shadow_questions",
+            "Count of questions that a release and its predecessor were asked to compare them",
+            metrics.shadow_questions.clone(),
+        );
+        r.register(
+            "shadow_differences",
+            "Count of questions to which a release and its predecessor had different answers",
+            metrics.shadow_differences.clone(),
+        );
         metrics
     }
 
@@ -79,6 +91,11 @@ impl SlotMetrics {
 
     pub(super) fn source_failed(&self, provider: &str, code: &'static str) {
         self.source_failures.get_or_create(&CodeLabels { provider: provider.to_owned(), code }).inc();
+    }
+
+    pub(super) fn shadowed(&self, provider: &str, asked: u64, differing: u64) {
+        self.shadow_questions.get_or_create(&labels(provider)).inc_by(asked);
+        self.shadow_differences.get_or_create(&labels(provider)).inc_by(differing);
     }
 
     pub(super) fn serving(&self, provider: &str) -> Gauge {

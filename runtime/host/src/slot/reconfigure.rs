@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Active, Offer, Refusal, Slot, SlotOptions, Wanted, Work};
+use super::{Active, Offer, Refusal, Slot, SlotOptions, Stage, Step, Wanted, Work, shadow::Compared};
 use crate::{Sandbox, SandboxError, SandboxOptions};
 
 /// Settings that a slot can take up: whoever has to be asked was asked. Dropped, they change nothing.
@@ -67,7 +67,8 @@ impl Slot {
         let Some(active) = self.active.load_full() else {
             return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome: Outcome::Empty, earlier });
         };
-        let newest = work.refused.as_ref().filter(|_| earlier == EarlierOffers::Stand);
+        let newest =
+            work.refused.as_ref().filter(|offer| earlier == EarlierOffers::Stand && !self.was_taken_back(offer));
         let refusal = match self.load_either(&active, newest, (&options, &sandbox)).await {
             Ok(candidate) => {
                 let outcome = Outcome::Serves(candidate);
@@ -78,9 +79,9 @@ impl Slot {
         let config = &work.options.sandbox.config;
         if *config != options.sandbox.config {
             let kept = SandboxOptions { config: config.clone(), ..options.sandbox.clone() };
-            let kept = SlotOptions { sandbox: kept, ..options };
+            let kept = SlotOptions { sandbox: kept, ..options.clone() };
             let kept_sandbox = self.sandbox(&kept)?;
-            if let Ok(candidate) = self.load(&kept, &kept_sandbox, &active.offer).await {
+            if let Ok(candidate) = self.load(&kept, &kept_sandbox, &active.offer, Compared::No).await {
                 let outcome = Outcome::KeepsConfig(candidate, Box::new(Wanted { options, sandbox, refusal }));
                 return Ok(Reconfiguration {
                     slot: self,
@@ -106,12 +107,12 @@ impl Slot {
         newest: Option<&Offer>,
         (options, sandbox): (&SlotOptions, &Arc<Sandbox>),
     ) -> Result<Active, Refusal> {
-        let refusal = match self.load(options, sandbox, &active.offer).await {
+        let refusal = match self.load(options, sandbox, &active.offer, Compared::No).await {
             Ok(candidate) => return Ok(candidate),
             Err(refusal) => refusal,
         };
         match newest {
-            Some(newest) => self.load(options, sandbox, newest).await.map_err(|_| refusal),
+            Some(newest) => self.load(options, sandbox, newest, Compared::No).await.map_err(|_| refusal),
             None => Err(refusal),
         }
     }
@@ -123,13 +124,17 @@ impl Reconfiguration<'_> {
     /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest offer.
     pub fn commit(self) {
         let Self { slot, mut work, options, sandbox, outcome, earlier } = self;
+        slot.put_canary_off(&mut work);
         if earlier == EarlierOffers::Forgotten {
-            work.refused = None;
+            work.settle();
         }
+        slot.ask_again(options.retry.clone());
+        slot.memory.keeps(options.rollout.shadow.is_some());
+        slot.shared.shadow(None);
         work.options = options;
         work.sandbox = sandbox;
         work.wanted = None;
-        work.quarantine.settings_changed();
+        slot.quarantine.settings_changed();
         // What is kept was loaded under the old settings.
         slot.set_probation(None);
         // What was said about the newest offer was said under other settings.
@@ -162,5 +167,7 @@ impl Reconfiguration<'_> {
 
 fn serve(slot: &Slot, work: &mut Work, candidate: Active) {
     drop(work.refused.take_if(|offer| offer.bytes == candidate.offer.bytes));
-    slot.activate(candidate, None);
+    // The same as before, or what was asked for and refused: under the new settings there is nothing to compare it with.
+    slot.shared.step(candidate.provider.release().digest(), Stage::Shadowed, Step::To(Stage::Active));
+    slot.exchange(Arc::new(candidate), None, None);
 }

@@ -1,8 +1,14 @@
-//! How far a release has come: one type, one table.
+//! How far a release has come, and every way on from there: one type, one table.
 
 use serde::Serialize;
 
-/// The stages of a release, in order. Each is reached from the one before it and from no other; a failure on the way ends the release.
+use super::Reason;
+use crate::admission::RefusalCode;
+
+#[cfg(test)]
+mod tests;
+
+/// The stages of a release, in order; a failure on the way ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
@@ -18,25 +24,90 @@ pub enum Stage {
     Described,
     /// It accepts the cloud-config.
     ConfigChecked,
+    /// It was asked what its predecessor was asked, where the operator wants that. Where not, it is here at once.
+    Shadowed,
+    /// It serves a share of the objects.
+    Canary,
     /// It serves.
     Active,
 }
 
-/// The only transitions.
-const TRANSITIONS: [(Stage, Stage); 6] = [
-    (Stage::Offered, Stage::Verified),
-    (Stage::Verified, Stage::Compiled),
-    (Stage::Compiled, Stage::Linked),
-    (Stage::Linked, Stage::Described),
-    (Stage::Described, Stage::ConfigChecked),
-    (Stage::ConfigChecked, Stage::Active),
-];
+/// One way on from a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It has reached this one.
+    To(Stage),
+    /// It ends.
+    Refused(Reason),
+}
+
+/// The only ways there are. Of the codes of [`Reason::Admission`] one stands for all.
+#[rustfmt::skip]
+pub(super) const EDGES: [(Stage, Step); 34] = {
+    use Reason::{
+        Admission, CheckConfigFailed, CompileFailed, CompileLimit, CompileUnavailable, ConfigRefused, DescribeFailed, EgressNotAllowed,
+        IdentityChanged, InterfaceLost, LinkFailed, NoProviderIdScheme, ProbationDeadline, ProbationErrors, ProbationLimit, ProbationTrap,
+        ShadowBroken, ShadowDiffers,
+    };
+    use Stage::{Active, Canary, Compiled, ConfigChecked, Described, Linked, Offered, Shadowed, Verified};
+    use Step::{Refused, To};
+    [
+        (Offered, To(Verified)),
+        (Offered, Refused(Admission(RefusalCode::Malformed))),
+        (Offered, Refused(CompileLimit)),
+        (Offered, Refused(CompileFailed)),
+        (Offered, Refused(CompileUnavailable)),
+        (Verified, To(Compiled)),
+        (Verified, Refused(CompileLimit)),
+        (Verified, Refused(CompileFailed)),
+        (Verified, Refused(CompileUnavailable)),
+        (Compiled, To(Linked)),
+        (Compiled, Refused(LinkFailed)),
+        (Linked, To(Described)),
+        (Linked, Refused(DescribeFailed)),
+        (Linked, Refused(NoProviderIdScheme)),
+        (Linked, Refused(EgressNotAllowed)),
+        (Linked, Refused(InterfaceLost)),
+        (Linked, Refused(IdentityChanged)),
+        (Described, To(ConfigChecked)),
+        (Described, Refused(CheckConfigFailed)),
+        (Described, Refused(ConfigRefused)),
+        (ConfigChecked, To(Shadowed)),
+        (ConfigChecked, Refused(ShadowBroken)),
+        (ConfigChecked, Refused(ShadowDiffers)),
+        (Shadowed, To(Canary)),
+        (Shadowed, To(Active)),
+        (Canary, To(Active)),
+        (Canary, Refused(ProbationTrap)),
+        (Canary, Refused(ProbationLimit)),
+        (Canary, Refused(ProbationDeadline)),
+        (Canary, Refused(ProbationErrors)),
+        (Active, Refused(ProbationTrap)),
+        (Active, Refused(ProbationLimit)),
+        (Active, Refused(ProbationDeadline)),
+        (Active, Refused(ProbationErrors)),
+    ]
+};
 
 impl Stage {
-    /// What a release at this stage is on its way to; none for the last.
+    /// What a release at this stage is on its way to; none where it waits for nothing.
     #[must_use]
     pub fn next(self) -> Option<Self> {
-        TRANSITIONS.into_iter().find(|(from, _)| *from == self).map(|(_, to)| to)
+        EDGES.into_iter().find_map(|(from, step)| match step {
+            Step::To(to) if from == self => Some(to),
+            Step::To(_) | Step::Refused(_) => None,
+        })
+    }
+
+    /// Whether the table has this way.
+    pub(super) fn leads(self, step: Step) -> bool {
+        EDGES.into_iter().any(|(from, known)| {
+            let same = match (known, step) {
+                (Step::Refused(Reason::Admission(_)), Step::Refused(Reason::Admission(_))) => true,
+                (known, step) => known == step,
+            };
+            from == self && same
+        })
     }
 
     /// camelCase: metric label and log field.
@@ -49,19 +120,9 @@ impl Stage {
             Self::Linked => "linked",
             Self::Described => "described",
             Self::ConfigChecked => "configChecked",
+            Self::Shadowed => "shadowed",
+            Self::Canary => "canary",
             Self::Active => "active",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Stage;
-
-    #[test]
-    fn the_table_leads_from_offered_to_active_through_every_stage_once() {
-        let way: Vec<_> = std::iter::successors(Some(Stage::Offered), |stage| stage.next()).collect();
-        assert_eq!(way.len(), 7);
-        assert!(way.is_sorted() && way.last() == Some(&Stage::Active));
     }
 }

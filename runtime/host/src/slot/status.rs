@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Active, SlotMetrics, Stage};
+use super::{Active, SlotMetrics, Stage, Step};
 use crate::admission::{CONTRACT_VERSION, RefusalCode};
 
 /// What a slot is doing.
@@ -24,6 +24,10 @@ pub struct SlotStatus {
     pub active: Option<ActiveStatus>,
     /// Whether what serves still has to bear out; none where it has.
     pub probation: Option<ProbationStatus>,
+    /// What serves a share of the objects; none while one release serves all of them.
+    pub canary: Option<CanaryStatus>,
+    /// How the newest release that was asked beside its predecessor differed from it; none where none was, or nothing of it is left to say.
+    pub shadow: Option<ShadowStatus>,
     /// What is on its way.
     pub candidate: Option<CandidateStatus>,
     /// Why the newest offer does not serve, or the newest settings have not become those of what serves; none where both are well.
@@ -34,6 +38,8 @@ pub struct SlotStatus {
     pub swaps: u64,
     /// Releases that serve no new call and still have one running.
     pub draining: u64,
+    /// Changes whenever the calls of some object begin to go to another release: then every object has to be reconciled once.
+    pub generation: u64,
 }
 
 impl SlotStatus {
@@ -92,6 +98,40 @@ pub struct ProbationStatus {
     pub time_ms: u64,
 }
 
+/// A release that serves a share of the objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CanaryStatus {
+    /// `sha256:…` of the file.
+    pub digest: String,
+    /// Where it came from.
+    pub origin: String,
+    /// As it says.
+    pub version: String,
+    /// Of the objects.
+    pub percent: u8,
+    /// Calls that it has to end.
+    pub calls: u64,
+    /// Milliseconds that it has to serve.
+    pub time_ms: u64,
+}
+
+/// How a release's answers compare with its predecessor's, without an effect on the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShadowStatus {
+    /// `sha256:…` of the release that was asked.
+    pub digest: String,
+    /// Questions that both were asked.
+    pub asked: u64,
+    /// Of those: the predecessor had no answer, so that there was nothing to compare.
+    pub unanswered: u64,
+    /// Of those: the answers differed.
+    pub differing: u64,
+    /// The first of the differences, one line each.
+    pub differences: Vec<String>,
+}
+
 /// A release on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,6 +161,16 @@ pub struct Refusal {
     pub reason: String,
     /// Whether the same bytes with the same settings will be refused again. Where not, [`super::Slot::retry`] may help.
     pub lasting: bool,
+    /// Whether it had been tried again because a person asked ([`super::Slot::ask_again`]): that is not done twice.
+    pub retried: bool,
+}
+
+impl Refusal {
+    /// Whether it served and was taken back for what it did.
+    #[must_use]
+    pub fn was_taken_back(&self) -> bool {
+        self.stage >= Stage::Canary
+    }
 }
 
 /// What can keep a release from serving.
@@ -144,10 +194,16 @@ pub enum Reason {
     IdentityChanged,
     /// It lacks an interface of its predecessor.
     InterfaceLost,
+    /// It says that it needs what no egress rule allows.
+    EgressNotAllowed,
     /// `check-config` trapped, met a limit, or answered what the contract does not allow.
     CheckConfigFailed,
     /// It says that the cloud-config is wrong.
     ConfigRefused,
+    /// Asked what its predecessor was asked, it trapped or met a limit or its deadline.
+    ShadowBroken,
+    /// Asked what its predecessor was asked, it answered otherwise, and the operator wants such a release refused.
+    ShadowDiffers,
     /// On probation a call trapped, and none of its predecessor's had.
     ProbationTrap,
     /// On probation a call met a limit, and none of its predecessor's had.
@@ -174,8 +230,11 @@ impl Reason {
             Self::NoProviderIdScheme => "NoProviderIdScheme",
             Self::IdentityChanged => "IdentityChanged",
             Self::InterfaceLost => "InterfaceLost",
+            Self::EgressNotAllowed => "EgressNotAllowed",
             Self::CheckConfigFailed => "CheckConfigFailed",
             Self::ConfigRefused => "ConfigRefused",
+            Self::ShadowBroken => "ShadowBroken",
+            Self::ShadowDiffers => "ShadowDiffers",
             Self::ProbationTrap => "ProbationTrap",
             Self::ProbationLimit => "ProbationLimit",
             Self::ProbationDeadline => "ProbationDeadline",
@@ -208,6 +267,9 @@ pub(super) struct Shared {
     provider: Arc<str>,
     /// Releases in memory.
     living: AtomicU64,
+    /// Every step that was taken.
+    #[cfg(test)]
+    pub(super) walked: std::sync::Mutex<Vec<(Stage, Step)>>,
 }
 
 impl Shared {
@@ -215,7 +277,26 @@ impl Shared {
         let status = SlotStatus { provider: provider.as_ref().to_owned(), ..SlotStatus::default() };
         metrics.serving(&provider).set(0);
         metrics.draining(&provider).set(0);
-        Self { status: watch::Sender::new(status), metrics, provider, living: AtomicU64::new(0) }
+        Self {
+            status: watch::Sender::new(status),
+            metrics,
+            provider,
+            living: AtomicU64::new(0),
+            #[cfg(test)]
+            walked: std::sync::Mutex::default(),
+        }
+    }
+
+    /// A release takes a step. All of them come by here, and none is taken that the table does not have.
+    pub(super) fn step(&self, digest: &str, from: Stage, step: Step) {
+        debug_assert!(from.leads(step), "{from:?} does not lead to {step:?}");
+        let to = match step {
+            Step::To(stage) => stage.name(),
+            Step::Refused(reason) => reason.category(),
+        };
+        tracing::debug!(provider.name = %self.provider, component.digest = digest, from = from.name(), to, "release takes a step");
+        #[cfg(test)]
+        self.walked.lock().unwrap().push((from, step));
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<SlotStatus> {
@@ -259,6 +340,30 @@ impl Shared {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.probation, probation.clone()) != probation);
     }
 
+    /// A release serves a share of the objects, or none does any more; with the reason where it was taken back.
+    pub(super) fn canary(&self, canary: Option<CanaryStatus>, taken_back: Option<&Refusal>) {
+        if let Some(refusal) = taken_back {
+            self.count_taken_back(refusal);
+        }
+        self.status.send_if_modified(|status| {
+            let changed = std::mem::replace(&mut status.canary, canary.clone()) != canary;
+            if changed {
+                status.generation += 1;
+            }
+            if let Some(refusal) = taken_back {
+                status.refused = Some(refusal.clone());
+            }
+            changed || taken_back.is_some()
+        });
+    }
+
+    pub(super) fn shadow(&self, shadow: Option<ShadowStatus>) {
+        if let Some(shadow) = &shadow {
+            self.metrics.shadowed(&self.provider, shadow.asked, shadow.differing);
+        }
+        self.status.send_if_modified(|status| std::mem::replace(&mut status.shadow, shadow.clone()) != shadow);
+    }
+
     /// Nothing serves any more.
     pub(super) fn stopped(&self) {
         self.metrics.serving(&self.provider).set(0);
@@ -270,7 +375,7 @@ impl Shared {
         self.living.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A release serves; where it takes another one back, with the reason.
+    /// A release serves all objects; where it takes another one back, with the reason.
     pub(super) fn activated(
         &self,
         active: ActiveStatus,
@@ -280,16 +385,23 @@ impl Shared {
         self.metrics.swapped(&self.provider);
         self.metrics.serving(&self.provider).set(1);
         if let Some(refusal) = taken_back {
-            self.metrics.rolled_back(&self.provider, refusal.code);
-            self.metrics.refused(&self.provider, refusal.stage, refusal.code);
+            self.count_taken_back(refusal);
         }
         self.status.send_modify(|status| {
             status.swaps += 1;
+            status.generation += 1;
+            // The canary may be the one that serves now.
+            status.canary.take_if(|canary| canary.digest == active.digest);
             status.active = Some(ActiveStatus { swap: status.swaps, ..active });
             status.probation = probation;
             status.refused = taken_back.cloned();
         });
         self.count_draining();
+    }
+
+    fn count_taken_back(&self, refusal: &Refusal) {
+        self.metrics.rolled_back(&self.provider, refusal.code);
+        self.metrics.refused(&self.provider, refusal.stage, refusal.code);
     }
 
     pub(super) fn left(&self) {
@@ -300,7 +412,7 @@ impl Shared {
     pub(super) fn count_draining(&self) {
         self.status.send_if_modified(|status| {
             // A candidate's own is counted when it is active; until then it is the one too many.
-            let serving = u64::from(status.active.is_some());
+            let serving = u64::from(status.active.is_some()) + u64::from(status.canary.is_some());
             // Kept, and not on its way out.
             let kept = u64::from(status.probation.is_some());
             let draining = self.living.load(Ordering::SeqCst).saturating_sub(serving + kept);

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use skysail_provider::{Info, Interface};
 
-use super::{Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, status::Shared};
+use super::{
+    Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, Step, is_same_identity,
+    shadow::Compared, status::Shared,
+};
 use crate::{
     Problem, Sandbox, SandboxedProvider, Severity,
     admission::{self, RefusalCode},
     check_config, describe,
+    egress::Origin,
     jail::{CompileError, CompileLimits, Compiled},
 };
 
@@ -16,7 +20,7 @@ use crate::{
 const PROBLEMS_SHOWN_MAX: usize = 5;
 
 /// A release on its way. Dropping it takes it out of the status.
-struct Candidate<'a> {
+pub(super) struct Candidate<'a> {
     digest: [u8; 32],
     status: CandidateStatus,
     shared: &'a Shared,
@@ -26,12 +30,14 @@ impl Candidate<'_> {
     /// The next stage is reached.
     fn advance(&mut self) {
         if let Some(next) = self.status.stage.next() {
+            self.shared.step(&self.status.digest, self.status.stage, Step::To(next));
             self.status.stage = next;
             self.shared.candidate(Some(self.status.clone()));
         }
     }
 
-    fn refuse(&self, reason: Reason, text: &str) -> Refusal {
+    pub(super) fn refuse(&self, reason: Reason, text: &str) -> Refusal {
+        self.shared.step(&self.status.digest, self.status.stage, Step::Refused(reason));
         Refusal {
             digest: self.status.digest.clone(),
             origin: self.status.origin.clone(),
@@ -39,6 +45,7 @@ impl Candidate<'_> {
             code: reason.category(),
             reason: format!("{}: {text}", self.status.origin),
             lasting: !matches!(reason, Reason::CompileUnavailable),
+            retried: false,
         }
     }
 }
@@ -50,12 +57,13 @@ impl Drop for Candidate<'_> {
 }
 
 impl Slot {
-    /// Takes an offer through every stage but the last.
+    /// Takes an offer through every stage up to the last before it serves.
     pub(super) async fn load(
         &self,
         options: &SlotOptions,
         sandbox: &Arc<Sandbox>,
         offer: &Offer,
+        compared: Compared,
     ) -> Result<Active, Refusal> {
         let digest = admission::digest_of(&offer.bytes);
         let status = CandidateStatus {
@@ -75,6 +83,10 @@ impl Slot {
         candidate.advance();
         let (interfaces, info) = (release.interfaces(), Arc::new(info));
         let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(&info));
+        if compared == Compared::Yes {
+            self.shadow(&candidate, options, &provider).await?;
+        }
+        candidate.advance();
         self.shared.entered();
         Ok(Active { provider, info, interfaces, offer: offer.clone(), shared: Arc::clone(&self.shared) })
     }
@@ -124,7 +136,20 @@ impl Slot {
             let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe";
             return Err(candidate.refuse(Reason::NoProviderIdScheme, text));
         }
-        if let Some(active) = self.active.load_full() {
+        let active = self.active.load_full();
+        // What serves goes on with fewer rights where the operator takes some: it is no new release.
+        let is_new = active.as_ref().is_none_or(|active| active.provider.release().digest() != candidate.status.digest);
+        if let Some(unmet) = unmet_egress(options, sandbox, &info) {
+            if is_new {
+                return Err(candidate.refuse(Reason::EgressNotAllowed, &unmet));
+            }
+            tracing::warn!(
+                provider.name = %self.name,
+                component.digest = candidate.status.digest,
+                "what serves goes on, and would be refused at the next start: {unmet}"
+            );
+        }
+        if let Some(active) = active {
             self.compare(candidate, options, &active, (&info, &interfaces))?;
         }
         Ok(info)
@@ -149,13 +174,7 @@ impl Slot {
             );
             return Err(candidate.refuse(Reason::InterfaceLost, &text));
         }
-        let sorted = |info: &Info| {
-            let mut schemes = info.provider_id_schemes.clone();
-            schemes.sort_unstable();
-            schemes
-        };
-        let same = active.info.name == info.name && sorted(&active.info) == sorted(info);
-        if !same && !options.allow_identity_change {
+        if !is_same_identity(&active.info, info) && !options.allow_identity_change {
             let text = format!(
                 "it calls itself {:?} with provider-ID schemes {:?}, and the release that serves is {:?} with {:?}: nodes and load balancers \
                  would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
@@ -165,6 +184,25 @@ impl Slot {
         }
         Ok(())
     }
+}
+
+/// What it says that it cannot do without, and may not have.
+fn unmet_egress(options: &SlotOptions, sandbox: &Sandbox, info: &Info) -> Option<String> {
+    if options.allow_unmet_egress {
+        return None;
+    }
+    let refused = |origin: &String| match (Origin::parse(origin), sandbox.http()) {
+        (Ok(origin), Some(http)) => http.policy().judge_origin(&origin).err().map(|refusal| refusal.to_string()),
+        (Ok(_) | Err(_), _) => Some(format!("no rule allows origin {origin}")),
+    };
+    let refused: Vec<_> = info.egress.iter().filter_map(refused).take(PROBLEMS_SHOWN_MAX).collect();
+    (!refused.is_empty()).then(|| {
+        format!(
+            "it says that it cannot do without what the operator has not allowed: {}; add egress rules if you want it to have that, or set \
+             allowUnmetEgress for this provider",
+            refused.join("; ")
+        )
+    })
 }
 
 async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: Compiled) -> Result<Release, Refusal> {

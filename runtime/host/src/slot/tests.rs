@@ -1,5 +1,7 @@
 //! Releases written by hand, in real slots.
 
+mod memory;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
@@ -12,10 +14,14 @@ use skysail_provider::{Call, Clusters, Code, ObjectReference, Provider as _};
 use tokio::{task::JoinSet, time};
 
 use super::{
-    EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SourceFailure, Stage,
+    EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus, SourceFailure,
+    Stage,
 };
 use crate::{
     CallRecorder, Engine, Limits, SandboxError, SandboxOptions,
+    credentials::Credentials,
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::HttpClient,
     jail::Compiler,
     test_guest::{CHOOSY, GUEST, Guest, Master, PICKY, component},
 };
@@ -26,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn options(config: &str) -> SlotOptions {
     let sandbox =
         SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
-    SlotOptions { sandbox, allow_interface_loss: false, allow_identity_change: false, probation: None }
+    SlotOptions::new(sandbox)
 }
 
 pub(super) fn services() -> SlotServices {
@@ -53,6 +59,19 @@ pub(super) async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(),
     Ok(())
 }
 
+/// Runs `calls` while the slot is guarded, until the status is as it should be.
+pub(super) async fn guarded(slot: &Slot, calls: impl Future<Output = ()>, done: impl Fn(&SlotStatus) -> bool) {
+    let mut status = slot.status();
+    let story = async {
+        calls.await;
+        tokio::time::timeout(Duration::from_secs(3600), status.wait_for(|status| done(status))).await.unwrap().unwrap();
+    };
+    tokio::select! {
+        () = slot.guard() => {}
+        () = story => {}
+    }
+}
+
 pub(super) async fn version(slot: &Slot) -> Result<String, Code> {
     slot.master(&Call::default(), "x").await.map_err(|error| error.code)
 }
@@ -76,6 +95,46 @@ async fn an_empty_slot_answers_that_nothing_serves_and_an_offer_makes_it_serve()
     assert_eq!((status.swaps, status.draining, status.candidate, status.refused), (1, 0, None, None));
     let json = serde_json::to_value(slot.status().borrow().clone()).unwrap();
     assert_eq!(json["active"]["providerIdSchemes"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn a_release_that_needs_an_origin_which_nobody_allowed_is_refused_unless_the_operator_says_otherwise() {
+    let needy = component(&Guest { egress: "https://api.example.com", ..GUEST });
+    let http = |origin: &str| {
+        let rules = vec![EgressRuleSpec { origins: vec![origin.to_owned()], ..EgressRuleSpec::default() }];
+        let policy = EgressPolicy::new(&EgressSpec { rules, ..EgressSpec::default() }).unwrap();
+        HttpClient::new(Arc::new(policy), Arc::new(Credentials::none()), &Limits::default().http()).unwrap()
+    };
+    let with = |http| {
+        let SlotOptions { sandbox, .. } = options("");
+        SlotOptions::new(SandboxOptions { http, ..sandbox })
+    };
+    let slot = slot("");
+    check(
+        &offer(&slot, &needy).await.unwrap_err(),
+        expect![
+            "EgressNotAllowed after linked: file p.wasm: it says that it cannot do without what the operator has not allowed: no rule allows origin https://api.example.com; add egress rules if you want it to have that, or set allowUnmetEgress for this provider"
+        ],
+    );
+    for allowed in ["https://api.example.com", "https://*.example.com"] {
+        let slot = Slot::new(services(), with(Some(Arc::new(http(allowed))))).unwrap();
+        assert_eq!(offer(&slot, &needy).await, Ok(Offered::Activated));
+    }
+    for other in ["https://api.example.com:8443", "http://api.example.com", "https://example.com"] {
+        let slot = Slot::new(services(), with(Some(Arc::new(http(other))))).unwrap();
+        assert_eq!(offer(&slot, &needy).await.unwrap_err().code, "EgressNotAllowed", "{other}");
+    }
+    let slot = Slot::new(services(), SlotOptions { allow_unmet_egress: true, ..options("") }).unwrap();
+    assert_eq!(offer(&slot, &needy).await, Ok(Offered::Activated));
+    reconfigure(&slot, options("")).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "what serves goes on with fewer rights");
+    let wrong = component(&Guest { egress: "api.example.com", ..GUEST });
+    check(
+        &offer(&slot, &wrong).await.unwrap_err(),
+        expect![[
+            r#"DescribeFailed after linked: file p.wasm: its identity.describe failed (Internal: the provider's answer is wrong: the egress "api.example.com" has no scheme; write https://HOST or http://HOST): describe is called once before a release serves and must answer the same each time, without a request"#
+        ]],
+    );
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ fn endpoints() -> Endpoints {
         readyz: HealthChecks::default(),
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({"a": 1})),
+        providers: Arc::new(|| json!({"kind": "ProviderList"})),
         verbosity: Some(Arc::new(|text| if text == "4" { Ok("level 4".to_owned()) } else { Err("no".to_owned()) })),
     }
 }
@@ -138,7 +139,7 @@ async fn i3_health_is_for_everybody_and_metrics_are_not() {
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(get(&router, path, &[], Peer::default()).await, (200, "ok".to_owned()), "{path}");
     }
-    for path in ["/metrics", "/metrics/slis", "/configz", "/debug/flags/v", "/healthz/ping", "/nothing"] {
+    for path in ["/metrics", "/metrics/slis", "/configz", "/providers", "/debug/flags/v", "/healthz/ping", "/nothing"] {
         let (code, body) = get(&router, path, &[], Peer::default()).await;
         let status: Value = serde_json::from_str(&body).unwrap();
         let message = format!("forbidden: User \"system:anonymous\" cannot get path {path:?}");
@@ -161,6 +162,8 @@ async fn a_token_is_somebody_and_what_they_may_is_asked_of_the_api_server() {
     );
     let (code, body) = get(&router, "/configz", &[JANE], Peer::default()).await;
     assert_eq!((code, body.as_str()), (200, r#"{"cloudcontrollermanager.config.k8s.io":{"a":1}}"#));
+    let (code, body) = get(&router, "/providers", &[JANE], Peer::default()).await;
+    assert_eq!((code, body.as_str()), (200, r#"{"kind":"ProviderList"}"#));
 }
 
 #[rstest]

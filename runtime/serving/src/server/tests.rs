@@ -27,6 +27,7 @@ fn endpoints() -> Endpoints {
         readyz: HealthChecks::default(),
         registry: Arc::new(Registry::default()),
         configuration: Arc::new(|| json!({})),
+        providers: Arc::new(|| json!({})),
         verbosity: None,
     }
 }

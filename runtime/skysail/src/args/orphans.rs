@@ -20,26 +20,29 @@ SINCE is when the manager first told of it, from its Event on the Namespace
 kube-system; \"-\" where it did not or the Event is gone.
 
 Examples:
+  skysail orphans
   skysail orphans --provider-file providers.yaml
   skysail orphans --provider-file providers.yaml --output json
   skysail orphans --provider-file providers.yaml --delete lb-1 lb-2
 
-Rights: list services in all namespaces; list events in `default` for SINCE.";
+Rights: list services in all namespaces; list events in `default` for SINCE.
+Without a provider file also: list and watch providers.skysail.dev, and get the
+Secrets and ConfigMaps that they name.";
 
 /// `skysail orphans`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct OrphansArgs {
-    /// Provider file, as for `skysail run`.
+    /// Provider file, as for `skysail run`. Without it: the objects of kind Provider in the cluster, with the Secrets that they name.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) provider_file: PathBuf,
+    pub(crate) provider_file: Option<PathBuf>,
     /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Name of the cluster, as for `skysail run`.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
-    /// Only this provider of the provider file.
+    /// Only this provider.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// Delete these, by name. All of them have to be orphans, or nothing is deleted.

@@ -58,7 +58,23 @@ pub(crate) struct PullArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) key: Vec<PathBuf>,
     #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
+    #[command(flatten)]
     pub(crate) registry: RegistryArgs,
+}
+
+/// Who has to have signed without a key; the flags have the names that `cosign verify` gives them.
+#[derive(Debug, Args)]
+pub(crate) struct CertificateArgs {
+    /// Who has to have signed with a certificate, else nothing is pulled: an address, or the URI of a workflow.
+    #[arg(long, value_name = "SUBJECT", requires_all = ["certificate_oidc_issuer", "trusted_root"])]
+    pub(crate) certificate_identity: Option<String>,
+    /// The issuer that knows them by this name, exactly as the certificate has it.
+    #[arg(long, value_name = "URL", requires = "certificate_identity")]
+    pub(crate) certificate_oidc_issuer: Option<String>,
+    /// The `trusted_root.json` of the Sigstore instance that they sign with. Nothing is fetched.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "certificate_identity")]
+    pub(crate) trusted_root: Option<PathBuf>,
 }
 
 fn annotation(text: &str) -> Result<(String, String), String> {

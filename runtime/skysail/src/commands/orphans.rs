@@ -1,13 +1,15 @@
 //! `skysail orphans`: the load balancers in the cloud that no Service wants, listed, and deleted where they are named.
 //!
 //! # Flow
-//! 1. serve (provider): the provider file's components, in their sandboxes.
+//! 1. serve (provider): the components of the provider file, or of the cluster's Providers, in their sandboxes.
 //! 2. look twice (client, provider): the Services, then the cloud. A Service that came with its load balancer between the two reads of one look is
 //!    there at the next one, so only what both found is an orphan.
 //! 3. delete (provider): what was named, if all of it is among them.
 //! 4. print.
 
-use anyhow::{Context as _, anyhow};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, ensure};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::ListParams};
 use prometheus_client::registry::Registry;
@@ -17,15 +19,17 @@ use skysail_provider::{Call, OwnedLoadBalancer, Provider as _};
 
 use crate::{
     args::{LoggingFormat, OrphansArgs, OutputFormat},
-    cluster::Cluster,
+    cluster::{Cluster, list_all},
+    commands::run::Resources,
     exit::{MarkExt as _, Reason},
-    output, provider_file,
+    output,
+    provider_file::{self, ProviderSpec},
     providers::{self, Fleet, Surroundings},
     telemetry,
 };
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
+/// Events that are looked through: the manager's own, one for each orphan.
+const EVENTS_MAX: u32 = 500;
 
 /// One line of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,19 +58,17 @@ pub(crate) fn run(args: OrphansArgs) -> anyhow::Result<()> {
 }
 
 async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
-    let mut specs = provider_file::load(&args.provider_file).or_exit(Reason::Usage)?.providers;
-    if let Some(name) = &args.provider {
-        specs.retain(|spec| spec.name == *name);
-        if specs.is_empty() {
-            return Err(anyhow!("{} has no provider {name:?}", args.provider_file.display())).or_exit(Reason::Usage);
-        }
-    }
+    let only = args.provider.as_deref();
+    let specs = args.provider_file.as_deref().map(|file| of_file(file, only)).transpose().or_exit(Reason::Usage)?;
     let cluster = Cluster::of(args.kubeconfig.as_deref()).await.or_exit(Reason::Usage)?;
     let client = cluster.client("orphans").or_exit(Reason::Usage)?;
     // serve (provider)
     let surroundings = Surroundings { archive: None, kubernetes: Some(client.clone()) };
     let mut fleet = Fleet::new(providers::services(&mut Registry::default())?).within(surroundings);
-    fleet.apply(specs).await.or_exit(Reason::Usage)?;
+    match specs {
+        Some(specs) => fleet.apply(specs).await.or_exit(Reason::Usage)?,
+        None => take_up_objects(&mut fleet, client.clone(), only).await?,
+    }
     fleet.first_releases().await;
     // look twice (client, provider)
     let first = look(&client, &fleet, &args).await?;
@@ -83,6 +85,31 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
     }
     // print
     output::print(shown(&found, args.output)?.as_bytes())
+}
+
+fn of_file(file: &Path, only: Option<&str>) -> anyhow::Result<Vec<ProviderSpec>> {
+    let mut specs = provider_file::load(file)?.providers;
+    if let Some(name) = only {
+        specs.retain(|spec| spec.name == *name);
+        ensure!(!specs.is_empty(), "{} has no provider {name:?}", file.display());
+    }
+    Ok(specs)
+}
+
+/// What is wrong with one of them is an error: whoever is not told of its orphans must not think that there are none.
+async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&str>) -> anyhow::Result<()> {
+    let mut resources = Resources::start(client).await?;
+    resources.until_first_taken_up(fleet).await;
+    if let Some(reason) = resources.left_out_of(only) {
+        return Err(anyhow!("the Provider {reason}")).or_exit(Reason::Usage);
+    }
+    fleet.served.retain(|name, _| only.is_none_or(|only| only == name));
+    if fleet.served.is_empty() {
+        let which = only.map_or_else(|| "Provider".to_owned(), |name| format!("Provider {name:?}"));
+        return Err(anyhow!("the cluster has no {which}: name a file with --provider-file where the manager has one"))
+            .or_exit(Reason::Usage);
+    }
+    Ok(())
 }
 
 async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyhow::Result<Vec<Orphan>> {
@@ -103,17 +130,7 @@ async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyho
 }
 
 async fn services(client: &kube::Client) -> anyhow::Result<Vec<core::Service>> {
-    let api = Api::<core::Service>::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let mut services = Vec::new();
-    loop {
-        let page = api.list(&params).await.context("cannot list the Services of all namespaces")?;
-        services.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(services),
-        }
-    }
+    list_all(&Api::all(client.clone())).await.context("cannot list the Services of all namespaces")
 }
 
 fn orphan(provider: &str, OwnedLoadBalancer { name, service }: OwnedLoadBalancer) -> Orphan {
@@ -124,7 +141,7 @@ fn orphan(provider: &str, OwnedLoadBalancer { name, service }: OwnedLoadBalancer
 /// The manager's Events about orphans. Who may not read them gets the list without times.
 async fn events(client: &kube::Client) -> Vec<core::Event> {
     let api = Api::<core::Event>::namespaced(client.clone(), "default");
-    let params = ListParams::default().fields(&format!("reason={}", reasons::ORPHANED_LOAD_BALANCER)).limit(PAGE);
+    let params = ListParams::default().fields(&format!("reason={}", reasons::ORPHANED_LOAD_BALANCER)).limit(EVENTS_MAX);
     api.list(&params).await.map(|list| list.items).unwrap_or_default()
 }
 
@@ -168,24 +185,13 @@ fn shown(orphans: &[Orphan], format: OutputFormat) -> anyhow::Result<String> {
         return Ok("No orphans.\n".to_owned());
     }
     let header = ["PROVIDER", "NAME", "SERVICE", "SINCE", "DELETED"].map(str::to_owned);
-    let cell = |text: &Option<String>| text.clone().map_or_else(|| "-".to_owned(), |text| plain(&text));
+    let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let row = |orphan: &Orphan| {
         let deleted = if orphan.deleted { "yes" } else { "no" };
-        [orphan.provider.clone(), plain(&orphan.name), cell(&orphan.service), cell(&orphan.since), deleted.to_owned()]
+        [orphan.provider.clone(), orphan.name.clone(), cell(&orphan.service), cell(&orphan.since), deleted.to_owned()]
     };
     let rows: Vec<[String; 5]> = std::iter::once(header).chain(orphans.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; 5]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("   ").trim_end().to_owned() + "\n"
-    };
-    Ok(rows.iter().map(line).collect())
-}
-
-/// A cloud's words on a terminal: nothing in them moves the cursor.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    Ok(output::table(&rows).join("\n") + "\n")
 }
 
 #[cfg(test)]

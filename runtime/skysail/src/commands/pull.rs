@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use skysail_host::Limits;
-use skysail_sources::{PublicKey, PullOptions, Pulled, Reference, SignaturePolicy};
+use skysail_sources::{Identity, PublicKey, PullOptions, Pulled, Reference, SignaturePolicy, Signers, TrustRoot};
 
 use super::registry;
 use crate::{
-    args::{OutputFormat, PullArgs},
+    args::{CertificateArgs, OutputFormat, PullArgs},
     exit::{MarkExt as _, Reason},
     output,
 };
@@ -28,9 +28,9 @@ pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
 }
 
 async fn pull(args: PullArgs) -> anyhow::Result<()> {
-    let PullArgs { reference, file, output, key, registry } = args;
+    let PullArgs { reference, file, output, key, certificate, registry } = args;
     let (reference, registry) = registry::open(&reference, registry)?;
-    let signatures = signatures(&key).or_exit(Reason::Usage)?;
+    let signatures = signatures(&key, certificate).or_exit(Reason::Usage)?;
     let bytes_max = Limits::default().component_bytes;
     let options = PullOptions { bytes_max, timeout: registry::TIMEOUT, signatures };
     let pulled = registry.pull(&reference, None, &options).await.with_context(|| format!("cannot pull {reference}"))?;
@@ -53,17 +53,29 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
 }
 
 /// All of these have to have signed; nobody where none is given.
-fn signatures(files: &[PathBuf]) -> anyhow::Result<Option<SignaturePolicy>> {
-    if files.is_empty() {
-        return Ok(None);
-    }
-    let mut keys = Vec::new();
+fn signatures(files: &[PathBuf], certificate: CertificateArgs) -> anyhow::Result<Option<SignaturePolicy>> {
+    let mut signers = Signers::default();
     for file in files {
         let pem = std::fs::read_to_string(file).with_context(|| format!("--key: cannot read {}", file.display()))?;
         let key = PublicKey::from_pem(&pem).map_err(|error| anyhow!("--key: {} holds {error}", file.display()))?;
-        keys.push(key);
+        signers.keys.push(key);
     }
-    Ok(Some(SignaturePolicy::new(keys, files.len()).context("--key")?))
+    let CertificateArgs { certificate_identity, certificate_oidc_issuer, trusted_root } = certificate;
+    if let (Some(subject), Some(issuer)) = (certificate_identity, certificate_oidc_issuer) {
+        signers.identities.push(Identity { issuer, subject });
+    }
+    if let Some(file) = trusted_root {
+        let shown = file.display();
+        let json = std::fs::read_to_string(&file).with_context(|| format!("--trusted-root: cannot read {shown}"))?;
+        let root = TrustRoot::from_json(&json).map_err(|error| anyhow!("--trusted-root: {shown} holds {error}"))?;
+        signers.trust_root = Some(root);
+    }
+    let count = signers.keys.len() + signers.identities.len();
+    if count == 0 {
+        return Ok(None);
+    }
+    let flags = if signers.identities.is_empty() { "--key" } else { "--certificate-identity" };
+    Ok(Some(SignaturePolicy::new(signers, count).context(flags)?))
 }
 
 fn named(reference: &Reference) -> PathBuf {
@@ -80,4 +92,46 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     new.as_file().sync_all()?;
     new.persist(file)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use super::signatures;
+    use crate::args::CertificateArgs;
+
+    const ROOT: &str = include_str!("../../../sources/src/oci/tests/cosign/keyless/root.json");
+
+    fn by(trusted_root: PathBuf) -> CertificateArgs {
+        CertificateArgs {
+            certificate_identity: Some("release@example.com".to_owned()),
+            certificate_oidc_issuer: Some("https://issuer.example".to_owned()),
+            trusted_root: Some(trusted_root),
+        }
+    }
+
+    #[test]
+    fn all_who_are_named_have_to_have_signed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [root, key] = ["root.json", "cosign.pub"].map(|name| folder.path().join(name));
+        fs::write(&root, ROOT).unwrap();
+        fs::write(&key, include_str!("../../../sources/src/oci/tests/cosign/cosign.pub")).unwrap();
+        let nobody = CertificateArgs { certificate_identity: None, certificate_oidc_issuer: None, trusted_root: None };
+        assert!(signatures(&[], nobody).unwrap().is_none());
+        let one = signatures(&[], by(root.clone())).unwrap().unwrap().to_string();
+        assert!(one.starts_with(r#"1 of "release@example.com" of "https://issuer.example" by sha256:"#), "{one}");
+        let both = signatures(&[key], by(root)).unwrap().unwrap().to_string();
+        assert!(both.starts_with("2 of sha256:"), "{both}");
+    }
+
+    #[test]
+    fn a_root_that_is_none_is_told_with_its_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root.json");
+        let told = |root: &PathBuf| format!("{:#}", signatures(&[], by(root.clone())).unwrap_err());
+        assert!(told(&root).starts_with("--trusted-root: cannot read "), "{}", told(&root));
+        fs::write(&root, "{}").unwrap();
+        assert!(told(&root).contains("root.json holds no trusted root (failed to parse JSON"), "{}", told(&root));
+    }
 }

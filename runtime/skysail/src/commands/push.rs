@@ -46,7 +46,8 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     let created = Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH);
     let config = Bytes::from(config(&inspection, &component, created).to_string());
     let size = component.len();
-    let artifact = Artifact { component, config, annotations: annotation.into_iter().collect() };
+    let title = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let artifact = Artifact { component, title, config, annotations: annotation.into_iter().collect() };
     let pushed = tokio::time::timeout(registry::TIMEOUT, registry.push(&reference, artifact)).await;
     let pushed = pushed.with_context(|| format!("not done after {} s", registry::TIMEOUT.as_secs()))?;
     let manifest = pushed.with_context(|| format!("cannot push {reference}"))?;

@@ -1,5 +1,6 @@
 //! `skysail run`: the manager against a cluster, until SIGTERM or Ctrl-C.
 
+mod board;
 mod client;
 mod follow;
 mod permissions;
@@ -20,8 +21,10 @@ use skysail_sources::Archive;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use board::Board;
 use follow::{Follow, FollowFile};
-use resources::{Reporter, Resources};
+use resources::Reporter;
+pub(super) use resources::{Resources, api_resource};
 use serving::Health;
 
 use crate::{
@@ -51,7 +54,12 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
         // Nothing has begun that would have to end well.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers } = prepared?;
+    let Prepared { manage, fleet, follow, elections, servers, board } = prepared?;
+    let noticing = stop.clone();
+    tasks.spawn(async move {
+        noticing.run_until_cancelled(board.run()).await;
+        Ok(())
+    });
     for server in servers {
         let stop = stop.clone();
         tasks.spawn(async move {
@@ -77,6 +85,7 @@ struct Prepared {
     follow: Follow,
     elections: Elections,
     servers: Vec<SecureServer>,
+    board: Board,
 }
 
 async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -> anyhow::Result<Prepared> {
@@ -112,7 +121,7 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let follow = match file {
         Some((path, ProviderFile { providers, files })) => {
             fleet.apply(providers).await.or_exit(Reason::Usage)?;
-            Follow::File(FollowFile::new(path, files))
+            Follow::File(FollowFile::new(path, files, &fleet))
         }
         None => {
             // A client of its own: however many Secrets are named, the controllers do not wait for them.
@@ -123,10 +132,17 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     };
 
     let (claims, claimed) = watch::channel(Providers::default());
-    let served = serving::Served { health: &health, client_metrics: &client_metrics, verbosity, providers: claimed };
+    let board = Board::new(follow.standings());
+    let served = serving::Served {
+        health: &health,
+        client_metrics: &client_metrics,
+        verbosity,
+        providers: claimed,
+        board: board.clone(),
+    };
     let servers = serving::bind(&args, registry, served).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers })
+    Ok(Prepared { manage, fleet, follow, elections, servers, board })
 }
 
 /// A fleet without providers, and what it keeps on disk.

@@ -11,11 +11,12 @@ use skysail_host::{
     credentials::Credentials,
     egress::{EgressPolicy, METHODS, Origin},
 };
-use skysail_sources::{ConfigMapReference, SignaturePolicy};
+use skysail_sources::{ConfigMapReference, SignaturePolicy, TrustRoot};
 
 use super::schema::Entry;
 use crate::provider_file::{
-    CA_BUNDLE_BYTES_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, SCHEME_BYTES_MAX, SIGNATURE_KEY_BYTES_MAX,
+    CA_BUNDLE_BYTES_MAX, CANARY_PERCENT_MAX, CLASS_BYTES_MAX, CONFIG_BYTES_MAX, ON_DIFFERENCE, SCHEME_BYTES_MAX,
+    SIGNATURE_KEY_BYTES_MAX,
 };
 
 /// Entries of a list that the reader does not bound.
@@ -32,6 +33,8 @@ const REFERENCE_MAX: usize = 1024;
 const WORD_MAX: usize = 256;
 /// Longest prefix of a path; a whole URL has no more.
 const PATH_PREFIX_MAX: usize = 8192;
+/// Length of a digest: its kind and 64 hexadecimal digits.
+const DIGEST_LENGTH: usize = "sha256:".len() + 64;
 /// Longest duration: all units that there are have no more than this.
 const DURATION_MAX: usize = 64;
 
@@ -62,13 +65,18 @@ fn ownership() -> Vec<Entry> {
         ("nodeCidrs", cidrs),
         ("nodeCidrs[]", cidr()),
         ("config", json!({"maxLength": CONFIG_BYTES_MAX})),
+        ("shadow.onDifference", json!({"enum": ON_DIFFERENCE})),
+        ("canary.percent", json!({"minimum": 1, "maximum": CANARY_PERCENT_MAX})),
+        ("canary.time", like(DURATION_MAX, DURATION)),
         ("probation.time", like(DURATION_MAX, DURATION)),
+        ("rollout.retry", like(DIGEST_LENGTH, "^sha256:[0-9a-f]{64}$")),
     ]
 }
 
 fn source() -> Vec<Entry> {
     let name = object_name();
     let host = like(HOST_MAX, "^[^/@ ]+$");
+    let signers = json!({"minItems": 1, "maxItems": SignaturePolicy::SIGNERS_MAX});
     vec![
         ("configMap.namespace", like(LABEL_MAX, &format!("^{LABEL}$"))),
         ("configMap.name", name.clone()),
@@ -84,9 +92,13 @@ fn source() -> Vec<Entry> {
         ("oci.plainHTTP[]", host.clone()),
         ("oci.trustedHosts", json!({"maxItems": ENTRIES_MAX})),
         ("oci.trustedHosts[]", host),
-        ("signatures.keys", json!({"minItems": 1, "maxItems": SignaturePolicy::KEYS_MAX})),
+        ("signatures.keys", signers.clone()),
         ("signatures.keys[].pem", text(SIGNATURE_KEY_BYTES_MAX)),
-        ("signatures.require", json!({"minimum": 1, "maximum": SignaturePolicy::KEYS_MAX})),
+        ("signatures.identities", signers),
+        ("identities[].issuer", text(SignaturePolicy::NAME_BYTES_MAX)),
+        ("identities[].subject", text(SignaturePolicy::NAME_BYTES_MAX)),
+        ("trustRoot.json", text(TrustRoot::BYTES_MAX)),
+        ("signatures.require", json!({"minimum": 1, "maximum": 2 * SignaturePolicy::SIGNERS_MAX})),
         ("caBundle.pem", text(CA_BUNDLE_BYTES_MAX)),
     ]
 }

@@ -40,6 +40,17 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
             ),
         ),
         (
+            "canary.time",
+            rule(
+                &format!(
+                    "duration(self) > {} && duration(self) <= {}",
+                    duration(Duration::ZERO),
+                    duration(PROBATION_TIME_MAX)
+                ),
+                &format!("write a duration of at most {}, such as 5m, or leave canary out", shown(PROBATION_TIME_MAX)),
+            ),
+        ),
+        (
             "spec.credentials",
             rule(
                 "self.all(name, name.matches('^[-_.A-Za-z0-9]{1,63}$'))",
@@ -90,14 +101,28 @@ fn source() -> Vec<Entry> {
                 "write a duration that is longer than nothing, such as 30s or 5m",
             ),
         ),
-        (
-            "oci.signatures",
-            rule(
-                "!has(self.require) || self.require <= size(self.keys)",
-                "require asks for more signatures than there are keys; write 1 up to the number of keys",
-            ),
-        ),
+        ("oci.signatures", signatures()),
     ]
+}
+
+fn signatures() -> Value {
+    let count = |list: &str| format!("(has(self.{list}) ? size(self.{list}) : 0)");
+    let signers = format!("{} + {}", count("keys"), count("identities"));
+    let rule = |rule: &str, message: &str| json!({"rule": rule, "message": message});
+    json!({VALIDATIONS: [
+        rule(
+            "has(self.keys) || has(self.identities)",
+            "nobody is named; write keys: of those who may sign, or identities: with a trustRoot",
+        ),
+        rule(
+            "has(self.identities) == has(self.trustRoot)",
+            "identities and trustRoot go together; write both, or neither where keys sign",
+        ),
+        rule(
+            &format!("!has(self.require) || self.require <= {signers}"),
+            "require asks for more signatures than there are keys and identities; write 1 up to their number",
+        ),
+    ]})
 }
 
 /// The only relation between limits.

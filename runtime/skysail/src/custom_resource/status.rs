@@ -1,6 +1,8 @@
 //! `status` of a `Provider`: what a slot tells about itself (`skysail_host::slot::SlotStatus`), in the words of the API. What an older manager wrote may
 //! lack fields, so each is optional.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,12 @@ pub(crate) struct ProviderStatus {
     /// There while what serves may still be taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probation: Option<Probation>,
+    /// The release that serves a share of the objects; absent while one release serves all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) canary: Option<Canary>,
+    /// How a release's answers compare with its predecessor's: of the newest that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shadow: Option<Shadow>,
     /// The release that is on its way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) candidate: Option<Candidate>,
@@ -33,6 +41,37 @@ pub(crate) struct ProviderStatus {
     pub(crate) swaps: u64,
     /// Releases that serve no new call and still have one running.
     pub(crate) draining: u64,
+    /// Calls of the release that serves, one entry for each function that was called. They count since it was loaded with the settings it has, in the process
+    /// that leads. Figures alone are written once a minute at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calls: Vec<Calls>,
+}
+
+/// The calls of one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Calls {
+    /// Interface and function of the contract, as load-balancers.ensure.
+    pub(crate) function: String,
+    /// Calls that ended, also those that were cancelled.
+    pub(crate) calls: u64,
+    /// Calls that ended with an error that somebody has to do something about. That something is not there, or has to be asked again later, is an answer.
+    pub(crate) failed: u64,
+    /// Calls by how they ended: Ok, Cancelled, or the category of the error.
+    pub(crate) outcomes: BTreeMap<String, u64>,
+    /// Half of the calls took at most so many milliseconds, waiting for a place included and rounded up. What was cancelled does not count.
+    pub(crate) p50_ms: u64,
+    /// 99 of 100 calls took at most so many milliseconds.
+    pub(crate) p99_ms: u64,
+    /// 99 of 100 calls used at most so many units of fuel; a sixteenth too high at most, as the times.
+    pub(crate) fuel_p99: u64,
+    /// Units of fuel that the dearest call used.
+    pub(crate) fuel_max: u64,
+    /// Units of fuel that a call may use, spec.limits.fuel or its default.
+    pub(crate) fuel_limit: u64,
+    /// Calls that met a limit, by its name in spec.limits, whether it ended them or only refused something.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) limit_hits: BTreeMap<String, u64>,
 }
 
 /// The release that serves.
@@ -70,6 +109,40 @@ pub(crate) struct Probation {
     pub(crate) time_ms: u64,
 }
 
+/// A release that serves a share of the objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Canary {
+    /// Digest of the component: sha256:….
+    pub(crate) digest: String,
+    /// Where it came from.
+    pub(crate) origin: String,
+    /// Its version, as it says.
+    pub(crate) version: String,
+    /// How many of a hundred objects it serves.
+    pub(crate) percent: u8,
+    /// Calls that it has to end.
+    pub(crate) calls: u64,
+    /// Milliseconds that it has to serve.
+    pub(crate) time_ms: u64,
+}
+
+/// How a release's answers compare with its predecessor's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Shadow {
+    /// Digest of the component that was asked: sha256:….
+    pub(crate) digest: String,
+    /// Questions that both were asked.
+    pub(crate) asked: u64,
+    /// Of those: the predecessor had no answer, so that there was nothing to compare.
+    pub(crate) unanswered: u64,
+    /// Of those: the answers differed.
+    pub(crate) differing: u64,
+    /// The first of the differences.
+    pub(crate) differences: Vec<String>,
+}
+
 /// A release that is on its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -78,7 +151,7 @@ pub(crate) struct Candidate {
     pub(crate) digest: String,
     /// Where it came from.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked or active.
+    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed, canary or active.
     pub(crate) stage: String,
 }
 
@@ -90,7 +163,7 @@ pub(crate) struct Refused {
     pub(crate) digest: String,
     /// Where it came from.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked or active.
+    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed, canary or active.
     pub(crate) stage: String,
     /// What is wrong, in a word.
     pub(crate) code: String,
@@ -98,6 +171,8 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
     /// Whether the same component with the same settings will be refused again.
     pub(crate) lasting: bool,
+    /// Whether it had been tried once more because rollout.retry names it.
+    pub(crate) retried: bool,
 }
 
 /// A source that has nothing to offer.

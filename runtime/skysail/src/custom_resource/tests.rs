@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use expect_test::expect_file;
 use rstest::rstest;
 use serde_json::{Map, Value};
-use skysail_host::slot::{ActiveStatus, CandidateStatus, ProbationStatus, Refusal, SlotStatus, SourceFailure, Stage};
+use skysail_host::slot::{
+    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, ShadowStatus, SlotStatus, SourceFailure,
+    Stage,
+};
 
 use super::{definition, root, schema, yaml};
 
@@ -93,6 +96,15 @@ fn slot_status() -> SlotStatus {
             provider_id_schemes: vec!["sim".to_owned()],
             since_ms: 0,
         }),
+        canary: Some(CanaryStatus {
+            digest: digest.clone(),
+            origin: origin.clone(),
+            version: "1.0.1".to_owned(),
+            percent: 10,
+            calls: 20,
+            time_ms: 300_000,
+        }),
+        shadow: Some(ShadowStatus { digest: digest.clone(), ..ShadowStatus::default() }),
         probation: Some(ProbationStatus { predecessor: digest.clone(), calls: 20, time_ms: 300_000 }),
         candidate: Some(CandidateStatus { digest: digest.clone(), origin: origin.clone(), stage: Stage::Offered }),
         refused: Some(Refusal {
@@ -102,10 +114,12 @@ fn slot_status() -> SlotStatus {
             code: "LinkFailed",
             reason: "why".to_owned(),
             lasting: true,
+            retried: false,
         }),
         source_failure: Some(SourceFailure { code: "FileMissing", reason: "why".to_owned() }),
         swaps: 1,
         draining: 0,
+        generation: 1,
     }
 }
 
@@ -118,9 +132,9 @@ fn the_status_has_what_a_slot_tells() {
         let (told, schema) = (keys(told), keys(&schema["properties"]));
         told.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
     };
-    // The object's own name, and what only the API server's users need.
-    assert_eq!(differ(&told, &status), ["conditions", "observedGeneration", "provider"]);
-    for part in ["probation", "candidate", "refused", "sourceFailure"] {
+    // The object's own name, what only the manager needs, what only the API server's users need, and what is asked of the release.
+    assert_eq!(differ(&told, &status), ["calls", "conditions", "generation", "observedGeneration", "provider"]);
+    for part in ["probation", "canary", "shadow", "candidate", "refused", "sourceFailure"] {
         assert_eq!(differ(&told[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
     }
     // A date in place of milliseconds; which of the swaps it was is nobody's question.

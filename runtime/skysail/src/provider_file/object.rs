@@ -104,7 +104,7 @@ mod tests {
         refused(
             json!({ "fuel": 1 }),
             expect![[
-                r#"spec.fuel: "fuel" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, rollout"#
+                r#"spec.fuel: "fuel" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
             ]],
         );
         refused(
@@ -143,11 +143,13 @@ mod tests {
         let file = json!({ "file": "/run/secrets/kubernetes.io/serviceaccount/token" });
         let api = |value: &Value| json!({ "api": { "origins": ["https://api.example.com"], "bearer": value } });
         let oci = |field: &str, value: &Value| json!({ "oci": { "reference": "example.com/sim:v1", field: value } });
+        let root = json!({ "identities": [{ "issuer": "https://a", "subject": "b" }], "trustRoot": file });
         for (spec, place) in [
             (json!({ "source": file }), "source.file"),
             (json!({ "source": oci("credentials", &file) }), "source.oci.credentials.file"),
             (json!({ "source": oci("caBundle", &file) }), "source.oci.caBundle.file"),
             (json!({ "source": oci("signatures", &json!({ "keys": [file] })) }), "source.oci.signatures.keys[0].file"),
+            (json!({ "source": oci("signatures", &root) }), "source.oci.signatures.trustRoot.file"),
             (json!({ "source": map, "configFile": "/etc/passwd" }), "configFile"),
             (json!({ "source": map, "egress": { "caBundle": file } }), "egress.caBundle.file"),
             (json!({ "source": map, "credentials": api(&file) }), "credentials.api.bearer.file"),

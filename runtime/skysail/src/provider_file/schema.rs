@@ -103,6 +103,10 @@ pub(super) struct Spec {
     /// a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
+    /// Whether a new release may serve that says it cannot do without an origin which no egress rule allows. Without it such a release is refused.
+    /// Default: false.
+    #[serde(default)]
+    allow_unmet_egress: bool,
     /// How a new release takes over.
     #[serde(default)]
     rollout: Rollout,
@@ -177,8 +181,9 @@ impl<'a> Check<'a> {
         let addresses = ProviderAddresses::new(&spec.load_balancer_cidrs, &spec.node_cidrs)
             .map_err(|error| self.wrong(&format!("spec.{}", error.place), error.to_string()))?;
         let source = self.source(spec.source)?;
-        let probation = self.probation(&spec.rollout)?;
-        let flags = (spec.allow_interface_loss, spec.allow_identity_change, probation);
+        let rollout = self.rollout(&spec.rollout)?;
+        let retry = self.retry(&spec.rollout)?;
+        let flags = (spec.allow_interface_loss, spec.allow_identity_change, spec.allow_unmet_egress, &rollout);
         let mut fingerprint = DefaultHasher::new();
         (written, &config, flags).hash(&mut fingerprint);
         Ok(ProviderSpec {
@@ -195,7 +200,9 @@ impl<'a> Check<'a> {
             limits: spec.limits,
             allow_interface_loss: spec.allow_interface_loss,
             allow_identity_change: spec.allow_identity_change,
-            probation,
+            allow_unmet_egress: spec.allow_unmet_egress,
+            rollout,
+            retry,
             yields: Yields::default(),
             fingerprint: fingerprint.finish(),
         })

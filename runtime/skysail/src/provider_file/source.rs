@@ -10,8 +10,9 @@ use skysail_host::{
     egress::{CaBundleSpec, judge_public_address},
 };
 use skysail_sources::{
-    ConfigMapReference, ConfigMapSource, Credentials, DockerConfig, FileSource, FileSourceSettings, OciSource,
-    OciSourceSettings, Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy,
+    ConfigMapReference, ConfigMapSource, Credentials, DockerConfig, FileSource, FileSourceSettings, Identity,
+    OciSource, OciSourceSettings, Offers, PublicKey, Reference, Registry, RegistryOptions, SignaturePolicy, Signers,
+    TrustRoot,
 };
 
 use super::{explain::Finding, schema::Check};
@@ -167,10 +168,37 @@ struct Oci {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Signatures {
-    /// Public keys of those who may sign, as cosign public-key prints them: 1 to 16, none twice.
+    /// Public keys of those who may sign, as cosign public-key prints them: at most 16, none twice.
+    #[serde(default)]
     keys: Vec<KeyFrom>,
-    /// How many of the keys have to have signed: 1 up to the number of keys. Default: 1.
+    /// Those who may sign without a key, with a certificate of Fulcio: at most 16, none twice.
+    #[serde(default)]
+    identities: Vec<IdentitySpec>,
+    /// Whom to believe about the certificates and times of identities. It has to be there where there are identities; nothing is fetched.
+    trust_root: Option<TrustRootFrom>,
+    /// How many of the keys and identities have to have signed: 1 up to their number. Default: 1.
     require: Option<usize>,
+}
+
+/// Who may sign without a key.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct IdentitySpec {
+    /// The issuer of tokens who knows them, exactly as the certificate has it, with its scheme. 1 to 1024 bytes.
+    issuer: String,
+    /// Their name there, exactly as the certificate has it: an address, or the URI of a workflow with its ref. 1 to 1024 bytes.
+    subject: String,
+}
+
+/// Where a `trusted_root.json` of Sigstore is: exactly one place. What it has is what is asked for: where it has transparency logs or certificate logs,
+/// a signature needs an entry there.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+enum TrustRootFrom {
+    /// Path of the file, at most 256 KiB. It is read again when it changes.
+    File(PathBuf),
+    /// The text itself, at most 256 KiB.
+    Json(String),
 }
 
 /// Where a public key is: exactly one place. Keys of the kinds P-256, P-384 and RSA are known.
@@ -312,8 +340,28 @@ impl Check<'_> {
             };
             keys.push(PublicKey::from_pem(&pem).map_err(|error| self.wrong(&field, format!("it holds {error}")))?);
         }
-        let policy = SignaturePolicy::new(keys, signatures.require.unwrap_or(1));
+        let identity = |IdentitySpec { issuer, subject }: &IdentitySpec| Identity {
+            issuer: issuer.clone(),
+            subject: subject.clone(),
+        };
+        let identities = signatures.identities.iter().map(identity).collect();
+        let trust_root = signatures.trust_root.as_ref().map(|from| self.trust_root(from)).transpose()?;
+        let signers = Signers { keys, identities, trust_root };
+        let policy = SignaturePolicy::new(signers, signatures.require.unwrap_or(1));
         policy.map_err(|error| self.wrong(FIELD, error.to_string()))
+    }
+
+    fn trust_root(&mut self, from: &TrustRootFrom) -> Result<TrustRoot, Finding> {
+        const FIELD: &str = "spec.source.oci.signatures.trustRoot";
+        let (field, json) = match from {
+            TrustRootFrom::File(file) => {
+                let field = format!("{FIELD}.file");
+                let json = self.text(&field, file, TrustRoot::BYTES_MAX)?;
+                (field, json)
+            }
+            TrustRootFrom::Json(json) => (format!("{FIELD}.json"), json.clone()),
+        };
+        TrustRoot::from_json(&json).map_err(|error| self.wrong(&field, format!("it holds {error}")))
     }
 
     fn duration(&self, field: &str, text: Option<&str>, default: Duration) -> Result<Duration, Finding> {

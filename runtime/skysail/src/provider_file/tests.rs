@@ -1,8 +1,10 @@
 //! Good and bad provider files. Each bad one has to name the file, the place, the reason and the way out.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use expect_test::{Expect, expect};
+
+use skysail_host::slot::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions};
 
 use super::load;
 
@@ -68,11 +70,73 @@ fn several_documents_are_several_providers() {
 }
 
 #[test]
+fn a_release_takes_over_at_once_unless_the_operator_says_otherwise() {
+    let loaded = |text: &str| {
+        let folder = folder(&document(text));
+        load(&folder.path().join("providers.yaml")).unwrap().providers.remove(0)
+    };
+    let watched = |minutes| ProbationOptions { calls: 20, time: Duration::from_mins(minutes) };
+    let rollout = loaded("").rollout;
+    assert_eq!(rollout, RolloutOptions { shadow: None, canary: None, probation: Some(watched(5)) });
+    let spec = loaded("rollout: {canary: {percent: 10, time: 10m}, shadow: {}, probation: {time: 0s}}\n");
+    let canary = Some(CanaryOptions { percent: 10, watched: watched(10) });
+    let shadow = Some(ShadowOptions { on_difference: OnDifference::Report });
+    assert_eq!(spec.rollout, RolloutOptions { shadow, canary, probation: None });
+    let refusing = loaded("rollout: {shadow: {onDifference: Refuse}}\n").rollout.shadow;
+    assert_eq!(refusing, Some(ShadowOptions { on_difference: OnDifference::Refuse }));
+
+    // What is tried once more is no setting: it ends no probation.
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let asking = loaded(&format!("rollout: {{retry: \"{digest}\"}}\n"));
+    assert_eq!(asking.retry, Some(digest));
+    assert_eq!(asking.fingerprint, loaded("").fingerprint);
+    assert_ne!(spec.fingerprint, loaded("").fingerprint);
+}
+
+#[test]
+fn a_wrong_rollout_is_refused() {
+    refused(
+        &document("rollout: {retry: v3}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.retry: "v3" is no digest; write sha256: and 64 hex digits, as status.refused.digest has them"#
+        ]],
+    );
+    refused(
+        &document("rollout: {canary: {}}\n"),
+        expect![[r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary: the key "percent" is missing; add it"#]],
+    );
+    refused(
+        &document("rollout: {canary: {percent: 100}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.percent: 100 is no share; write 1 to 99, or leave canary out for all objects at once"#
+        ]],
+    );
+    refused(
+        &document("rollout: {canary: {percent: 10, time: 0s}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: a canary has to serve for a time; write a duration such as 5m, or leave canary out"#
+        ]],
+    );
+    refused(
+        &document("rollout: {canary: {percent: 10, time: 25h}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: 90000s is too long; the longest is 86400s"#
+        ]],
+    );
+    refused(
+        &document("rollout: {shadow: {onDifference: refuse}}\n"),
+        expect![[
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.shadow.onDifference: "refuse" is unknown; write Report or Refuse"#
+        ]],
+    );
+}
+
+#[test]
 fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }

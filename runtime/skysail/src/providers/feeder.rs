@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure, Stage};
-use skysail_sources::{Archive, ArchiveError, Offers, Quarantined, SourceError};
+use skysail_host::slot::{Offer, Refusal, Slot, SlotStatus, SourceFailure};
+use skysail_sources::{Archive, ArchiveError, Digest, Offers, Quarantined, SourceError};
 use tokio::{
     sync::watch,
     task::{JoinError, JoinSet, spawn_blocking},
@@ -90,15 +90,16 @@ impl Keeper {
     async fn quarantine(&self, slot: &Slot) {
         let Self { archive, provider, .. } = self.clone();
         let quarantined = spawn_blocking(move || archive.quarantined(&provider)).await.unwrap_or_default();
-        for Quarantined { digest, reason } in quarantined {
-            slot.quarantine(digest, reason).await;
+        for Quarantined { digest, reason, retried } in quarantined {
+            slot.quarantine(digest, reason, retried);
         }
     }
 
     async fn remember(&self, refusal: Refusal) {
         let Self { archive, provider, .. } = self.clone();
-        let Refusal { digest, reason, .. } = refusal;
-        self.told(spawn_blocking(move || archive.quarantine(&provider, Quarantined { digest, reason })).await);
+        let Refusal { digest, reason, retried, .. } = refusal;
+        let quarantined = Quarantined { digest, reason, retried };
+        self.told(spawn_blocking(move || archive.quarantine(&provider, quarantined)).await);
     }
 
     fn told(&self, written: Result<Result<(), ArchiveError>, JoinError>) {
@@ -112,25 +113,29 @@ impl Keeper {
 /// What serves and may have to be kept, and what was taken back and has to be remembered.
 struct Kept {
     keeper: Keeper,
-    pending: Option<skysail_sources::Offer>,
-    remembered: Option<String>,
+    /// What the source offered last.
+    last: Option<skysail_sources::Offer>,
+    /// What is kept already.
+    kept: Option<Digest>,
+    remembered: Option<Refusal>,
 }
 
 impl Kept {
     async fn follow(&mut self, status: SlotStatus) {
-        if let Some(refusal) = status.refused.filter(|refusal| refusal.stage == Stage::Active)
-            && self.remembered.as_ref() != Some(&refusal.digest)
+        // What another process wrote down has no origin here, and is written down already.
+        if let Some(refusal) = status.refused.filter(|refusal| refusal.was_taken_back() && !refusal.origin.is_empty())
+            && self.remembered.as_ref() != Some(&refusal)
         {
-            self.remembered = Some(refusal.digest.clone());
+            self.remembered = Some(refusal.clone());
+            // Should a person ask for it and it bear out, that has to be written.
+            self.kept = None;
             self.keeper.remember(refusal).await;
         }
-        let Some(offer) = self.pending.take() else { return };
+        let Some(offer) = &self.last else { return };
         let serves = status.active.is_some_and(|active| active.digest == offer.digest.to_string());
-        match (serves, status.probation) {
-            (true, None) => self.keeper.keep(offer).await,
-            (true, Some(_)) => self.pending = Some(offer),
-            // Taken back, or another one came.
-            (false, _) => {}
+        if serves && status.probation.is_none() && self.kept != Some(offer.digest) {
+            self.kept = Some(offer.digest);
+            self.keeper.keep(offer.clone()).await;
         }
     }
 }
@@ -153,8 +158,8 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
         let served = slot.offer(Offer { bytes: kept.bytes, origin: kept.origin }).await.is_ok();
         decide.send_replace(served);
     }
-    let mut kept = keeper.map(|keeper| Kept { keeper, pending: None, remembered: None });
-    let mut status = slot.status();
+    let mut kept = keeper.map(|keeper| Kept { keeper, last: None, kept: None, remembered: None });
+    let (mut status, mut asked) = (slot.status(), slot.asked());
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -162,10 +167,10 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
             report = offers.next() => {
                 match report {
                     Some(Ok(offer)) => {
-                        let offered = slot.offer(Offer { bytes: offer.bytes.clone(), origin: offer.origin.clone() }).await;
                         // A refusal is in the slot's status, its log line and its metrics: it is told once, there.
-                        if let (Ok(Offered::Activated | Offered::AlreadyActive), Some(kept)) = (offered, &mut kept) {
-                            kept.pending = Some(offer);
+                        drop(slot.offer(Offer { bytes: offer.bytes.clone(), origin: offer.origin.clone() }).await);
+                        if let Some(kept) = &mut kept {
+                            kept.last = Some(offer);
                         }
                     }
                     Some(Err(error)) => slot.source_failed(failure(&error)),
@@ -177,6 +182,8 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
             // The slot outlives its feeder, so this is a change.
             _ = status.changed(), if kept.is_some() => {}
             _ = retry.tick() => drop(slot.retry().await),
+            // A person wants something to be tried once more.
+            _ = asked.changed() => drop(slot.retry().await),
         }
         if let Some(kept) = &mut kept {
             let now = status.borrow_and_update().clone();

@@ -116,8 +116,11 @@ fn the_folder_has_a_limit_and_what_is_there_stays_when_it_is_met() {
 fn what_was_taken_back_is_remembered_and_the_oldest_is_forgotten() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
-    let entry =
-        |n: usize| Quarantined { digest: Digest::of(&[u8::try_from(n).unwrap()]).to_string(), reason: n.to_string() };
+    let entry = |n: usize| Quarantined {
+        digest: Digest::of(&[u8::try_from(n).unwrap()]).to_string(),
+        reason: n.to_string(),
+        retried: n.is_multiple_of(2),
+    };
     for n in 0..=Archive::QUARANTINED_MAX {
         archive.quarantine("a", entry(n)).unwrap();
     }
@@ -129,6 +132,20 @@ fn what_was_taken_back_is_remembered_and_the_oldest_is_forgotten() {
     assert_eq!(archive.quarantined("b"), []);
     archive.retain(&BTreeSet::new()).unwrap();
     assert_eq!(archive.quarantined("a"), []);
+}
+
+#[test]
+fn nothing_is_held_against_what_has_borne_out_after_all() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    let (one, two) = (offer("one"), offer("two"));
+    for offer in [&one, &two] {
+        let (digest, reason) = (offer.digest.to_string(), "it trapped".to_owned());
+        archive.quarantine("a", Quarantined { digest, reason, retried: false }).unwrap();
+    }
+    archive.put("a", SOURCE, &one).unwrap();
+    let left: Vec<_> = archive.quarantined("a").into_iter().map(|entry| entry.digest).collect();
+    assert_eq!(left, [two.digest.to_string()]);
 }
 
 #[test]

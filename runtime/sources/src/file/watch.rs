@@ -149,12 +149,17 @@ impl Way {
 /// Says so where the file is a mount of its own: kubelet never updates a `subPath` mount, whatever happens to the ConfigMap.
 pub(super) fn warn_of_sub_path(path: &Path) {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return };
-    if is_mount_point(&mounts, path) && path.is_file() {
+    if is_mounted_alone(&mounts, path) {
         tracing::warn!(
             path = %path.display(),
             "the component's file is a mount of its own (subPath?): Kubernetes never updates such a file; mount the whole folder",
         );
     }
+}
+
+/// Whether this file is a mount of its own. The kernel lists whole paths without links; what a provider file names may be neither.
+fn is_mounted_alone(mountinfo: &str, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|whole| whole.is_file() && is_mount_point(mountinfo, &whole))
 }
 
 /// Whether `path` is a mount point of this `/proc/self/mountinfo`; the fifth field is the mount point, with blanks as `\040`.
@@ -168,7 +173,7 @@ fn is_mount_point(mountinfo: &str, path: &Path) -> bool {
 mod tests {
     use std::{os::unix::fs::symlink, path::Path};
 
-    use super::{Way, is_mount_point};
+    use super::{Way, is_mount_point, is_mounted_alone};
 
     #[test]
     fn the_way_to_a_key_of_a_config_map_leads_through_the_mount_and_the_folder_of_the_data() {
@@ -207,5 +212,21 @@ mod tests {
             "30 23 0:26 / /tmp rw - tmpfs tmpfs rw\n31 23 8:1 /x /etc/my\\040app/p.wasm ro - ext4 /dev/sda1 rw\n";
         assert!(is_mount_point(mountinfo, Path::new("/etc/my app/p.wasm")));
         assert!(!is_mount_point(mountinfo, Path::new("/etc/my app/q.wasm")));
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_a_mount_of_its_own_is_one_too_and_a_mounted_folder_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().canonicalize().unwrap().join("provider.wasm");
+        std::fs::write(&whole, "x").unwrap();
+        symlink("provider.wasm", dir.path().join("link.wasm")).unwrap();
+        std::fs::write(dir.path().join("other.wasm"), "x").unwrap();
+        let mounted = |path: &Path| format!("31 23 8:1 /x {} ro - ext4 /dev/sda1 rw\n", path.display());
+        for name in ["provider.wasm", "link.wasm", "./link.wasm"] {
+            assert!(is_mounted_alone(&mounted(&whole), &dir.path().join(name)), "{name}");
+        }
+        assert!(!is_mounted_alone(&mounted(&whole), &dir.path().join("other.wasm")));
+        assert!(!is_mounted_alone(&mounted(whole.parent().unwrap()), &whole));
+        assert!(!is_mounted_alone(&mounted(whole.parent().unwrap()), whole.parent().unwrap()));
     }
 }

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_auth::{ChallengeParser, ChallengeRef};
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Deserialize;
 
@@ -108,13 +108,15 @@ impl<'a> Conversation<'a> {
         Err(failure)
     }
 
+    fn url(&self, path: &str) -> Result<Url, RegistryFailure> {
+        let text = format!("{}{}/{path}", self.options().base(self.host), self.repository);
+        Url::parse(&text).map_err(|error| malformed("the reference", &error))
+    }
+
     /// Sends, and follows where a reading question is led.
     async fn send(&self, question: &Question<'_>) -> Result<Response, RegistryFailure> {
         let start = match &question.place {
-            Place::Path(path) => {
-                let text = format!("{}{}/{path}", self.options().base(self.host), self.repository);
-                Url::parse(&text).map_err(|error| malformed("the reference", &error))?
-            }
+            Place::Path(path) => self.url(path)?,
             Place::Url(url) => url.clone(),
         };
         let mut url = start;
@@ -287,6 +289,31 @@ impl<'a> Conversation<'a> {
         Ok(bytes)
     }
 
+    /// A page of an index, and what it says is the next one.
+    pub(super) async fn page(
+        &mut self,
+        place: Place<'_>,
+        what: &'static str,
+    ) -> Result<(Bytes, Option<String>), RegistryFailure> {
+        let mut question = Question::new(Method::GET, "", what);
+        question.place = place;
+        question.headers.insert(ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        let response = self.ask(question).await?;
+        let next = next_page(response.headers());
+        Ok((self.read(response, manifest::BYTES_MAX, what).await?, next))
+    }
+
+    /// Where the next page is: on the same host, and below the same path.
+    pub(super) fn next(&self, path: &str, next: &str) -> Result<Url, RegistryFailure> {
+        const WHAT: &str = "the address of an index's next page";
+        let first = self.url(path)?;
+        let url = first.join(next).map_err(|error| malformed(WHAT, &error))?;
+        if url.origin() != first.origin() || url.path() != first.path() {
+            return Err(malformed(WHAT, &"it leads to somewhere else"));
+        }
+        Ok(url)
+    }
+
     // === answers ===
 
     /// The whole answer, if it is no longer than this.
@@ -332,6 +359,21 @@ async fn scrap(mut response: Response) {
             return;
         }
     }
+}
+
+/// The target of a link with the relation `next`, as RFC 8288 has it.
+fn next_page(headers: &HeaderMap) -> Option<String> {
+    for value in headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()) {
+        for link in value.split('<').skip(1) {
+            let Some((target, parameters)) = link.split_once('>') else { continue };
+            let mut parameters = parameters.split([';', ',']).map(str::trim);
+            if parameters.any(|text| text.eq_ignore_ascii_case("rel=\"next\"") || text.eq_ignore_ascii_case("rel=next"))
+            {
+                return Some(target.to_owned());
+            }
+        }
+    }
+    None
 }
 
 fn basic(username: &str, password: &str) -> Result<HeaderValue, RegistryFailure> {

@@ -1,23 +1,17 @@
 //! Who asks: a Docker configuration (`~/.docker/config.json`, or the key `.dockerconfigjson` of a Secret), with the credential helpers it names.
 
-use std::{
-    fmt,
-    io::Read,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, io::Read as _, path::PathBuf, sync::Arc};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::failure::RegistryFailure;
 
+mod helper;
+
 /// Largest configuration that is read, in bytes: a Secret ends at 1 MiB.
 const BYTES_MAX: u64 = 1 << 20;
-
-/// What a credential helper may take.
-const HELPER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Docker Hub's name in such a file.
 const DOCKER_HUB: (&str, &str) = ("index.docker.io", "https://index.docker.io/v1/");
@@ -64,54 +58,86 @@ impl Credentials {
     /// The log-in for this host; none where the configuration knows none.
     pub(super) async fn of(&self, host: &str) -> Result<Option<Login>, RegistryFailure> {
         let unusable = |reason: String| RegistryFailure::Credentials { host: host.to_owned(), reason };
-        let credentials = self.clone();
-        let server = if host == DOCKER_HUB.0 { DOCKER_HUB.1 } else { host }.to_owned();
-        // A helper is a program that blocks; one that never ends keeps its thread, and the wait ends.
-        let found = tokio::task::spawn_blocking(move || credentials.look_up(&server));
-        match tokio::time::timeout(HELPER_TIMEOUT, found).await {
-            Ok(Ok(found)) => found.map_err(unusable),
-            Ok(Err(error)) => Err(unusable(error.to_string())),
-            Err(_) => Err(unusable(format!("the credential helper was not done after {} s", HELPER_TIMEOUT.as_secs()))),
-        }
+        let server = if host == DOCKER_HUB.0 { DOCKER_HUB.1 } else { host };
+        self.look_up(server).await.map_err(unusable)
     }
 
-    fn look_up(&self, server: &str) -> Result<Option<Login>, String> {
+    async fn look_up(&self, server: &str) -> Result<Option<Login>, String> {
         match self {
-            Self::File(path) => look_up_in_file(path, server),
-            Self::Text(DockerConfig { text, origin }) => look_up(auths_of(text, origin)?.as_bytes(), origin, server),
+            Self::File(path) => {
+                let origin = path.display().to_string();
+                let config = Config::parse(&read(path.clone()).await?, &origin)?;
+                if let Some(name) = config.helpers.of(server) {
+                    return helper::ask(name, &origin, server).await;
+                }
+                match (config.log_in(&origin, server)?, &config.helpers.creds_store) {
+                    (None, Some(name)) if !name.is_empty() => helper::ask(name, &origin, server).await,
+                    (found, _) => Ok(found),
+                }
+            }
+            Self::Text(DockerConfig { text, origin }) => {
+                let config = Config::parse(text.as_bytes(), origin)?;
+                if config.names_helpers {
+                    return Err(format!(
+                        "{origin} names a credential helper, which only a file can: write auths into it"
+                    ));
+                }
+                config.log_in(origin, server)
+            }
         }
     }
 }
 
-/// The part of a configuration that names no program: whoever may write it must not choose what the manager runs. It is written anew, so that no two
-/// readers understand it differently.
-fn auths_of(config: &str, origin: &str) -> Result<String, String> {
-    let Ok(Value::Object(config)) = serde_json::from_str(config) else {
-        return Err(format!("{origin} is no Docker configuration: write {{\"auths\": …}} into it"));
+/// Of a file that is no longer than it may be.
+async fn read(path: PathBuf) -> Result<Vec<u8>, String> {
+    let read = move || {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(&path);
+        let read = file.and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
+        read.map(|_| bytes).map_err(|error| format!("{} cannot be read: {error}", path.display()))
     };
-    if config.contains_key("credsStore") || config.contains_key("credHelpers") {
-        return Err(format!("{origin} names a credential helper, which only a file can: write auths into it"));
+    tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
+}
+
+/// A configuration in two parts: what it says itself, and which programs know more. The first is written anew, so that no two readers understand
+/// it differently: whoever may write a Secret must not choose what the manager runs.
+struct Config {
+    auths: String,
+    names_helpers: bool,
+    helpers: Helpers,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Helpers {
+    cred_helpers: Option<BTreeMap<String, String>>,
+    creds_store: Option<String>,
+}
+
+impl Helpers {
+    /// The one for this server alone.
+    fn of(&self, server: &str) -> Option<&String> {
+        self.cred_helpers.as_ref()?.get(server).filter(|name| !name.is_empty())
     }
-    Ok(json!({ "auths": config.get("auths").cloned().unwrap_or_else(|| json!({})) }).to_string())
 }
 
-fn look_up_in_file(path: &Path, server: &str) -> Result<Option<Login>, String> {
-    let file = std::fs::File::open(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    look_up(file.take(BYTES_MAX), &path.display().to_string(), server)
-}
+impl Config {
+    fn parse(bytes: &[u8], origin: &str) -> Result<Self, String> {
+        let no_config = || format!("{origin} is no Docker configuration: write {{\"auths\": …}} into it");
+        let Ok(Value::Object(config)) = serde_json::from_slice(bytes) else { return Err(no_config()) };
+        let names_helpers = config.contains_key("credsStore") || config.contains_key("credHelpers");
+        let auths = json!({ "auths": config.get("auths").cloned().unwrap_or_else(|| json!({})) }).to_string();
+        let helpers = serde_json::from_value(Value::Object(config)).map_err(|_| no_config())?;
+        Ok(Self { auths, names_helpers, helpers })
+    }
 
-fn look_up(config: impl Read, origin: &str, server: &str) -> Result<Option<Login>, String> {
-    match docker_credential::get_credential_from_reader(config, server) {
-        Ok(DockerCredential::UsernamePassword(username, password)) => Ok(Some(Login::Basic { username, password })),
-        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
-        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // What a helper printed may hold the secret: its name is enough.
-        Err(CredentialRetrievalError::HelperFailure { helper, .. }) => {
-            Err(format!("{helper}, which {origin} names, failed: run it by hand with `get`"))
+    /// What it says itself.
+    fn log_in(&self, origin: &str, server: &str) -> Result<Option<Login>, String> {
+        match docker_credential::get_credential_from_reader(self.auths.as_bytes(), server) {
+            Ok(DockerCredential::UsernamePassword(username, password)) => Ok(Some(Login::Basic { username, password })),
+            Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
+            Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
+            Err(error) => Err(format!("{origin} is no Docker configuration: {error}")),
         }
-        Err(CredentialRetrievalError::HelperCommunicationError) => {
-            Err(format!("the credential helper that {origin} names cannot be run: is it on the PATH?"))
-        }
-        Err(error) => Err(format!("{origin} is no Docker configuration: {error}")),
     }
 }

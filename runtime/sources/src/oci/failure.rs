@@ -123,7 +123,7 @@ pub enum RegistryFailure {
     },
     /// Nobody signed it, and somebody should have.
     #[error(
-        "{artifact} is not signed, and source.oci.signatures asks for it: sign it with cosign sign --key KEY REFERENCE@{artifact}; it is taken up when it is"
+        "{artifact} is not signed, and source.oci.signatures asks for it: sign it with cosign sign REFERENCE@{artifact}, with --key KEY where keys are given; it is taken up when it is"
     )]
     Unsigned {
         /// What the reference leads to.
@@ -131,17 +131,17 @@ pub enum RegistryFailure {
     },
     /// Signed, but not as the policy asks.
     #[error(
-        "{artifact} is signed by {keys} of the keys in source.oci.signatures, and {required} have to have signed; found: {seen}, of which the last to be of no use {why}: \
-         sign it with the key that is meant, or correct the keys"
+        "{artifact} is signed by {signers} of those in source.oci.signatures, and {required} have to have signed; found: {seen}, of which the last to be of no use {why}: \
+         let those sign it who are meant, or correct source.oci.signatures"
     )]
     WronglySigned {
         /// What the reference leads to.
         artifact: Digest,
         /// Signatures that were looked at.
         seen: usize,
-        /// Keys of the policy with a signature that counts.
-        keys: usize,
-        /// Keys of the policy that have to have signed.
+        /// Keys and identities of the policy with a signature that counts.
+        signers: usize,
+        /// Keys and identities of the policy that have to have signed.
         required: usize,
         /// Why one of them does not count.
         why: String,

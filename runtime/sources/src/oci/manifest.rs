@@ -13,7 +13,7 @@
 use std::{collections::HashMap, str::FromStr as _};
 
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest, MediaType};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::failure::RegistryFailure;
 use crate::Digest;
@@ -21,6 +21,14 @@ use crate::Digest;
 /// What a manifest may be; a registry chooses among these.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// What a manifest says that it is.
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+
+/// What an index says that it is.
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
 /// Largest manifest or index that is read, in bytes: what the distribution specification asks registries to take.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
@@ -30,6 +38,10 @@ pub(super) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 
 /// The component's media type in the CNCF layout.
 pub(super) const LAYER: &str = "application/wasm";
+
+/// What an index says of an entry that is a component: tools take it from the entry's config.
+const KINDS: &[&str] =
+    &[CONFIG, LAYER, "application/vnd.wasm.config.v1+json", "application/vnd.module.wasm.config.v1+json"];
 
 /// The component's, in this order of preference: an artifact that has the first may have others beside it.
 const LAYERS: &[&str] = &[
@@ -101,17 +113,33 @@ pub(super) fn layers(bytes: &[u8]) -> Result<Vec<Layer>, RegistryFailure> {
 
 /// Enough to tell an index from a manifest: old tools leave the media type out.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Shape {
-    manifests: Option<serde::de::IgnoredAny>,
+    media_type: Option<String>,
+    manifests: Option<IgnoredAny>,
+    layers: Option<IgnoredAny>,
 }
 
 /// Where this manifest leads.
 pub(super) fn read(bytes: &[u8]) -> Result<Leads, RegistryFailure> {
-    let shape: Shape = parse(bytes)?;
-    if shape.manifests.is_some() {
+    if is_index(&parse(bytes)?)? {
         return of_index(&parse(bytes)?).map(Leads::Manifest);
     }
     of_manifest(&parse(bytes)?).map(Leads::Blob)
+}
+
+/// One digest must not be two things, of which a signer saw one and a manager takes the other (CVE-2021-41190).
+fn is_index(Shape { media_type, manifests, layers }: &Shape) -> Result<bool, RegistryFailure> {
+    let ambiguous =
+        |what: &str| Err(RegistryFailure::Layout(format!("{what}; push the component as an artifact of its own")));
+    if manifests.is_some() && layers.is_some() {
+        return ambiguous("both manifests and layers");
+    }
+    match media_type.as_deref() {
+        Some(MANIFEST | DOCKER_MANIFEST) if manifests.is_some() => ambiguous("manifests, and says that it is no index"),
+        Some(INDEX | DOCKER_LIST) if manifests.is_none() => ambiguous("no manifests, and says that it is an index"),
+        _ => Ok(manifests.is_some()),
+    }
 }
 
 fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RegistryFailure> {
@@ -141,8 +169,7 @@ fn of_manifest(manifest: &ImageManifest) -> Result<Blob, RegistryFailure> {
 /// The entry for WebAssembly; where only one is a manifest at all, that.
 fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
     let is_manifest = |entry: &&Descriptor| {
-        matches!(entry.media_type(), MediaType::ImageManifest)
-            || entry.media_type().as_ref() == "application/vnd.docker.distribution.manifest.v2+json"
+        matches!(entry.media_type(), MediaType::ImageManifest) || entry.media_type().as_ref() == DOCKER_MANIFEST
     };
     let entries: Vec<&Descriptor> = index.manifests().iter().filter(is_manifest).filter(|e| !is_attached(e)).collect();
     let wasm: Vec<&&Descriptor> = entries.iter().filter(|entry| is_wasm(entry)).collect();
@@ -161,7 +188,7 @@ fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
 }
 
 fn is_wasm(entry: &Descriptor) -> bool {
-    let artifact = entry.artifact_type().as_ref().is_some_and(|kind| kind.as_ref() == CONFIG || kind.as_ref() == LAYER);
+    let artifact = entry.artifact_type().as_ref().is_some_and(|kind| KINDS.contains(&kind.as_ref()));
     let architecture = entry.platform().as_ref().map(|platform| platform.architecture().to_string());
     artifact || architecture.is_some_and(|name| name.starts_with("wasm"))
 }

@@ -47,7 +47,7 @@ pub struct Pulled {
 pub struct PullOptions {
     /// Largest component, in bytes.
     pub bytes_max: u64,
-    /// For the whole of it, mirrors together.
+    /// For the whole of it. A mirror has its share, so that one that never ends leaves time for who comes after it.
     pub timeout: Duration,
     /// Who has to have signed what the reference leads to; without it anybody may have made it.
     pub signatures: Option<SignaturePolicy>,
@@ -66,12 +66,17 @@ impl Registry {
     ) -> Result<Option<Pulled>, RegistryFailure> {
         let deadline = Instant::now() + options.timeout;
         let mut last = None;
+        let share = options.timeout / u32::try_from(self.hosts().count()).unwrap_or(u32::MAX).max(1);
         for host in self.hosts() {
+            let (until, after) = match host == self.options.host {
+                true => (deadline, options.timeout),
+                false => (deadline.min(Instant::now() + share), share),
+            };
             let mut pull =
                 Pull { conversation: Conversation::new(self, host, reference.repository(), Access::Pull), options };
-            let pulled = tokio::time::timeout_at(deadline, pull.run(reference, known))
+            let pulled = tokio::time::timeout_at(until, pull.run(reference, known))
                 .await
-                .unwrap_or_else(|_| Err(RegistryFailure::TooSlow { host: host.to_owned(), after: options.timeout }));
+                .unwrap_or_else(|_| Err(RegistryFailure::TooSlow { host: host.to_owned(), after }));
             match pulled {
                 Ok(pulled) => return Ok(pulled),
                 Err(failure) => {

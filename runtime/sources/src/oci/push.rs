@@ -19,11 +19,16 @@ use super::{
 };
 use crate::Digest;
 
+/// The annotation that names a layer's file.
+const TITLE: &str = "org.opencontainers.image.title";
+
 /// What goes into a registry.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     /// The component.
     pub component: Bytes,
+    /// The file's name. Tools that pull files take it for theirs, and leave alone what has none.
+    pub title: String,
     /// The text of its config (`application/vnd.wasm.config.v0+json`).
     pub config: Bytes,
     /// Of the manifest, `org.opencontainers.image.…` among them.
@@ -38,8 +43,9 @@ impl Registry {
     pub async fn push(&self, reference: &Reference, artifact: Artifact) -> Result<Digest, RegistryFailure> {
         let host = self.options.host.as_str();
         let mut push = Push { conversation: Conversation::new(self, host, reference.repository(), Access::Push) };
-        let Artifact { component, config, annotations } = artifact;
-        let layer = push.blob(manifest::LAYER, component).await?;
+        let Artifact { component, title, config, annotations } = artifact;
+        let mut layer = push.blob(manifest::LAYER, component).await?;
+        layer.set_annotations(Some(HashMap::from([(TITLE.to_owned(), title)])));
         let config = push.blob(manifest::CONFIG, config).await?;
         let manifest = ImageManifestBuilder::default()
             .schema_version(SCHEMA_VERSION)

@@ -6,37 +6,47 @@
 //! | cosign 1 and 2 | the layers of the manifest under the tag `sha256-<hex>.sig` | a "simple signing" payload |
 //!
 //! What is signed has to name the digest that the reference leads to, and to be a signature: an attestation about the same artifact (an SBOM, the
-//! report of a scanner) that is signed with the same key says something else.
+//! report of a scanner) that is signed with the same key says something else. Who signed is told by a key (`key`), or by a certificate and what a trusted root bears out
+//! about it (`keyless`); the registry's word counts for nothing.
 //!
 //! # What it does not say
-//! That a signature is new, or of which component: whoever rules the registry can show anything that one of the keys ever signed. So a key is for one component, and a reference by
-//! digest is final.
+//! That a signature is new, or of which component: whoever rules the registry can show anything that one of the keys or identities ever signed. So a key is for one component, and a
+//! reference by digest is final.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use reqwest::Method;
 
 use super::{
-    conversation::{Conversation, Question, verify},
+    conversation::{Conversation, Place, Question, verify},
     failure::RegistryFailure,
     manifest::{self, Entry, Layer},
 };
 use crate::Digest;
 
+mod crypto;
 mod key;
+mod keyless;
+mod policy;
 mod statement;
 
 pub use key::{PublicKey, PublicKeyError};
+pub use keyless::{Identity, TrustRoot, TrustRootError};
+use policy::Signer;
+pub use policy::{SignaturePolicy, SignaturePolicyError, Signers};
 use statement::{Signed, Unusable};
 
-/// Manifests and layers that are looked at, of each form: a registry must not make a pull endless.
+/// Signatures that are looked at, and manifests and layers of one that are: a registry must not make a pull endless.
 const LOOKED_AT_MAX: usize = 64;
+
+/// Pages of one index that are read.
+const PAGES_MAX: usize = 16;
 
 /// Largest bundle or payload that is read, in bytes. Those of cosign have a few thousand.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Beginning of the media type of a bundle, whatever its version.
-const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.";
+/// Beginning of the media type of a bundle, whatever its version: `….bundle.v0.3+json`, and before that `….bundle+json;version=0.1`.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 
 /// The media type of what older releases of cosign sign.
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -54,84 +64,11 @@ const LISTED_AS: [&str; 5] = [
 /// The annotation of a manifest of a bundle that says what its statement is about.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 
-/// The annotation of a layer that has the signature of its content.
-const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
-
-/// Who has to have signed an artifact before its component is fetched.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SignaturePolicy {
-    keys: Vec<PublicKey>,
-    require: usize,
-}
-
-/// The policy could never be met, or would ask for nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum SignaturePolicyError {
-    /// Too many keys.
-    #[error("{0} keys are given, and {max} are the most", max = SignaturePolicy::KEYS_MAX)]
-    TooMany(usize),
-    /// No key.
-    #[error("no key is given: give the public keys of those who may sign, as cosign public-key prints them")]
-    NoKey,
-    /// The same key twice.
-    #[error("the key {0} is given twice: each counts once, so leave one of them out")]
-    Twice(Digest),
-    /// `require` is out of range.
-    #[error("{require} signatures are required and there are keys for {keys}: write 1 to {keys}")]
-    Require {
-        /// As asked.
-        require: usize,
-        /// Keys given.
-        keys: usize,
-    },
-}
-
-impl SignaturePolicy {
-    /// The most keys: each is tried with each signature.
-    pub const KEYS_MAX: usize = 16;
-
-    /// So many of these keys have to have signed.
-    ///
-    /// # Errors
-    /// No key, one that is given twice, or a number that is not between 1 and that of the keys.
-    pub fn new(keys: Vec<PublicKey>, require: usize) -> Result<Self, SignaturePolicyError> {
-        if keys.is_empty() {
-            return Err(SignaturePolicyError::NoKey);
-        }
-        if keys.len() > Self::KEYS_MAX {
-            return Err(SignaturePolicyError::TooMany(keys.len()));
-        }
-        let mut known = BTreeSet::new();
-        if let Some(twice) = keys.iter().find(|key| !known.insert(key.fingerprint().to_string())) {
-            return Err(SignaturePolicyError::Twice(twice.fingerprint()));
-        }
-        if require == 0 || require > keys.len() {
-            return Err(SignaturePolicyError::Require { require, keys: keys.len() });
-        }
-        Ok(Self { keys, require })
-    }
-}
-
-impl fmt::Display for SignaturePolicy {
-    /// Equal where the policies are: `1 of sha256:…, sha256:…`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut keys: Vec<String> = self.keys.iter().map(|key| key.fingerprint().to_string()).collect();
-        keys.sort_unstable();
-        write!(f, "{} of {}", self.require, keys.join(", "))
-    }
-}
-
-impl fmt::Debug for SignaturePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SignaturePolicy({self})")
-    }
-}
-
 /// What was found beside an artifact, as far as it was looked at.
 #[derive(Default)]
 struct Findings {
-    /// Which keys of the policy signed it.
-    signed_by: BTreeSet<usize>,
+    /// Who of the policy signed it.
+    signed_by: BTreeSet<Signer>,
     seen: usize,
     /// Why one of them does not count: the last that was looked at.
     unusable: Option<Unusable>,
@@ -153,14 +90,14 @@ pub(super) async fn require(
     }
     let Findings { signed_by, seen, unusable, failure } = search.findings;
     match (seen, failure) {
-        _ if signed_by.len() >= policy.require => Ok(()),
+        _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
         (0, None) => Err(RegistryFailure::Unsigned { artifact }),
         (seen, _) => Err(RegistryFailure::WronglySigned {
             artifact,
             seen,
-            keys: signed_by.len(),
-            required: policy.require,
+            signers: signed_by.len(),
+            required: policy.required(),
             why: unusable.unwrap_or(Unusable::Again).to_string(),
         }),
     }
@@ -175,7 +112,7 @@ struct Search<'a, 'b> {
 
 impl Search<'_, '_> {
     fn is_done(&self) -> bool {
-        self.findings.signed_by.len() >= self.policy.require
+        self.findings.signed_by.len() >= self.policy.required() || self.findings.seen >= LOOKED_AT_MAX
     }
 
     /// What refers to the artifact.
@@ -185,14 +122,7 @@ impl Search<'_, '_> {
             // As the distribution specification has it for registries without that API.
             entries = self.entries(&format!("manifests/sha256-{}", self.artifact.hex())).await;
         }
-        let predicate = |entry: &Entry| entry.annotations.get(PREDICATE_ANNOTATION).cloned();
-        entries.retain(|entry| {
-            let listed = entry.kind.is_empty() || LISTED_AS.iter().any(|kind| entry.kind.starts_with(kind));
-            listed && predicate(entry).is_none_or(|predicate| predicate == statement::SIGN_PREDICATE)
-        });
-        // Those that say so first: an artifact may have any number of attestations.
-        entries.sort_by_key(|entry| predicate(entry).is_none());
-        for entry in entries.into_iter().take(LOOKED_AT_MAX) {
+        for entry in entries {
             let layers = self.layers(&format!("manifests/{}", entry.digest), Some(entry.digest)).await;
             self.judge(&layers).await;
             if self.is_done() {
@@ -216,8 +146,7 @@ impl Search<'_, '_> {
             } else if layer.kind == SIMPLE_SIGNING
                 && let Some(payload) = self.blob(layer).await
             {
-                let signature = layer.annotations.get(SIGNATURE_ANNOTATION).map(String::as_str).unwrap_or_default();
-                self.count(statement::of_simple_signing(payload.to_vec(), signature));
+                self.count(statement::of_simple_signing(payload.to_vec(), &layer.annotations));
             }
             if self.is_done() {
                 return;
@@ -227,27 +156,32 @@ impl Search<'_, '_> {
 
     fn count(&mut self, signed: Result<Signed, Unusable>) {
         self.findings.seen += 1;
-        let judged = signed.and_then(|signed| {
-            // The signature first: of what nobody known signed, nothing is read.
-            let keys = self.policy.keys.iter().enumerate();
-            let by: Vec<usize> = keys.filter(|(_, key)| signed.is_by(key)).map(|(index, _)| index).collect();
-            if by.is_empty() {
-                return Err(signed.unknown());
-            }
-            signed.says_that_signed(self.artifact)?;
-            Ok(by)
-        });
+        let judged = signed.and_then(|signed| self.policy.judge(&signed, self.artifact));
         match judged {
             Ok(by) => self.findings.signed_by.extend(by),
             Err(why) => self.findings.unusable = Some(why),
         }
     }
 
+    /// Those of an index that may be signatures, as many as are looked at. It may come in pages.
     async fn entries(&mut self, path: &str) -> Vec<Entry> {
         const WHAT: &str = "the index of what refers to the artifact";
-        let text = self.conversation.manifest(path, (WHAT.to_owned(), WHAT), None).await;
-        let entries = text.and_then(|text| manifest::entries(&text));
-        self.had(entries).unwrap_or_default()
+        let mut entries = Vec::new();
+        let mut next = Place::Path(path);
+        for _ in 0..PAGES_MAX {
+            let page = self.conversation.page(next, WHAT).await;
+            let page = page.and_then(|(text, next)| Ok((manifest::entries(&text)?, next)));
+            let Some((page, following)) = self.had(page) else { break };
+            entries.extend(page.into_iter().filter(may_sign));
+            // Those that say so first: an artifact may have any number of attestations.
+            entries.sort_by_key(|entry| predicate(entry).is_none());
+            entries.truncate(LOOKED_AT_MAX);
+            let Some(following) = following else { break };
+            let url = self.conversation.next(path, &following);
+            let Some(url) = self.had(url) else { break };
+            next = Place::Url(url);
+        }
+        entries
     }
 
     async fn layers(&mut self, path: &str, digest: Option<Digest>) -> Vec<Layer> {
@@ -288,4 +222,14 @@ impl Search<'_, '_> {
         verify(WHAT, digest, &bytes)?;
         Ok(bytes)
     }
+}
+
+/// What its statement is about, where it says so.
+fn predicate(entry: &Entry) -> Option<&String> {
+    entry.annotations.get(PREDICATE_ANNOTATION)
+}
+
+fn may_sign(entry: &Entry) -> bool {
+    let listed = entry.kind.is_empty() || LISTED_AS.iter().any(|kind| entry.kind.starts_with(kind));
+    listed && predicate(entry).is_none_or(|predicate| predicate == statement::SIGN_PREDICATE)
 }

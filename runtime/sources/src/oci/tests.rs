@@ -12,12 +12,13 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
     Credentials, DockerConfig, OciSource, OciSourceSettings, PullOptions, Pulled, Registry, RegistryFailure,
-    RegistryOptions,
+    RegistryOptions, Task,
     tests::server::{Asked, Server, manifest},
 };
-use crate::{Digest, Offers, Reference, SourceError};
+use crate::{Digest, Offers, Reference, SourceError, offer::Last};
 
 mod attacks;
+mod layouts;
 mod server;
 mod signatures;
 
@@ -133,33 +134,6 @@ async fn a_failure_is_told_once_and_so_is_its_end() {
     assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
 }
 
-/// By whom it is pushed, its layers and what comes of it.
-#[tokio::test]
-async fn each_tools_layout_is_read() {
-    let server = Server::start().await;
-    let (wasm, other) = (server.blob("the component"), server.blob("something else"));
-    type Layer<'a> = (&'a str, Digest, usize);
-    let layouts: &[(&str, &[Layer<'_>])] = &[
-        ("wkg", &[("application/wasm", wasm, 13)]),
-        ("oras", &[("application/wasm", wasm, 13), ("application/spdx+json", other, 14)]),
-        ("kwctl", &[("application/vnd.wasm.content.layer.v1+wasm", wasm, 13)]),
-        (
-            "spin",
-            &[
-                ("application/vnd.wasm.content.layer.v1+wasm", wasm, 13),
-                ("application/vnd.wasm.content.layer.v1+data", other, 14),
-            ],
-        ),
-        ("wasm-to-oci", &[("application/vnd.wasm.content.layer.v1+wasm", wasm, 13)]),
-        ("istio", &[("application/vnd.module.wasm.content.layer.v1+wasm", wasm, 13)]),
-    ];
-    for (tag, layers) in layouts {
-        server.manifest(tag, manifest(layers));
-        let pulled = pull(&server, &format!(":{tag}")).await.unwrap_or_else(|failure| panic!("{tag}: {failure}"));
-        assert_eq!(pulled.digest, wasm, "{tag}");
-    }
-}
-
 #[tokio::test]
 async fn an_index_leads_to_its_one_entry_for_webassembly() {
     let server = Server::start().await;
@@ -219,6 +193,34 @@ async fn a_mirror_is_asked_first_and_the_registry_last() {
     assert_eq!((empty.asked().len(), mirror.asked().len(), server.asked().len()), (1, 3, 0));
     pull_with(with(&[&empty]), &reference(&server, ":v1")).await.unwrap();
     assert_eq!((empty.asked().len(), server.asked().len()), (1, 3));
+}
+
+#[test]
+fn a_registry_that_wants_rest_is_not_asked_before() {
+    let registry = Registry::new(RegistryOptions {
+        host: "ghcr.io".to_owned(),
+        mirrors: Vec::new(),
+        plain_http: BTreeSet::new(),
+        trusted_hosts: BTreeSet::new(),
+        ca_bundle: None,
+        credentials: None,
+        judge: Arc::new(|_| Ok(())),
+    });
+    let settings = OciSourceSettings::default();
+    let source = OciSource::new(registry.unwrap(), "ghcr.io/org/provider:v1".parse().unwrap(), settings);
+    for _ in 0..100 {
+        let mut task =
+            Task { source: source.clone(), manifest: None, last: Last::default(), retry: Duration::from_secs(2) };
+        let rest = Some(Duration::from_secs(300));
+        let tired = RegistryFailure::TooManyRequests { host: "ghcr.io".to_owned(), retry_after: rest };
+        let wait = task.wait(&Err(tired));
+        assert!(wait >= rest && wait <= Some(Duration::from_secs(330)), "{wait:?}");
+        let gone = RegistryFailure::NotFound { host: "ghcr.io".to_owned(), what: "v1".to_owned() };
+        let waits: Vec<_> = (0..6).map(|_| task.wait(&Err(gone.clone())).unwrap().as_secs_f64()).collect();
+        for (wait, meant) in waits.iter().zip([4.0, 8.0, 16.0, 32.0, 60.0, 60.0]) {
+            assert!(*wait >= meant * 0.9 && *wait <= meant * 1.1, "{waits:?}");
+        }
+    }
 }
 
 // === who asks ===
@@ -288,8 +290,8 @@ async fn credentials_that_cannot_be_read_are_told_with_their_place() {
         told(&server, &failure).replace(&*path.to_string_lossy(), "CONFIG")
     };
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: Unable to read config"].assert_eq(&failed(Some("not json")).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: the credential helper that CONFIG names cannot be run: is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)): is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
 }
 
 /// Who may write a Secret must not choose which programs the manager runs, in whatever spelling.

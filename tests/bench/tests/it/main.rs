@@ -1,3 +1,4 @@
-//! The comparison with the Go peer, small: that it works and that both ends are the same, not how fast.
+//! The comparison with the Go peer and the swaps by source, small: that they work and what they end with, not how fast.
 
 mod side_by_side;
+mod swaps;

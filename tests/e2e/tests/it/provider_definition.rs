@@ -142,6 +142,24 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
             with("rollout", json!({"probation": {"calls": -1}})),
             &["spec.rollout.probation.calls", "greater than or equal to 0"],
         ),
+        (with("rollout", json!({"canary": {}})), &["spec.rollout.canary.percent", "Required"]),
+        (
+            with("rollout", json!({"canary": {"percent": 100}})),
+            &["spec.rollout.canary.percent", "less than or equal to 99"],
+        ),
+        (
+            with("rollout", json!({"canary": {"percent": 0}})),
+            &["spec.rollout.canary.percent", "greater than or equal to 1"],
+        ),
+        (
+            with("rollout", json!({"canary": {"percent": 10, "time": "0s"}})),
+            &["spec.rollout.canary.time", "or leave canary out"],
+        ),
+        (
+            with("rollout", json!({"shadow": {"onDifference": "refuse"}})),
+            &["spec.rollout.shadow.onDifference", "\"Refuse\""],
+        ),
+        (with("rollout", json!({"retry": "v3"})), &["spec.rollout.retry", "sha256"]),
         // What only a provider file names.
         (with("configFile", json!("cloud.conf")), &["unknown field \"spec.configFile\""]),
     ]
@@ -178,6 +196,37 @@ fn wrong_sources() -> Vec<Wrong> {
             &["spec.source.oci.signatures", "more signatures than there are keys"],
         ),
         (signed(json!({"keys": [{"pem": "a"}], "require": 0})), &["spec.source.oci.signatures.require"]),
+    ]
+}
+
+fn wrong_identities() -> Vec<Wrong> {
+    let signed = |signatures: Value| with_oci("signatures", signatures);
+    let one = json!({"issuer": "https://a", "subject": "b"});
+    let root = json!({"json": "{}"});
+    vec![
+        (signed(json!({"require": 1})), &["spec.source.oci.signatures", "nobody is named"]),
+        (signed(json!({"identities": [one]})), &["spec.source.oci.signatures", "identities and trustRoot go together"]),
+        (
+            signed(json!({"keys": [{"pem": "a"}], "trustRoot": root})),
+            &["spec.source.oci.signatures", "identities and trustRoot go together"],
+        ),
+        (
+            signed(json!({"keys": [{"pem": "a"}], "identities": [one], "trustRoot": root, "require": 3})),
+            &["spec.source.oci.signatures", "more signatures than there are keys and identities"],
+        ),
+        (signed(json!({"identities": [], "trustRoot": root})), &["spec.source.oci.signatures.identities"]),
+        (
+            signed(json!({"identities": [{"issuer": "https://a"}], "trustRoot": root})),
+            &["spec.source.oci.signatures.identities[0].subject: Required"],
+        ),
+        (
+            signed(json!({"identities": [{"issuer": "", "subject": "b"}], "trustRoot": root})),
+            &["spec.source.oci.signatures.identities[0].issuer"],
+        ),
+        (
+            signed(json!({"identities": [one], "trustRoot": {"file": "a"}})),
+            &["unknown field \"spec.source.oci.signatures.trustRoot.file\""],
+        ),
     ]
 }
 
@@ -242,7 +291,8 @@ async fn a_wrong_provider_is_refused_with_the_field_and_the_way_out() -> Result<
     // What is wrong below is one thing in this.
     cluster.create(&provider(), &["--dry-run=server"])?;
     let mut problems = Vec::new();
-    for (wrong, expected) in [wrong_names_and_owners(), wrong_sources(), wrong_reach_and_limits()].concat() {
+    let all = [wrong_names_and_owners(), wrong_sources(), wrong_identities(), wrong_reach_and_limits()];
+    for (wrong, expected) in all.concat() {
         match cluster.create(&wrong, &["--dry-run=server"]) {
             Ok(_) => problems.push(format!("taken: {wrong}")),
             Err(error) => {
@@ -279,7 +329,12 @@ fn right() -> Vec<Value> {
             "mirrors": ["mirror.local:5000"],
             "plainHTTP": ["mirror.local:5000"],
             "trustedHosts": ["[fd00::1]:9000"],
-            "signatures": {"keys": [pem, pem], "require": 2},
+            "signatures": {
+                "keys": [pem, pem],
+                "identities": [{"issuer": "https://issuer.example", "subject": "release@example.com"}],
+                "trustRoot": {"json": "{}"},
+                "require": 3,
+            },
         }},
         "config": "region = eu\n",
         "egress": {
@@ -296,7 +351,13 @@ fn right() -> Vec<Value> {
         "limits": limits(),
         "allowInterfaceLoss": true,
         "allowIdentityChange": true,
-        "rollout": {"probation": {"calls": 0, "time": "24h"}},
+        "allowUnmetEgress": true,
+        "rollout": {
+            "shadow": {"onDifference": "Refuse"},
+            "canary": {"percent": 99, "calls": 0, "time": "24h"},
+            "probation": {"calls": 0, "time": "24h"},
+            "retry": format!("sha256:{}", "0a".repeat(32)),
+        },
     });
     let map = json!({"configMap": {"namespace": "skysail-system", "name": "provider", "key": "provider.wasm"}});
     let maps = json!({"configMap": {"namespace": "skysail-system", "names": ["provider-1", "provider.2"]}});
@@ -406,10 +467,38 @@ fn status() -> Value {
             "code": "IdentityChanged",
             "reason": "for people",
             "lasting": true,
+            "retried": false,
+        },
+        "canary": {
+            "digest": "sha256:dd",
+            "origin": "file /components/sim.wasm",
+            "version": "1.2.4",
+            "percent": 10,
+            "calls": 20,
+            "timeMs": 300_000,
+        },
+        "shadow": {
+            "digest": "sha256:dd",
+            "asked": 3,
+            "unanswered": 1,
+            "differing": 1,
+            "differences": ["routes.list: [] before, [1] now"],
         },
         "sourceFailure": {"code": "FileMissing", "reason": "for people"},
         "swaps": 2,
         "draining": 1,
+        "calls": [{
+            "function": "load-balancers.ensure",
+            "calls": 4,
+            "failed": 1,
+            "outcomes": {"Ok": 3, "LimitExceeded": 1},
+            "p50Ms": 40,
+            "p99Ms": 1200,
+            "fuelP99": 2_000_000,
+            "fuelMax": 1_000_000_000_000_u64,
+            "fuelLimit": 1_000_000_000_000_u64,
+            "limitHits": {"fuel": 1},
+        }],
     })
 }
 

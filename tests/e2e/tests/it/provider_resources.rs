@@ -1,6 +1,8 @@
 //! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and refused on a real API server, from a real registry.
 
-use std::{fs, path::Path};
+mod rollout;
+
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
@@ -8,13 +10,14 @@ use serde_json::{Value, json};
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
-    objects::{address_of, create_service, initialized, register_node, set_port},
+    objects::{address_of, create_service, delete_service, initialized, register_node, set_port},
     registry::Registry,
     traffic::wait_for_answers,
     wait::eventually,
     workspace::{component, run, skysail},
 };
 use tempfile::TempDir;
+use tokio::time::interval;
 
 use crate::simulated::Simulated;
 
@@ -22,6 +25,15 @@ const NODE_PORT: u16 = 30_080;
 
 /// Seconds until a release serves, or is known not to.
 const PATIENCE: u64 = 120;
+
+/// Services before and after a swap.
+const SERVICES_BESIDE: usize = 5;
+/// Services that are made until a release is known not to serve: as many as [`MADE_EVERY`] makes in two minutes, less than there are addresses.
+const SERVICES_MAX: usize = 240;
+/// Between two Services while a swap is under way.
+const MADE_EVERY: Duration = Duration::from_millis(500);
+/// How the calls that made load balancers are counted.
+const ENSURED: &str = r#"skysail_provider_calls_total{provider="sim",function="load-balancers.ensure",outcome="Ok"}"#;
 
 struct World {
     cloud: Simulated,
@@ -46,10 +58,13 @@ impl World {
         let said = stranger.log();
         ensure!(!status.success() && said.contains("skysail crd | kubectl apply -f -"), "{status}: {said}");
 
+        refused(&server, &["status"], "--server https://HOST:10258")?;
         let definition = run(&skysail()?, &["crd"])?;
         apply(&server, folder.path(), &definition)?;
         server.kubectl(&["wait", "--for=condition=Established", "crd/providers.skysail.dev", "--timeout=30s"])?;
         let client = server.client().await?;
+        ensure!(of_cluster(&server, &["status"])?.starts_with("No Providers."), "there are some");
+        refused(&server, &["orphans"], "the cluster has no Provider")?;
         let manager = Manager::spawn_with_resources(&flags, &kubeconfig)?;
         Ok(Self { cloud, server, client, registry, manager, folder })
     }
@@ -162,12 +177,18 @@ impl World {
         .await
     }
 
-    /// Another release of what the manager's folder holds, pushed to the tag; its digest.
+    /// Another release that behaves in the same way, pushed to the tag; its digest.
     fn push_another_release(&self, wasm: &Path) -> Result<String> {
+        self.push_marked(wasm, 1)
+    }
+
+    /// The same with a mark: each makes another digest.
+    fn push_marked(&self, wasm: &Path, mark: u8) -> Result<String> {
         let file = self.folder.path().join("provider.wasm");
         let mut bytes = fs::read(wasm)?;
         // A custom section of eight bytes: the length of its name, the name, two bytes of content.
-        bytes.extend_from_slice(b"\0\x08\x05again\0\x01");
+        bytes.extend_from_slice(b"\0\x08\x05again\0");
+        bytes.push(mark);
         fs::write(&file, bytes)?;
         self.push(&file)
     }
@@ -221,16 +242,17 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let address = eventually("the Service gets an address", 60, || address_of(&world.client, "web")).await?;
     wait_for_answers(&address, 8080, &["a"]).await?;
 
-    let second = world.push_another_release(&wasm)?;
-    world.until_serving(&second).await?;
+    let second = swapped(&world, &wasm, &first).await.context("a tag that moves")?;
     // Its probation needs a call, which the swap itself asks for.
     world.until("it bore out", |status| status.get("probation").is_none()).await?;
+    told(&world, &second).context("skysail status")?;
     rolled_back(&world, &second).await.context("a release that traps")?;
     restarted(&mut world, &second).await.context("a restart without the registry")?;
     wrong_objects(&world, &second).await.context("wrong objects")?;
     unsigned(&world, &second).await.context("an unsigned release")?;
     from_a_config_map(&world, &wasm).await.context("a ConfigMap")?;
 
+    orphans(&world).context("skysail orphans")?;
     set_port(&world.client, "web", 9090, NODE_PORT).await?;
     wait_for_answers(&address, 9090, &["a"]).await?;
     world.server.kubectl(&["delete", "provider", "sim"])?;
@@ -243,6 +265,97 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let status = world.manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");
     Ok(())
+}
+
+/// A command of the program against the cluster.
+fn of_cluster(server: &ApiServer, arguments: &[&str]) -> Result<String> {
+    let kubeconfig = server.kubeconfig().display().to_string();
+    run(skysail()?, &[arguments, &["--kubeconfig", &kubeconfig]].concat())
+}
+
+/// It fails and says so.
+fn refused(server: &ApiServer, arguments: &[&str], way_out: &str) -> Result<()> {
+    let Err(error) = of_cluster(server, arguments) else { anyhow::bail!("{arguments:?} succeeds") };
+    ensure!(error.to_string().contains(way_out), "{error}");
+    Ok(())
+}
+
+/// What `skysail status` says of the second release, from the object and from the manager itself.
+fn told(world: &World, serving: &str) -> Result<()> {
+    let page = of_cluster(&world.server, &["status", "sim"])?;
+    // The swap asked for the load balancer again, and what ended the probation was written with the figures.
+    for text in ["Provider sim: ready\n", serving, "load-balancers.", "FUEL MAX"] {
+        ensure!(page.contains(text), "{text:?} is not in\n{page}");
+    }
+    refused(&world.server, &["status", "other"], "there is no provider \"other\"; there is sim")?;
+
+    let token = world.folder.path().join("admin-token");
+    fs::write(&token, world.server.token())?;
+    let ask = |more: &[&str]| {
+        let manager = ["status", "--server", world.manager.address(), "--output=json"];
+        run(skysail()?, &[&manager[..], more].concat())
+    };
+    let token = ["--insecure-skip-tls-verify", "--token-file", &token.display().to_string()].map(str::to_owned);
+    let list: Value = serde_json::from_str(&ask(&token.each_ref().map(String::as_str))?)?;
+    ensure!(at(&list, "/items/0/status/active/digest") == serving, "{list:#}");
+    let calls = list.pointer("/items/0/status/calls").and_then(Value::as_array).context("no calls")?;
+    let ended = |calls: &Value| calls.pointer("/calls").and_then(Value::as_u64) > Some(0);
+    ensure!(calls.len() > 2 && calls.iter().all(ended), "{list:#}");
+    for (flags, way_out) in
+        [(&["--insecure-skip-tls-verify"][..], "--non-resource-url=/providers"), (&[], "does not answer")]
+    {
+        let Err(error) = ask(flags) else { anyhow::bail!("{flags:?} succeeds") };
+        ensure!(error.to_string().contains(way_out), "{error}");
+    }
+    Ok(())
+}
+
+/// Another release takes over while Services are made: no call fails, and each of the two has made load balancers. Returns its digest.
+async fn swapped(world: &World, wasm: &Path, first: &str) -> Result<String> {
+    let mut made = Vec::new();
+    make_services(world, &mut made, SERVICES_BESIDE).await?;
+    let second = world.push_another_release(wasm)?;
+    let mut pace = interval(MADE_EVERY);
+    while world.manager.release()? != second {
+        ensure!(made.len() < SERVICES_MAX, "release {first} still serves; {}", world.manager.last_words());
+        pace.tick().await;
+        make_services(world, &mut made, 1).await?;
+    }
+    make_services(world, &mut made, SERVICES_BESIDE).await?;
+    for name in &made {
+        eventually("each Service gets an address", 60, || address_of(&world.client, name)).await?;
+    }
+    world.until_serving(&second).await?;
+    let calls = world.manager.calls("load-balancers.ensure");
+    let by = |digest: &str| calls.iter().filter(|release| *release == digest).count();
+    ensure!(by(first) > SERVICES_BESIDE && by(&second) >= SERVICES_BESIDE, "`ensure` was called on {calls:?}");
+    let metrics = world.manager.metrics().await?;
+    let (ok, failed): (Vec<_>, Vec<_>) = metrics
+        .lines()
+        .filter(|line| line.starts_with("skysail_provider_calls_total{"))
+        .partition(|line| line.contains(r#"outcome="Ok""#));
+    let ensured = ok.iter().find_map(|line| line.strip_prefix(ENSURED)).context("no call is counted")?;
+    ensure!(failed.is_empty() && ensured.trim().parse::<usize>()? > made.len(), "{ok:?}, and failed {failed:?}");
+    for name in &made {
+        delete_service(&world.client, name).await?;
+    }
+    Ok(second)
+}
+
+async fn make_services(world: &World, made: &mut Vec<String>, count: usize) -> Result<()> {
+    for _ in 0..count {
+        let (name, number) = (format!("swap-{}", made.len()), u16::try_from(made.len())?);
+        create_service(&world.client, &name, 8080, NODE_PORT + 1 + number).await?;
+        made.push(name);
+    }
+    Ok(())
+}
+
+/// The orphans of the cluster's Providers: none, and not because nobody was asked.
+fn orphans(world: &World) -> Result<()> {
+    let found = of_cluster(&world.server, &["orphans", "--cluster-name=e2e", "--output=json"])?;
+    ensure!(found == "[]", "{found}");
+    refused(&world.server, &["orphans", "--provider=other"], "the cluster has no Provider \"other\"")
 }
 
 async fn rolled_back(world: &World, before: &str) -> Result<()> {

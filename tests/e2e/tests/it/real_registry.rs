@@ -1,6 +1,6 @@
 //! A real registry: what `skysail push` and `pull` do with it, and a manager that follows a tag.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
 use skysail_test_e2e::{
@@ -41,6 +41,38 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
 }
 
 #[tokio::test]
+async fn a_credential_helper_on_the_path_tells_the_password_and_one_that_fails_is_named() -> Result<()> {
+    let registry = Registry::secured().await?;
+    registry.push(&component("dummy")?, "v1")?;
+    let answer = r#"{"ServerURL":"","Username":"pilot","Secret":"clear skies"}"#;
+    let knows = format!("[ \"$1 $(cat)\" = 'get {}' ] && echo '{answer}'", registry.host());
+    for (name, script) in [("knows", &*knows), ("fails", "echo clear skies; exit 1")] {
+        let file = registry.path(&format!("docker-credential-{name}"));
+        fs::write(&file, format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+        fs::write(registry.path(name), format!("{{\"credHelpers\": {{\"{}\": \"{name}\"}}}}", registry.host()))?;
+    }
+    let program = skysail()?.display().to_string();
+    let (folder, ca) = (registry.path("").display().to_string(), registry.path("ca.pem").display().to_string());
+    let (reference, file) = (format!("{}/org/provider:v1", registry.host()), registry.path("pulled.wasm"));
+    let pull = |config: &str| {
+        let config = registry.path(config).display().to_string();
+        let with_path = ["-c", "PATH=$PATH:$1; shift; exec \"$@\"", "sh", &folder];
+        let flags = ["--registry-ca", &ca, "--registry-config", &config, "--file", &file.display().to_string()];
+        run("sh", &[&with_path[..], &[&program, "pull", &reference], &flags].concat())
+    };
+    pull("knows")?;
+    ensure!(fs::read(&file)? == fs::read(component("dummy")?)?, "another component than the one that was pushed");
+    let refused = pull("fails").err().context("it was given to a stranger")?.to_string();
+    ensure!(
+        refused.contains("docker-credential-fails, which") && refused.contains("failed: run it by hand"),
+        "{refused}"
+    );
+    ensure!(!refused.contains("clear skies"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_after_a_restart() -> Result<()> {
     let cloud = Simulated::start(&["a"]).await?;
     let server = ApiServer::start()?;
@@ -48,17 +80,13 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let wasm = component("simcloud")?;
     registry.push(&wasm, "stable")?;
 
-    let source = format!(
-        "{{oci: {{reference: '{}/org/provider:stable', pollInterval: 1s, credentials: {{file: docker.json}}, caBundle: {{file: ca.pem}}}}}}",
-        registry.host()
-    );
     let provider_file = cloud.provider_file();
     ensure!(provider_file.contains("{file: provider.wasm}"), "another source than before: {provider_file}");
     // Without probation: what serves is kept at once.
-    let source = format!("{source}\n  rollout: {{probation: {{time: 0s}}}}");
+    let source = format!("{}\n  rollout: {{probation: {{time: 0s}}}}", registry.source("stable"));
     let provider_file = provider_file.replace("{file: provider.wasm}", &source);
-    let (config, ca) = (registry.docker_config(), fs::read_to_string(registry.path("ca.pem"))?);
-    let files = [cloud.token(), ("docker.json", &config), ("ca.pem", &ca)];
+    let [config, ca] = registry.files()?;
+    let files = [cloud.token(), (config.0, &config.1), (ca.0, &ca.1)];
     let state = tempfile::tempdir()?;
     let flags = ["--leader-elect=false", &format!("--state-dir={}", state.path().display())];
     let mut manager = Manager::start_with(&flags, &server.kubeconfig(), &wasm, &provider_file, &files).await?;

@@ -12,12 +12,14 @@ use std::{
 
 use async_trait::async_trait;
 use skysail_host::{
-    Limits,
+    CallRecorder, Engine, Limits, SandboxOptions,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::{HttpClient, Resolver},
+    jail::Compiler,
+    slot::{Offer, Offered, OnDifference, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
-use skysail_provider::{Limit, LimitHit};
+use skysail_provider::{Call, Limit, LimitHit, LoadBalancerInventory as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -68,6 +70,13 @@ impl Server {
 
     /// A probe that may ask this server.
     async fn attacked_by(&self, probe: &str, limits: Limits) -> Attacked {
+        let client = self.client(&limits);
+        let wasm = built(&format!("probe-{probe}"));
+        Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
+    }
+
+    /// What may send every method to this server.
+    fn client(&self, limits: &Limits) -> Arc<HttpClient> {
         let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
         let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ca_bundle: None };
         let policy = Arc::new(EgressPolicy::new(&spec).unwrap());
@@ -79,9 +88,7 @@ impl Server {
         let specs = BTreeMap::from([("api".to_owned(), api)]);
         let env = |_: &str| Some("the-secret-token".to_owned());
         let credentials = Arc::new(Credentials::load(&specs, &env, &SecretValues::new()).unwrap());
-        let client = Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap());
-        let wasm = built(&format!("probe-{probe}"));
-        Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
+        Arc::new(HttpClient::new(policy, credentials, &limits.http()).unwrap())
     }
 }
 
@@ -341,4 +348,41 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
             assert!(!heads.iter().any(|head| head.contains("skysail-credential")), "{heads:?}");
         })
         .await;
+}
+
+/// Before it serves, a release is asked what its predecessor was asked: it changes nothing by that, whatever it tries, and neither does its predecessor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn shadow_writes_reach_nobody_before_the_release_serves() {
+    let server = Server::new(Answer::Body(0)).await;
+    let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+    let http = Some(server.client(&limits));
+    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: server.url.clone(), http };
+    let services = SlotServices {
+        engine: Engine::on_demand().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::in_process_for_trusted_components(),
+        metrics: SlotMetrics::default(),
+    };
+    let shadow = Some(ShadowOptions { on_difference: OnDifference::Refuse });
+    let rollout = RolloutOptions { shadow, ..RolloutOptions::default() };
+    let slot = Slot::new(services, SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap();
+    let offer = async |mark: u8| {
+        let mut bytes = built("probe-shadow-writes");
+        bytes.extend([0, 3, 1, b'm', mark]);
+        slot.offer(Offer { bytes: bytes.into(), origin: "probe".to_owned() }).await
+    };
+    let methods = || -> Vec<String> {
+        let heads = std::mem::take(&mut *server.heads.lock().unwrap());
+        heads.iter().filter_map(|head| Some(head.split_once(' ')?.0.to_owned())).collect()
+    };
+    assert_eq!(offer(1).await, Ok(Offered::Activated));
+    assert_eq!(methods(), [""; 0]);
+    slot.list(&Call::default(), "kubernetes").await.unwrap();
+    assert!(methods().contains(&"delete".to_owned()), "where it serves, it may");
+    assert_eq!(offer(2).await, Ok(Offered::Activated));
+    let mut methods = methods();
+    assert_eq!(methods.len(), 2 * 2 * 3, "{methods:?}");
+    methods.sort_unstable();
+    methods.dedup();
+    assert_eq!(methods, ["get", "head", "options"]);
 }

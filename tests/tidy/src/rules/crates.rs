@@ -31,6 +31,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("guests/", &["skysail-guest-sdk"]),
     ("tests/support/", &["skysail-provider", "skysail-host", "skysail-sources", "skysail-controllers", "skysail-dev"]),
     (
+        "tests/bench/",
+        &[
+            "skysail-provider",
+            "skysail-host",
+            "skysail-sources",
+            "skysail-dev",
+            "skysail-test-support",
+            // For the real registry.
+            "skysail-test-e2e",
+        ],
+    ),
+    (
         "tests/",
         &[
             "skysail-provider",

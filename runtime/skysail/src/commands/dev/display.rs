@@ -180,7 +180,8 @@ const fn after(stage: Stage) -> &'static str {
         Stage::Compiled => "linking it",
         Stage::Linked => "asking who it is",
         Stage::Described => "checking the cloud-config",
-        Stage::ConfigChecked | Stage::Active => "letting it serve",
+        Stage::ConfigChecked => "comparing it with the release that serves",
+        Stage::Shadowed | Stage::Canary | Stage::Active => "letting it serve",
     }
 }
 

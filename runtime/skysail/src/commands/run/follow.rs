@@ -6,10 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::resources::Resources;
+use tokio::sync::watch;
+
+use super::resources::{Resources, Standing};
 use crate::{
     provider_file::{self, Claims, Files, ProviderFile},
-    providers::Fleet,
+    providers::{Complaint, Fleet},
 };
 
 /// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
@@ -44,6 +46,14 @@ impl Follow {
         Ok(())
     }
 
+    /// What becomes of each provider, now and from now on.
+    pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
+        match self {
+            Self::File(file) => file.standings.subscribe(),
+            Self::Resources(resources) => resources.standings(),
+        }
+    }
+
     /// Tells, whenever it is asked, which provider is left out, and why; of a file none is, for it is taken up whole.
     pub(super) fn left_out(&self) -> Option<LeftOut> {
         match self {
@@ -59,6 +69,7 @@ pub(super) struct FollowFile {
     files: Files,
     /// What was said last, so that it is said once.
     refused: Option<String>,
+    standings: watch::Sender<Vec<Standing>>,
 }
 
 /// What one look found.
@@ -71,9 +82,10 @@ enum Look {
 }
 
 impl FollowFile {
-    /// From a file that was taken up, and the files that were read for it.
-    pub(super) fn new(path: &Path, files: Files) -> Self {
-        Self { path: path.to_owned(), files, refused: None }
+    /// From a file that the fleet has taken up, and the files that were read for it.
+    pub(super) fn new(path: &Path, files: Files, fleet: &Fleet) -> Self {
+        let standings = watch::Sender::new(standings(fleet, None));
+        Self { path: path.to_owned(), files, refused: None, standings }
     }
 
     async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
@@ -111,11 +123,22 @@ impl FollowFile {
         match applied {
             Ok(()) => {
                 self.refused = None;
+                self.standings.send_replace(standings(fleet, None));
                 Look::TakenUp
             }
-            Err(error) => Look::Refused(format!("{error:#}")),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                let told = format!("the provider file is refused, the last good one stays in force: {reason}");
+                self.standings.send_replace(standings(fleet, Some(&Complaint::Refused(told))));
+                Look::Refused(reason)
+            }
         }
     }
+}
+
+/// A file is refused whole, so that what is wrong with it is said of each of its providers.
+fn standings(fleet: &Fleet, complaint: Option<&Complaint>) -> Vec<Standing> {
+    fleet.served.values().map(|served| Standing::of_file(served, complaint.cloned())).collect()
 }
 
 #[cfg(test)]
@@ -123,10 +146,12 @@ mod tests {
     use std::fs;
 
     use prometheus_client::registry::Registry;
+    use serde_json::{Value, json};
     use tempfile::TempDir;
 
     use super::{FollowFile, Look};
     use crate::{
+        commands::run::board::Board,
         provider_file,
         providers::{Fleet, services},
     };
@@ -149,7 +174,8 @@ mod tests {
             let file = provider_file::load(&path).unwrap();
             let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
             fleet.apply(file.providers).await.unwrap();
-            Self { folder, fleet, follow: FollowFile::new(&path, file.files) }
+            let follow = FollowFile::new(&path, file.files, &fleet);
+            Self { folder, fleet, follow }
         }
 
         fn write(&self, name: &str, text: &str) {
@@ -192,6 +218,44 @@ mod tests {
         world.write("providers.yaml", &format!("{PROVIDER}  loadBalancerClasses: [a/b]\n"));
         world.follow.until_ownership_changes(&mut world.fleet, &started).await;
         assert_ne!(world.fleet.ownership(), started);
+    }
+
+    /// Who asks on `/providers` is told, although nothing of the providers has changed.
+    #[tokio::test]
+    async fn a_file_that_is_refused_is_said_of_each_of_its_providers_until_it_is_right() {
+        let mut world = World::new().await;
+        let board = Board::new(world.follow.standings.subscribe());
+        let degraded = || {
+            let document = board.document();
+            let conditions = document.pointer("/items/0/status/conditions").unwrap().as_array().unwrap().clone();
+            let is_it = |condition: &Value| condition["type"] == "Degraded" && condition["reason"] == "SpecRefused";
+            conditions.into_iter().find(is_it).map(|condition| condition["message"].to_string())
+        };
+        assert_eq!(degraded(), None);
+        world.write("providers.yaml", "kind: x\n");
+        assert!(matches!(world.look().await, Look::Refused(_)));
+        let told = degraded().unwrap();
+        assert!(told.contains("the provider file is refused, the last good one stays in force: "), "{told}");
+        world.write("providers.yaml", PROVIDER);
+        assert_eq!(world.look().await, Look::TakenUp);
+        assert_eq!(degraded(), None);
+    }
+
+    #[tokio::test]
+    async fn the_board_is_a_list_of_providers_whose_conditions_keep_their_time() {
+        let world = World::new().await;
+        let board = Board::new(world.follow.standings.subscribe());
+        let at = |document: &Value, place: &str| document.pointer(place).cloned().unwrap_or_default();
+        let before = board.document();
+        assert_eq!(at(&before, "/kind"), "ProviderList");
+        assert_eq!(at(&before, "/items/0/metadata"), json!({ "name": "sim" }));
+        assert_eq!(at(&before, "/items/0/status/conditions/0/type"), "Ready");
+        let mut slot = world.fleet.served["sim"].slot.status();
+        slot.wait_for(|status| status.source_failure.is_some()).await.unwrap();
+        let after = board.document();
+        assert_eq!(at(&after, "/items/0/status/sourceFailure/code"), "SourceMissing", "{after:#}");
+        let since = "/items/0/status/conditions/0/lastTransitionTime";
+        assert_eq!(at(&before, since), at(&after, since), "it was not ready and is not");
     }
 
     /// The controllers may have been started with something else than what is in force: they must not wait for the next change.

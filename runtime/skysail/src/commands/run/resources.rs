@@ -12,13 +12,14 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    fmt,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use k8s_openapi::{api::core::v1::Secret as KubeSecret, jiff::Timestamp};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
@@ -30,17 +31,19 @@ use kube::{
 };
 use skysail_host::{
     credentials::{Secret, SecretKeyRef, SecretValues},
-    slot::SlotStatus,
+    slot::{Slot, SlotStatus},
 };
 use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{
+    custom_resource::{Calls, ProviderStatus},
     exit::{MarkExt as _, Reason},
     provider_file::{API_VERSION, Claims, KIND, PROVIDERS_MAX, ProviderObject, ProviderSpec},
     providers::{Complaint, Fleet, Served},
 };
 
-pub(super) use report::Reporter;
+pub(super) use report::{Reporter, until_something_changes};
+use status::{Said, status_of};
 
 /// How often the Secrets that the objects name are read for changes.
 const SECRETS_PERIOD: Duration = Duration::from_secs(10);
@@ -74,7 +77,12 @@ pub(super) struct Standing {
     slot: Option<watch::Receiver<SlotStatus>>,
     /// True when its source has said something; what the slot says of the source is about the one before until then.
     heard: Option<watch::Receiver<bool>>,
+    figures: Figures,
 }
+
+/// Tells, whenever it is asked, what the calls of the release that serves were and cost.
+#[derive(Clone)]
+struct Figures(Arc<dyn Fn() -> Vec<Calls> + Send + Sync>);
 
 /// Name, UID and generation.
 type Identity = (String, String, i64);
@@ -97,7 +105,7 @@ struct Seen {
 }
 
 /// The `Provider`s of the cluster, and what of them was seen.
-pub(super) struct Resources {
+pub(in crate::commands) struct Resources {
     client: Client,
     store: Store<DynamicObject>,
     /// Counts what the watch brought.
@@ -108,17 +116,93 @@ pub(super) struct Resources {
 }
 
 /// The type, as the API names it.
-pub(super) fn api_resource() -> ApiResource {
+pub(in crate::commands) fn api_resource() -> ApiResource {
     let (group, version) = API_VERSION.split_once('/').unwrap_or_default();
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, KIND), "providers")
 }
+
+// === impl Standing ===
+
+impl Standing {
+    /// Of a provider that has a slot, or of an object that has none.
+    fn new((name, uid, generation): Identity, complaint: Option<Complaint>, served: Option<&Served>) -> Self {
+        Self {
+            name,
+            uid,
+            generation,
+            complaint,
+            slot: served.map(|served| served.slot.status()),
+            heard: served.map(Served::heard),
+            figures: Figures::of(served.map(|served| &served.slot)),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is to be said of it now, but for its calls; see [`status_of`].
+    pub(super) fn status(&self, before: &ProviderStatus, now: Timestamp) -> ProviderStatus {
+        let slot = self.slot.as_ref().map(|slot| slot.borrow().clone());
+        let heard = self.heard.as_ref().is_none_or(|heard| *heard.borrow());
+        status_of(self, slot.as_ref().map(|slot| Said { slot, heard }), before, now)
+    }
+
+    /// What the calls of the release that serves were and cost.
+    pub(super) fn calls(&self) -> Vec<Calls> {
+        self.figures.now()
+    }
+
+    /// What its slot and its source say now is no change any more.
+    pub(super) fn seen(&mut self) {
+        if let Some(slot) = &mut self.slot {
+            slot.mark_unchanged();
+        }
+        if let Some(heard) = &mut self.heard {
+            heard.mark_unchanged();
+        }
+    }
+
+    /// Of a provider of the provider file, which has neither UID nor generation; with what is wrong with the file as it is now.
+    pub(super) fn of_file(served: &Served, complaint: Option<Complaint>) -> Self {
+        Self::new((served.slot.name().to_owned(), String::new(), 0), complaint, Some(served))
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    fn of(slot: Option<&Arc<Slot>>) -> Self {
+        // A provider that is gone keeps no memory by it.
+        let slot = slot.map(Arc::downgrade);
+        Self(Arc::new(move || {
+            let serving = slot.as_ref().and_then(Weak::upgrade).and_then(|slot| slot.serving());
+            serving.map_or_else(Vec::new, |provider| {
+                let fuel_limit = provider.sandbox().limits().fuel;
+                provider.release().calls().into_iter().map(|calls| status::calls(calls, fuel_limit)).collect()
+            })
+        }))
+    }
+
+    fn now(&self) -> Vec<Calls> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.now()).finish()
+    }
+}
+
+// === impl Resources ===
 
 impl Resources {
     /// Reads what is there and watches it from now on.
     ///
     /// # Errors
     /// The cluster does not know `Provider`s, or this account may not read them.
-    pub(super) async fn start(client: Client) -> anyhow::Result<Self> {
+    pub(in crate::commands) async fn start(client: Client) -> anyhow::Result<Self> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &api_resource());
         api.list(&ListParams::default().limit(1)).await.map(drop).or_else(unreadable)?;
         let writer = Writer::new(api_resource());
@@ -152,6 +236,11 @@ impl Resources {
         Self { client, store, touched, seen: None, standings: watch::Sender::new(Vec::new()), _watch: watch }
     }
 
+    /// What becomes of them, now and from now on.
+    pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
+        self.standings.subscribe()
+    }
+
     /// Writes what becomes of them.
     pub(super) fn reporter(&self) -> Reporter {
         Reporter::new(self.store.clone(), self.standings.subscribe())
@@ -160,17 +249,16 @@ impl Resources {
     /// Tells, whenever it is asked, of which object nothing is in force, and why.
     pub(super) fn left_out(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let standings = self.standings.subscribe();
-        move || {
-            let left_out = |standing: &Standing| match (&standing.slot, &standing.complaint) {
-                (None, Some(Complaint::Refused(reason))) => Some(format!("{} is left out: {reason}", standing.name)),
-                (_, _) => None,
-            };
-            standings.borrow().iter().find_map(left_out)
-        }
+        move || left_out(&standings.borrow(), None)
+    }
+
+    /// Of which of all objects, or of this one, nothing is in force, and why.
+    pub(in crate::commands) fn left_out_of(&self, only: Option<&str>) -> Option<String> {
+        left_out(&self.standings.borrow(), only)
     }
 
     /// Takes up what is there, as soon as it is known whole, or after a time without.
-    pub(super) async fn until_first_taken_up(&mut self, fleet: &mut Fleet) {
+    pub(in crate::commands) async fn until_first_taken_up(&mut self, fleet: &mut Fleet) {
         let known = async {
             loop {
                 self.look(fleet, true).await;
@@ -276,16 +364,9 @@ impl Resources {
 
     /// Tells what became of each.
     fn publish(&self, fleet: &Fleet, objects: &[Identity], mut complaints: BTreeMap<String, Complaint>) {
-        let standing = |(name, uid, generation): &Identity| {
-            let served = fleet.served.get(name);
-            Standing {
-                name: name.clone(),
-                uid: uid.clone(),
-                generation: *generation,
-                complaint: complaints.remove(name),
-                slot: served.map(|served| served.slot.status()),
-                heard: served.map(Served::heard),
-            }
+        let standing = |identity: &Identity| {
+            let (name, _, _) = identity;
+            Standing::new(identity.clone(), complaints.remove(name), fleet.served.get(name))
         };
         self.standings.send_replace(objects.iter().map(standing).collect());
     }
@@ -344,6 +425,14 @@ impl Resources {
         }
         known
     }
+}
+
+fn left_out(standings: &[Standing], only: Option<&str>) -> Option<String> {
+    let reason = |standing: &Standing| match (&standing.slot, &standing.complaint) {
+        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is left out: {reason}", standing.name)),
+        (_, _) => None,
+    };
+    standings.iter().filter(|standing| only.is_none_or(|only| only == standing.name)).find_map(reason)
 }
 
 fn identity(object: &DynamicObject) -> Identity {

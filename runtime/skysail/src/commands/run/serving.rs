@@ -17,7 +17,7 @@ use skysail_serving::{
 
 use tokio::sync::watch;
 
-use super::{client::of_the_reviewer, follow::LeftOut};
+use super::{board::Board, client::of_the_reviewer, follow::LeftOut};
 use crate::{
     args::{Feature, RunArgs},
     telemetry::Verbosity,
@@ -38,6 +38,7 @@ pub(super) struct Served<'a> {
     pub(super) client_metrics: &'a RestClientMetrics,
     pub(super) verbosity: Verbosity,
     pub(super) providers: watch::Receiver<Providers>,
+    pub(super) board: Board,
 }
 
 impl Health {
@@ -106,7 +107,7 @@ pub(super) async fn bind(
     mut registry: Registry,
     served: Served<'_>,
 ) -> anyhow::Result<Vec<SecureServer>> {
-    let Served { health, client_metrics, verbosity, providers } = served;
+    let Served { health, client_metrics, verbosity, providers, board } = served;
     let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
     if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
         bail!("--webhook-secure-port {}: is --secure-port already; give each a port of its own", options.secure_port);
@@ -131,6 +132,7 @@ pub(super) async fn bind(
             readyz: health.readyz.clone(),
             registry: Arc::new(registry),
             configuration: Arc::new(move || configuration.clone()),
+            providers: Arc::new(move || board.document()),
             verbosity: args.secure_serving.profiling.then_some(set),
         };
         servers.extend(SecureServer::endpoints(&options, endpoints, guard)?);

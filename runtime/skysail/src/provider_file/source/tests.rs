@@ -183,7 +183,7 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
         (
             "{keys: []}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: no key is given: give the public keys of those who may sign, as cosign public-key prints them"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: nobody is named: give the keys of those who may sign, as cosign public-key prints them, or their identities with a trustRoot"#
             ]],
         ),
         (
@@ -207,7 +207,102 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
         (
             "{require: 1}",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: the key "keys" is missing; add it"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: nobody is named: give the keys of those who may sign, as cosign public-key prints them, or their identities with a trustRoot"#
+            ]],
+        ),
+    ];
+    for (policy, expected) in wrong {
+        refused(&format!("{OCI}      signatures: {policy}\n"), expected);
+    }
+}
+
+/// Of a Sigstore on the machine of whoever recorded the signatures of the tests; whom it bears out does not matter here.
+const ROOT: &str = include_str!("../../../../sources/src/oci/tests/cosign/keyless/root.json");
+
+#[test]
+fn identities_and_their_root_are_part_of_the_source_and_of_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cosign.pub"), KEY).unwrap();
+    fs::write(folder.path().join("root.json"), ROOT).unwrap();
+    let signed_by = |identities: &str| {
+        let policy = format!("identities: [{identities}], trustRoot: {{file: root.json}}");
+        read(folder.path(), &format!("{OCI}      signatures: {{{policy}}}\n")).unwrap()
+    };
+    let one = signed_by("{issuer: https://a, subject: b}");
+    expect![[r#"oci ghcr.io/org/provider:v1, signed by 1 of "b" of "https://a" by sha256:b1c5da346d58b1d98250a4225331d24eb16460e3142f8cf45925d74a26ee5bfb"#]].assert_eq(&one.kept_as());
+    assert_ne!(signed_by("{issuer: https://a, subject: c}"), one);
+    assert_ne!(signed_by("{issuer: https://c, subject: b}").kept_as(), one.kept_as());
+    // The text itself in place of the file.
+    let text = format!(
+        "{OCI}      signatures:\n        identities: [{{issuer: https://a, subject: b}}]\n        trustRoot: {{json: '{ROOT}'}}\n"
+    );
+    assert_eq!(read(folder.path(), &text).unwrap().kept_as(), one.kept_as());
+    // Another root bears out other people.
+    fs::write(folder.path().join("root.json"), format!("{ROOT}\n")).unwrap();
+    assert_ne!(signed_by("{issuer: https://a, subject: b}"), one);
+    // A key and a certificate.
+    let policy = "keys: [{file: cosign.pub}], identities: [{issuer: https://a, subject: b}], trustRoot: {file: root.json}, require: 2";
+    let both = read(folder.path(), &format!("{OCI}      signatures: {{{policy}}}\n")).unwrap();
+    assert!(both.kept_as().contains("signed by 2 of sha256:"), "{}", both.kept_as());
+}
+
+#[test]
+fn identities_that_nobody_could_bear_out_are_refused() {
+    let one = "identities: [{issuer: https://a, subject: b}]";
+    let inline = format!("trustRoot: {{json: '{ROOT}'}}");
+    let wrong = [
+        (
+            format!("{{{one}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: identities are given and no trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"#
+            ]],
+        ),
+        (
+            format!("{{{one}, trustRoot: {{file: missing.json}}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: DIR/missing.json does not exist; create it, or correct the path"#
+            ]],
+        ),
+        (
+            format!("{{{one}, trustRoot: {{file: not.pem}}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.file: it holds no trusted root (failed to parse JSON: expected ident at line 1 column 2): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+            ]],
+        ),
+        (
+            format!("{{{one}, trustRoot: {{json: '{{}}'}}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.trustRoot.json: it holds no trusted root (failed to parse JSON: missing field `mediaType` at line 1 column 2): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"#
+            ]],
+        ),
+        (
+            format!("{{{inline}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: a trustRoot is given and no identities: say who may sign, since anybody can have a certificate of it"#
+            ]],
+        ),
+        (
+            format!("{{{one}, {inline}, require: 2}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: 2 signatures are required and there are 1 who may sign: write 1 to 1"#
+            ]],
+        ),
+        (
+            format!("{{identities: [{{issuer: https://a}}], {inline}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.identities[0]: the key "subject" is missing; add it"#
+            ]],
+        ),
+        (
+            format!("{{identities: [{{issuer: https://a, subjectRegExp: b}}], {inline}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.identities[0].subjectRegExp: "subjectRegExp" is not a key of this place; write one of issuer, subject"#
+            ]],
+        ),
+        (
+            format!("{{identities: [{{issuer: https://a, subject: ''}}], {inline}}}"),
+            expect![[
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures: the subject of an identity is empty, too long or has odd characters: write it as it stands in the certificate, in 1 to 1024 bytes and without spaces around it"#
             ]],
         ),
     ];

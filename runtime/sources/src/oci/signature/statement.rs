@@ -1,9 +1,14 @@
 //! What was signed and what it says. Pure: it judges texts that a registry sent.
 
+use std::collections::HashMap;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use super::key::PublicKey;
+use super::{
+    key::PublicKey,
+    keyless::{Certified, Identity},
+};
 use crate::Digest;
 
 /// The payload of an envelope that is an in-toto statement.
@@ -12,22 +17,29 @@ const IN_TOTO: &str = "application/vnd.in-toto+json";
 /// Its predicate where it says nothing but "signed".
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
+/// The annotation of a layer that has the signature of its content.
+pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+
 /// Type of a "simple signing" payload of cosign.
 const SIMPLE_SIGNING_TYPE: &str = "cosign container image signature";
 
 /// Why something beside an artifact is no signature of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
-    #[error("is by a key that had signed already")]
+    #[error("is by somebody who had signed already")]
     Again,
     #[error("is by none of the keys")]
-    Key,
+    Signer,
+    #[error("is by {0}, which is none of the identities")]
+    Identity(String),
     #[error("is of another artifact, {0}")]
     AnotherArtifact(String),
     #[error("is no signature but says something about the artifact ({0})")]
     AnotherStatement(String),
-    #[error("was made with a certificate, and only keys are known here")]
+    #[error("was made with a certificate, and only keys are given")]
     Keyless,
+    #[error("was made with a certificate that the trustRoot does not bear out ({0})")]
+    NotBorneOut(String),
     #[error("has {size} bytes, and {max} are read")]
     TooLarge { size: u64, max: u64 },
     #[error("cannot be read ({0})")]
@@ -39,8 +51,8 @@ pub(super) struct Signed {
     /// The bytes under the signature.
     message: Vec<u8>,
     signatures: Vec<Vec<u8>>,
-    /// Made with a certificate.
-    keyless: bool,
+    /// Where it was made with a certificate.
+    certified: Option<Certified>,
     content: Content,
 }
 
@@ -64,8 +76,21 @@ struct Bundle {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Material {
+    public_key: Option<serde::de::IgnoredAny>,
     certificate: Option<serde::de::IgnoredAny>,
     x509_certificate_chain: Option<serde::de::IgnoredAny>,
+}
+
+impl Material {
+    /// Whether it is a certificate.
+    fn is_certificate(&self) -> Result<bool, Unusable> {
+        let kinds = [self.public_key.is_some(), self.certificate.is_some(), self.x509_certificate_chain.is_some()];
+        match kinds {
+            [_, false, false] => Ok(false),
+            [false, true, false] | [false, false, true] => Ok(true),
+            _ => Err(Unusable::Malformed("it has a key and a certificate, or two of one".to_owned())),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -119,11 +144,14 @@ struct Image {
 pub(super) fn of_bundle(bundle: &[u8]) -> Result<Signed, Unusable> {
     let Bundle { verification_material, dsse_envelope, message_signature } =
         serde_json::from_slice(bundle).map_err(malformed)?;
-    let Some(Envelope { payload, payload_type, signatures }) = dsse_envelope else {
-        let reason =
-            if message_signature.is_some() { "it signs a text and not a statement" } else { "nothing is signed" };
-        return Err(Unusable::Malformed(reason.to_owned()));
+    let envelope = match (dsse_envelope, message_signature) {
+        (Some(envelope), None) => Ok(envelope),
+        (None, Some(_)) => Err("it signs a text and not a statement"),
+        (Some(_), Some(_)) => Err("it signs two things"),
+        (None, None) => Err("nothing is signed"),
     };
+    let Envelope { payload, payload_type, signatures } =
+        envelope.map_err(|reason| Unusable::Malformed(reason.to_owned()))?;
     let payload = decoded(&payload)?;
     let signatures = signatures.iter().take(SIGNATURES_MAX).map(|signature| decoded(&signature.sig));
     let signatures = signatures.collect::<Result<_, _>>()?;
@@ -133,24 +161,36 @@ pub(super) fn of_bundle(bundle: &[u8]) -> Result<Signed, Unusable> {
     if payload_type != IN_TOTO {
         return Err(Unusable::AnotherStatement(shown(&payload_type)));
     }
-    let keyless = verification_material
-        .is_some_and(|material| material.certificate.is_some() || material.x509_certificate_chain.is_some());
-    Ok(Signed { message, signatures, keyless, content: Content::Statement(payload) })
+    let is_certified = verification_material.as_ref().map_or(Ok(false), Material::is_certificate)?;
+    let certified = is_certified.then(|| Certified::Bundle(bundle.to_vec()));
+    Ok(Signed { message, signatures, certified, content: Content::Statement(payload) })
 }
 
-/// A payload of older releases of cosign, with its signature.
-pub(super) fn of_simple_signing(payload: Vec<u8>, signature: &str) -> Result<Signed, Unusable> {
-    if signature.is_empty() {
+/// A payload of older releases of cosign, with its layer's annotations.
+pub(super) fn of_simple_signing(payload: Vec<u8>, annotations: &HashMap<String, String>) -> Result<Signed, Unusable> {
+    let Some(signature) = annotations.get(SIGNATURE_ANNOTATION).filter(|signature| !signature.is_empty()) else {
         return Err(Unusable::Malformed("its layer has no signature".to_owned()));
-    }
+    };
     let signatures = vec![decoded(signature)?];
-    Ok(Signed { message: payload.clone(), signatures, keyless: false, content: Content::SimpleSigning(payload) })
+    let certified = Certified::annotations(annotations);
+    Ok(Signed { message: payload.clone(), signatures, certified, content: Content::SimpleSigning(payload) })
+}
+
+impl Unusable {
+    pub(super) fn identity(identity: &Identity) -> Self {
+        Self::Identity(shown(&identity.to_string()))
+    }
 }
 
 impl Signed {
-    /// Why it does not count where no key bears it out.
-    pub(super) const fn unknown(&self) -> Unusable {
-        if self.keyless { Unusable::Keyless } else { Unusable::Key }
+    /// The certificate that it was made with, and what comes with it.
+    pub(super) const fn certified(&self) -> Option<&Certified> {
+        self.certified.as_ref()
+    }
+
+    /// The bytes under the signature.
+    pub(super) fn message(&self) -> &[u8] {
+        &self.message
     }
 
     /// Whether one of the signatures is by this key.
@@ -189,16 +229,16 @@ impl Signed {
     }
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, Unusable> {
+pub(super) fn decoded(text: &str) -> Result<Vec<u8>, Unusable> {
     STANDARD.decode(text).map_err(malformed)
 }
 
-fn malformed(error: impl std::fmt::Display) -> Unusable {
+pub(super) fn malformed(error: impl std::fmt::Display) -> Unusable {
     Unusable::Malformed(shown(&error.to_string()))
 }
 
 /// What somebody else wrote, on one short line.
-fn shown(text: &str) -> String {
-    const CHARS_MAX: usize = 120;
+pub(super) fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 240;
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CHARS_MAX).collect()
 }

@@ -1,6 +1,6 @@
 //! Registries that mean harm, or are broken in a way that looks like it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, io::Write as _, time::Duration};
 
 use axum::{
     body::Body,
@@ -8,12 +8,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use expect_test::expect;
+use flate2::{Compression, write::GzEncoder};
 use futures::stream;
 
 use super::{
-    OPTIONS, docker_config, options, pull_with, reference, refused,
+    OPTIONS, docker_config, options, pull, pull_with, reference, refused,
     server::{Server, manifest},
-    told,
+    told, torn,
 };
 use crate::{Digest, PullOptions, Registry, RegistryOptions};
 
@@ -80,6 +81,85 @@ async fn an_endless_manifest_and_an_endless_token_are_cut() {
     refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes): push the artifact again, or ask who runs the registry"]).await;
 }
 
+/// A small answer that unpacks to a large one.
+fn bomb() -> Response {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![b' '; 64 << 20]).unwrap();
+    let bytes = encoder.finish().unwrap();
+    assert!(bytes.len() < 100_000);
+    ([(header::CONTENT_ENCODING, "gzip")], bytes).into_response()
+}
+
+#[tokio::test]
+async fn a_gzip_bomb_is_cut_where_what_it_unpacks_to_is_too_long() {
+    let server = Server::start().await;
+    let digest = server.component("v1", "one");
+    server.say(|asked| (asked.method == "GET" && asked.path.contains("/manifests/")).then(bomb));
+    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes): push the artifact again, or ask who runs the registry"]).await;
+    server.say(|asked| asked.path.contains("/blobs/").then(bomb));
+    refused(
+        &server,
+        &format!("@{digest}"),
+        expect!["ArtifactWrongSize: the component was promised with 3 bytes and has more: push it again"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_layer_whose_size_or_digest_makes_no_sense_is_refused_and_not_fetched() {
+    let server = Server::start().await;
+    let blob = server.blob("one");
+    let refused = async |digest: &str, size: &str| {
+        let sane = manifest(&[("application/wasm", blob, 3)]);
+        let text = sane.replace(&format!(r#""{blob}","size":3"#), &format!(r#""{digest}","size":{size}"#));
+        assert_ne!(sane, text);
+        server.manifest("v1", text);
+        let failure = pull(&server, ":v1").await.unwrap_err();
+        assert!(!server.asked().iter().any(|line| line.contains("/blobs/")), "{digest} {size} was fetched");
+        failure.category()
+    };
+    let blob = blob.to_string();
+    for size in ["-1", "1.5", "\"3\"", "1e400", "18446744073709551616"] {
+        assert_eq!(refused(&blob, size).await, "ArtifactMalformed", "{size}");
+    }
+    assert_eq!(refused(&blob, "18446744073709551615").await, "SourceTooLarge");
+    for digest in [
+        "",
+        "sha256:",
+        "sha256:one",
+        "md5:d41d8cd98f00b204e9800998ecf8427e",
+        "sha256:../../../v2/other/blobs/one",
+        &blob[1..],
+    ] {
+        assert_eq!(refused(digest, "3").await, "ArtifactMalformed", "{digest}");
+    }
+}
+
+/// A signer and a manager must not read different things out of one digest (CVE-2021-41190).
+#[tokio::test]
+async fn what_is_a_manifest_and_an_index_at_once_is_refused() {
+    let server = Server::start().await;
+    let component = server.component("v1", "one");
+    let plain = manifest(&[("application/wasm", Digest::of(b"one"), 3)]);
+    let entries = format!(
+        r#""manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{component}","size":1,"platform":{{"os":"wasip2","architecture":"wasm"}}}}]"#
+    );
+    server.manifest("both", plain.replacen('{', &format!("{{{entries},"), 1));
+    refused(
+        &server,
+        ":both",
+        expect![
+            "ArtifactLayout: the artifact holds both manifests and layers; push the component as an artifact of its own"
+        ],
+    )
+    .await;
+    let index = format!(r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",{entries}}}"#);
+    server.manifest("index", index);
+    refused(&server, ":index", expect!["ArtifactLayout: the artifact holds manifests, and says that it is no index; push the component as an artifact of its own"]).await;
+    server.manifest("manifest", plain.replace("image.manifest.v1", "image.index.v1"));
+    refused(&server, ":manifest", expect!["ArtifactLayout: the artifact holds no manifests, and says that it is an index; push the component as an artifact of its own"]).await;
+}
+
 #[tokio::test]
 async fn a_component_beyond_the_limit_is_not_fetched() {
     let server = Server::start().await;
@@ -130,6 +210,92 @@ async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
     let failure = registry.pull(&reference(&server, ":v1"), None, &quick).await.unwrap_err();
     expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
         .assert_eq(&told(&server, &failure));
+}
+
+#[tokio::test]
+async fn a_registry_that_takes_the_connection_and_says_nothing_is_given_up() {
+    // What connects waits in the queue of the kernel.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut server = Server::start().await;
+    server.host = silent.local_addr().unwrap().to_string();
+    let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
+    let registry = Registry::new(options(&server)).unwrap();
+    let failure = registry.pull(&reference(&server, ":v1"), None, &quick).await.unwrap_err();
+    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
+        .assert_eq(&told(&server, &failure));
+}
+
+#[tokio::test]
+async fn a_download_that_breaks_again_and_again_is_given_up() {
+    let server = Server::start().await;
+    let digest = server.component("v1", "component one");
+    server.say(|asked| asked.path.contains("/blobs/").then(|| torn(b"component one", 0)));
+    let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
+    assert_eq!(failure.category(), "RegistryUnreachable", "{failure}");
+    let asked = server.asked().iter().filter(|line| line.contains("/blobs/")).count();
+    assert_eq!(asked, 6, "the first time, and five times on from there");
+}
+
+/// The rest of what another answer began: a digest of the whole is what counts.
+#[tokio::test]
+async fn a_download_that_goes_on_with_something_else_is_refused() {
+    let server = Server::start().await;
+    let digest = server.component("v1", "component one");
+    server.say(|asked| {
+        let rest = [(header::CONTENT_RANGE, "bytes 9-12/13")];
+        asked.path.contains("/blobs/").then(|| match asked.header("range") {
+            None => torn(b"component one", 9),
+            Some(_) => (StatusCode::PARTIAL_CONTENT, rest, " two").into_response(),
+        })
+    });
+    let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
+    assert_eq!(failure.category(), "ArtifactWrongDigest", "{failure}");
+    // Not where it was asked to go on: as good as a new beginning, and then it is too short.
+    server.say(|asked| {
+        let rest = [(header::CONTENT_RANGE, "bytes 0-3/13")];
+        asked.path.contains("/blobs/").then(|| match asked.header("range") {
+            None => torn(b"component one", 9),
+            Some(_) => (StatusCode::PARTIAL_CONTENT, rest, "comp").into_response(),
+        })
+    });
+    let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
+    assert_eq!(failure.category(), "ArtifactWrongSize", "{failure}");
+}
+
+#[tokio::test]
+async fn a_mirror_that_changes_content_is_passed_over() {
+    let (server, mirror) = (Server::start().await, Server::start().await);
+    server.component("v1", "component one");
+    mirror.component("v1", "component one");
+    mirror.say(|asked| asked.path.contains("/blobs/").then(|| "component two".into_response()));
+    let mut options = options(&server);
+    options.mirrors = vec![mirror.host.clone()];
+    options.plain_http.insert(mirror.host.clone());
+    let pulled = pull_with(options, &reference(&server, ":v1")).await.unwrap();
+    assert_eq!(&pulled.bytes[..], b"component one");
+    assert!(mirror.asked().iter().any(|line| line.contains("/blobs/")), "it was not asked at all");
+}
+
+#[tokio::test]
+async fn a_mirror_that_never_ends_leaves_time_for_the_registry() {
+    let (server, mirror) = (Server::start().await, Server::start().await);
+    server.component("v1", "component one");
+    mirror.component("v1", "component one");
+    mirror.say(|asked| {
+        let slow = stream::unfold((), |()| async {
+            wait_a_little().await;
+            Some((Ok::<_, std::io::Error>("c"), ()))
+        });
+        asked.path.contains("/manifests/").then(|| Response::new(Body::from_stream(slow)))
+    });
+    let mut options = options(&server);
+    options.mirrors = vec![mirror.host.clone()];
+    options.plain_http.insert(mirror.host.clone());
+    let patient = PullOptions { timeout: Duration::from_secs(2), ..OPTIONS };
+    let registry = Registry::new(options).unwrap();
+    let pulled = registry.pull(&reference(&server, ":v1"), None, &patient).await.unwrap().unwrap();
+    assert_eq!(&pulled.bytes[..], b"component one");
+    assert!(!mirror.asked().is_empty());
 }
 
 async fn wait_a_little() {

@@ -103,6 +103,11 @@ impl Server {
         content.insert(to.to_owned(), found);
     }
 
+    /// What is there.
+    pub(super) fn content(&self, path: &str) -> Bytes {
+        self.shared.content.lock().unwrap().get(path).unwrap().1.clone()
+    }
+
     fn put(&self, path: String, digest: Digest, bytes: Bytes) {
         self.shared.content.lock().unwrap().insert(path, (digest, bytes));
     }

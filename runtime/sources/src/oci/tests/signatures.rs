@@ -14,7 +14,10 @@ use super::{
     server::{Server, manifest},
     told,
 };
-use crate::{Digest, PublicKey, PullOptions, Pulled, Registry, RegistryFailure, SignaturePolicy};
+use crate::{
+    Digest, Identity, PublicKey, PullOptions, Pulled, Registry, RegistryFailure, SignaturePolicy, SignaturePolicyError,
+    Signers, TrustRoot,
+};
 
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -72,9 +75,14 @@ fn simple_signing(artifact: Digest) -> String {
 
 /// Puts bundles beside an artifact: what refers to it, in the index of the fallback tag.
 fn attach(server: &Server, artifact: Digest, bundles: &[Value]) {
+    attach_as(server, artifact, BUNDLE, bundles);
+}
+
+/// The same with layers of this type.
+fn attach_as(server: &Server, artifact: Digest, kind: &str, bundles: &[Value]) {
     let entry = |bundle: &Value| {
         let text = bundle.to_string();
-        let layer = (BUNDLE, server.blob(text.clone()), text.len());
+        let layer = (kind, server.blob(text.clone()), text.len());
         let text = manifest(&[layer]);
         let digest = server.manifest("unused", text.clone());
         // As cosign leaves it where the registry has no referrers API: the type of the configuration, and not that of the bundle.
@@ -106,6 +114,10 @@ fn attach_simple(server: &Server, artifact: Digest, payload: &str, signature: &s
     server.manifest(&format!("sha256-{}.sig", artifact.hex()), text.to_string());
 }
 
+fn by_keys(keys: Vec<PublicKey>, require: usize) -> Result<SignaturePolicy, SignaturePolicyError> {
+    SignaturePolicy::new(Signers { keys, ..Signers::default() }, require)
+}
+
 async fn pull(server: &Server, policy: SignaturePolicy) -> Result<Pulled, RegistryFailure> {
     let options = PullOptions { signatures: Some(policy), ..OPTIONS };
     let registry = Registry::new(super::options(server)).unwrap();
@@ -113,7 +125,7 @@ async fn pull(server: &Server, policy: SignaturePolicy) -> Result<Pulled, Regist
 }
 
 async fn pull_signed(server: &Server, signer: &Signer) -> Result<Pulled, RegistryFailure> {
-    pull(server, SignaturePolicy::new(vec![signer.key()], 1).unwrap()).await
+    pull(server, by_keys(vec![signer.key()], 1).unwrap()).await
 }
 
 /// What is said, with the artifact's digest taken out.
@@ -136,7 +148,7 @@ async fn signed_component() -> (Server, Signer, Digest) {
 async fn what_nobody_signed_is_not_even_read() {
     let (server, signer, artifact) = signed_component().await;
     refused(&server, &signer, artifact, expect![
-            "ArtifactUnsigned: DIGEST is not signed, and source.oci.signatures asks for it: sign it with cosign sign --key KEY REFERENCE@DIGEST; it is taken up when it is"
+            "ArtifactUnsigned: DIGEST is not signed, and source.oci.signatures asks for it: sign it with cosign sign REFERENCE@DIGEST, with --key KEY where keys are given; it is taken up when it is"
         ]).await;
     let hex = artifact.hex();
     assert_eq!(
@@ -154,6 +166,12 @@ async fn what_nobody_signed_is_not_even_read() {
 async fn each_form_of_a_signature_counts() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[signer.bundle(artifact, SIGN)]);
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+
+    // As the first versions of a bundle are called.
+    let (server, signer, artifact) = signed_component().await;
+    let kind = "application/vnd.dev.sigstore.bundle+json;version=0.1";
+    attach_as(&server, artifact, kind, &[signer.bundle(artifact, SIGN)]);
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
 
     let (server, signer, artifact) = signed_component().await;
@@ -176,7 +194,7 @@ async fn each_form_that_cosign_writes_counts() {
     let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
     let hex = artifact.hex();
     let key = || PublicKey::from_pem(include_str!("cosign/cosign.pub")).unwrap();
-    let policy = |key| SignaturePolicy::new(vec![key], 1).unwrap();
+    let policy = |key| by_keys(vec![key], 1).unwrap();
     let old = |server: &Server| {
         server.blob(include_str!("cosign/v2-payload.json"));
         server.manifest(&format!("sha256-{hex}.sig"), include_str!("cosign/v2-manifest.json"));
@@ -199,24 +217,97 @@ async fn each_form_that_cosign_writes_counts() {
     }
 }
 
+/// The same by somebody without a key: with an entry of Rekor, with a timestamp alone, and in the older form.
+#[tokio::test]
+async fn each_form_that_cosign_writes_with_a_certificate_counts() {
+    let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
+    let hex = artifact.hex();
+    let older = |server: &Server| {
+        server.blob(include_str!("cosign/keyless/old-payload.json"));
+        server.manifest(&format!("sha256-{hex}.sig"), include_str!("cosign/keyless/old-manifest.json"));
+    };
+    let bundle = |server: &Server, [index, manifest, bundle]: [&'static str; 3]| {
+        server.blob(bundle);
+        server.manifest("listed", manifest);
+        server.manifest(&format!("sha256-{hex}"), index);
+    };
+    let log = |server: &Server| {
+        let index = include_str!("cosign/keyless/log-index.json");
+        let manifest = include_str!("cosign/keyless/log-manifest.json");
+        bundle(server, [index, manifest, include_str!("cosign/keyless/log-bundle.json")]);
+    };
+    let timestamp = |server: &Server| {
+        let index = include_str!("cosign/keyless/tsa-index.json");
+        let manifest = include_str!("cosign/keyless/tsa-manifest.json");
+        bundle(server, [index, manifest, include_str!("cosign/keyless/tsa-bundle.json")]);
+    };
+    let root = include_str!("cosign/keyless/root.json");
+    let without_log = include_str!("cosign/keyless/root-tsa.json");
+    let forms: [&dyn Fn(&Server); 3] = [&log, &timestamp, &older];
+    for (form, root) in forms.into_iter().zip([root, without_log, without_log]) {
+        let server = Server::start().await;
+        server.blob("component one");
+        server.manifest("v1", include_str!("cosign/artifact.json"));
+        form(&server);
+        let pulled = pull(&server, by_identity(root, "release@skysail.example")).await.unwrap();
+        assert_eq!((&pulled.bytes[..], pulled.manifest), (&b"component one"[..], artifact));
+        let refused = pull(&server, by_identity(root, "somebody@skysail.example")).await.unwrap_err().to_string();
+        assert!(refused.contains("is by release@skysail.example (issuer http://127.0.0.1:5081), which"), "{refused}");
+    }
+}
+
+fn by_identity(root: &str, subject: &str) -> SignaturePolicy {
+    let identity = Identity { issuer: "http://127.0.0.1:5081".to_owned(), subject: subject.to_owned() };
+    let trust_root = Some(TrustRoot::from_json(root).unwrap());
+    SignaturePolicy::new(Signers { keys: Vec::new(), identities: vec![identity], trust_root }, 1).unwrap()
+}
+
+/// One of two with a key, the other with a certificate.
+#[tokio::test]
+async fn a_key_and_an_identity_are_two_who_signed() {
+    let server = Server::start().await;
+    server.blob("component one");
+    let artifact = server.manifest("v1", include_str!("cosign/artifact.json"));
+    let signer = Signer::new();
+    let identity =
+        Identity { issuer: "http://127.0.0.1:5081".to_owned(), subject: "release@skysail.example".to_owned() };
+    let both = || {
+        let trust_root = Some(TrustRoot::from_json(include_str!("cosign/keyless/root.json")).unwrap());
+        let signers = Signers { keys: vec![signer.key()], identities: vec![identity.clone()], trust_root };
+        SignaturePolicy::new(signers, 2).unwrap()
+    };
+    let keyless: Value = serde_json::from_str(include_str!("cosign/keyless/log-bundle.json")).unwrap();
+    attach(&server, artifact, &[keyless.clone(), keyless.clone()]);
+    check(
+        &server,
+        artifact,
+        pull(&server, both()).await,
+        expect![
+            "ArtifactWronglySigned: DIGEST is signed by 1 of those in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
+        ],
+    );
+    attach(&server, artifact, &[keyless, signer.bundle(artifact, SIGN)]);
+    assert_eq!(pull(&server, both()).await.unwrap().manifest, artifact);
+}
+
 #[tokio::test]
 async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // A good signature of something else, moved here.
     attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // The report of a scanner, by the same key.
     attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // The payload under a signature was changed.
@@ -225,14 +316,14 @@ async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
     attach(&server, artifact, &[changed]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     let text = simple_signing(Digest::of(b"another"));
     attach(&server, artifact, &[]);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 }
 
@@ -240,7 +331,7 @@ async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
 async fn so_many_keys_as_are_required_have_to_have_signed() {
     let (server, first, artifact) = signed_component().await;
     let second = Signer::new();
-    let both = || SignaturePolicy::new(vec![first.key(), second.key()], 2).unwrap();
+    let both = || by_keys(vec![first.key(), second.key()], 2).unwrap();
     attach(&server, artifact, &[first.bundle(artifact, SIGN), first.bundle(artifact, SIGN)]);
     let pulled = pull(&server, both()).await;
     check(
@@ -248,7 +339,7 @@ async fn so_many_keys_as_are_required_have_to_have_signed() {
         artifact,
         pulled,
         expect![
-            "ArtifactWronglySigned: DIGEST is signed by 1 of the keys in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by a key that had signed already: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 1 of those in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
         ],
     );
     // One in each form.
@@ -274,37 +365,106 @@ async fn what_cannot_be_a_signature_says_why() {
         (
             keyless,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are known here: sign it with the key that is meant, or correct the keys"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are given: let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             text_signed,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): sign it with the key that is meant, or correct the keys"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             huge,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: sign it with the key that is meant, or correct the keys"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             no_base64,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): sign it with the key that is meant, or correct the keys"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             json!([]),
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): sign it with the key that is meant, or correct the keys"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
     ];
     for (bundle, expected) in expected {
         attach(&server, artifact, &[bundle]);
         refused(&server, &signer, artifact, expected).await;
+    }
+}
+
+/// The referrers of an artifact, one a page: at `?last=N` the entry N, and where the next one is.
+fn in_pages(
+    server: &Server,
+    artifact: Digest,
+    entries: Vec<Value>,
+    next: impl Fn(usize) -> String + Send + Sync + 'static,
+) {
+    let path = format!("/v2/org/provider/referrers/{artifact}");
+    server.say(move |asked| {
+        let query = asked.path.strip_prefix(&path)?;
+        let page: usize = query.strip_prefix("?last=").unwrap_or("0").parse().unwrap();
+        let text = index(&entries.get(page).cloned().into_iter().collect::<Vec<_>>());
+        Some(([("link", next(page + 1))], text).into_response())
+    });
+}
+
+/// Entries of bundles that are there.
+fn entries(server: &Server, artifact: Digest, bundles: &[Value]) -> Vec<Value> {
+    attach(server, artifact, bundles);
+    let listed = server.content(&format!("/v2/org/provider/manifests/sha256-{}", artifact.hex()));
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    listed["manifests"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_signature_on_a_later_page_counts() {
+    let (server, signer, artifact) = signed_component().await;
+    let stranger = Signer::new();
+    let bundles = [stranger.bundle(artifact, SIGN), stranger.bundle(artifact, SIGN), signer.bundle(artifact, SIGN)];
+    let listed = entries(&server, artifact, &bundles);
+    let path = format!("/v2/org/provider/referrers/{artifact}");
+    in_pages(&server, artifact, listed.clone(), move |page| {
+        if page > 2 {
+            return String::new();
+        }
+        format!("<https://docs.example/>; rel=\"help\", <{path}?last={page}>; rel=\"next\"")
+    });
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+    // As relative as it may be.
+    in_pages(&server, artifact, listed, |page| format!("<?last={page}>; Rel=next"));
+    assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
+}
+
+#[tokio::test]
+async fn pages_end_and_stay_where_they_began() {
+    let (server, signer, artifact) = signed_component().await;
+    let listed = entries(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
+    // For ever.
+    in_pages(&server, artifact, listed.clone(), |page| format!("<?last={page}>; rel=\"next\""));
+    pull_signed(&server, &signer).await.unwrap_err();
+    let asked = server.asked().iter().filter(|asked| asked.contains("/referrers/")).count();
+    assert_eq!(asked, 16);
+    // To somewhere else: what was on the first page was looked at all the same.
+    let other = Server::start().await;
+    let elsewhere = [
+        format!("http://{}/v2/org/provider/referrers/{artifact}", other.host),
+        "/v2/org/other/manifests/latest".to_owned(),
+        "//169.254.169.254/latest".to_owned(),
+        "http://[".to_owned(),
+    ];
+    for place in elsewhere {
+        in_pages(&server, artifact, listed.clone(), move |_| format!("<{place}>; rel=\"next\""));
+        let refused = pull_signed(&server, &signer).await.unwrap_err();
+        assert!(matches!(refused, RegistryFailure::WronglySigned { seen: 1, .. }), "{refused}");
+        let asked = server.asked().iter().filter(|asked| asked.contains("/referrers/")).count();
+        assert_eq!((asked, other.asked().len()), (1, 0));
     }
 }
 
@@ -317,7 +477,7 @@ async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
     bundles.push(signer.bundle(artifact, SIGN));
     attach(&server, artifact, &bundles);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of the keys in source.oci.signatures, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: sign it with the key that is meant, or correct the keys"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
     assert!(server.asked().len() < 140, "64 of them, two questions each");
 }
@@ -364,12 +524,12 @@ async fn a_signature_that_is_not_what_its_digest_says_is_a_failure_of_the_regist
 #[test]
 fn a_policy_that_asks_for_nothing_or_cannot_be_met_is_refused() {
     let key = Signer::new().key();
-    let refused = |keys: Vec<PublicKey>, require| SignaturePolicy::new(keys, require).unwrap_err().to_string();
-    expect!["no key is given: give the public keys of those who may sign, as cosign public-key prints them"]
+    let refused = |keys: Vec<PublicKey>, require| by_keys(keys, require).unwrap_err().to_string();
+    expect!["nobody is named: give the keys of those who may sign, as cosign public-key prints them, or their identities with a trustRoot"]
         .assert_eq(&refused(Vec::new(), 1));
-    expect!["2 signatures are required and there are keys for 1: write 1 to 1"]
+    expect!["2 signatures are required and there are 1 who may sign: write 1 to 1"]
         .assert_eq(&refused(vec![key.clone()], 2));
-    expect!["0 signatures are required and there are keys for 1: write 1 to 1"]
+    expect!["0 signatures are required and there are 1 who may sign: write 1 to 1"]
         .assert_eq(&refused(vec![key.clone()], 0));
     let twice = refused(vec![key.clone(), key.clone()], 1).replace(&key.fingerprint().to_string(), "DIGEST");
     expect!["the key DIGEST is given twice: each counts once, so leave one of them out"].assert_eq(&twice);

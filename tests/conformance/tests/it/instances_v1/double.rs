@@ -101,6 +101,7 @@ impl Provider for Double {
             description: "upstream's older interface".to_owned(),
             provider_id_schemes: vec![self.name.clone()],
             has_cluster_id: true,
+            egress: Vec::new(),
         }))
     }
     fn instances(&self) -> Option<&dyn Instances> {

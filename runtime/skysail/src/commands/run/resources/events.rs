@@ -24,6 +24,28 @@ pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
         let note = format!("{} {} ({}) serves, from {}", active.name, active.version, active.digest, active.origin);
         events.push((EventKind::Normal, "ReleaseActivated", note));
     }
+    if let Some(canary) = &after.canary
+        && before.canary.as_ref().is_none_or(|known| known.digest != canary.digest)
+    {
+        let note = format!(
+            "{} ({}) serves {} % of the objects, from {}",
+            canary.version, canary.digest, canary.percent, canary.origin
+        );
+        events.push((EventKind::Normal, "CanaryStarted", note));
+    }
+    if let Some(shadow) = &after.shadow
+        && shadow.differing > 0
+        && before.shadow.as_ref() != Some(shadow)
+    {
+        let note = format!(
+            "{} answered {} of {} questions otherwise than its predecessor: {}",
+            shadow.digest,
+            shadow.differing,
+            shadow.asked,
+            shadow.differences.join("; ")
+        );
+        events.push((EventKind::Warning, "ReleaseDiffers", note));
+    }
     if let Some(note) = rolled_back {
         events.push((EventKind::Warning, "RolledBack", note));
     } else if let Some((reason, note)) = trouble(before, after) {

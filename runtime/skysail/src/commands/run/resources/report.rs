@@ -32,6 +32,9 @@ const GATHER: Duration = Duration::from_millis(250);
 /// As often what stands in the API is compared again, whatever happens: somebody else may have written it, or a write failed.
 const REPEAT: Duration = Duration::from_secs(30);
 
+/// Figures alone are written so often at most: they change with every call, and each write is one of all watchers'.
+const FIGURES: Duration = Duration::from_mins(1);
+
 /// After its start a process waits so long for the source of a Provider, before it says anything else of it than the process before it did.
 const FIRST_WORD: Duration = Duration::from_mins(1);
 
@@ -39,8 +42,8 @@ const FIRST_WORD: Duration = Duration::from_mins(1);
 pub(crate) struct Reporter {
     store: Store<DynamicObject>,
     standings: watch::Receiver<Vec<Standing>>,
-    /// What was written last, by UID: the store may not have it yet.
-    written: BTreeMap<String, ProviderStatus>,
+    /// What was written last and when, by UID: the store may not have it yet.
+    written: BTreeMap<String, (ProviderStatus, Instant)>,
     began: Instant,
 }
 
@@ -65,25 +68,10 @@ impl Reporter {
             }
             self.written.retain(|uid, _| standings.iter().any(|standing| standing.uid == *uid));
             again = tokio::select! {
-                () = self.until_something_changes(&mut standings) => false,
+                () = until_something_changes(&mut self.standings, &mut standings) => false,
                 _ = repeat.tick() => true,
             };
         }
-    }
-
-    async fn until_something_changes(&mut self, standings: &mut [Standing]) {
-        let changes = standings.iter_mut().flat_map(|standing| {
-            let slot = standing.slot.as_mut().map(|slot| slot.changed().boxed());
-            slot.into_iter().chain(standing.heard.as_mut().map(|heard| heard.changed().boxed()))
-        });
-        let changes = changes.chain([self.standings.changed().boxed()]);
-        let (changed, _, others) = select_all(changes).await;
-        drop(others);
-        if changed.is_err() {
-            // A slot or a source is gone: the standings say so in a moment.
-            drop(self.standings.changed().await);
-        }
-        tokio::time::sleep(GATHER).await;
     }
 
     /// Writes the status where it says something else than was written last; `again`: than what stands there.
@@ -98,11 +86,17 @@ impl Reporter {
         let object = self.store.get(&ObjectRef::new_with(name, api_resource()));
         let Some(object) = object.filter(|object| object.uid().as_ref() == Some(uid)) else { return };
         let stands = written_in(&object);
-        let before = self.written.get(uid).unwrap_or(&stands).clone();
+        let written = self.written.get(uid);
+        let before = written.map_or(&stands, |(status, _)| status).clone();
         let waits = said.is_some_and(|said| !said.heard) && self.began.elapsed() < FIRST_WORD;
-        let after = status_of(standing, said, &before, Timestamp::now());
+        let mut after = status_of(standing, said, &before, Timestamp::now());
+        let is_other = |after: &ProviderStatus| *after != before || (again && *after != stands);
+        // What is written in any case is written whole.
+        if is_other(&after) || written.is_none_or(|(_, at)| at.elapsed() >= FIGURES) {
+            after.calls = standing.figures.now();
+        }
         // A source that the process before this one had heard: its last word still stands.
-        let is_said = after == before && !(again && after != stands);
+        let is_said = !is_other(&after);
         if is_said || (waits && before.observed_generation == after.observed_generation) {
             return;
         }
@@ -127,13 +121,32 @@ impl Reporter {
                         message,
                     });
                 }
-                self.written.insert(uid.clone(), after);
+                self.written.insert(uid.clone(), (after, Instant::now()));
             }
             // It is gone, or is another one: a standing that changes soon.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
             Err(error) => tracing::warn!(provider.name = name, "its status cannot be written: {error}"),
         }
     }
+}
+
+/// Waits until one of these says something else, or there are others; then until all is gathered that belongs to it.
+pub(in crate::commands::run) async fn until_something_changes(
+    all: &mut watch::Receiver<Vec<Standing>>,
+    standings: &mut [Standing],
+) {
+    let changes = standings.iter_mut().flat_map(|standing| {
+        let slot = standing.slot.as_mut().map(|slot| slot.changed().boxed());
+        slot.into_iter().chain(standing.heard.as_mut().map(|heard| heard.changed().boxed()))
+    });
+    let changes = changes.chain([all.changed().boxed()]);
+    let (changed, _, others) = select_all(changes).await;
+    drop(others);
+    if changed.is_err() {
+        // A slot or a source is gone: the standings say so in a moment.
+        drop(all.changed().await);
+    }
+    tokio::time::sleep(GATHER).await;
 }
 
 /// What stands in the API; nothing where it is not of our form.

@@ -1,14 +1,21 @@
 //! The status of a `Provider`: what its slot says, in the form of the API's conventions.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
-use skysail_host::slot::{ActiveStatus, CandidateStatus, ProbationStatus, Refusal, SlotStatus, SourceFailure};
+use skysail_host::{
+    FunctionCalls,
+    slot::{
+        ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, ShadowStatus, SlotStatus, SourceFailure,
+    },
+};
 
 use super::Standing;
 use crate::{
-    custom_resource::{Active, Candidate, Failure, Probation, ProviderStatus, Refused},
+    custom_resource::{Active, Calls, Canary, Candidate, Failure, Probation, ProviderStatus, Refused, Shadow},
     providers::Complaint,
 };
 
@@ -45,6 +52,8 @@ pub(super) fn status_of(
     now: Timestamp,
 ) -> ProviderStatus {
     let slot = said.map(|said| said.slot);
+    // As the API writes times: with parts of a second the status would never be what stands there.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let conditions = [
         (READY, ready(standing, said)),
         (RELEASE_ACCEPTED, release_accepted(standing, said)),
@@ -68,11 +77,15 @@ pub(super) fn status_of(
         conditions: conditions.map(shown).into(),
         active: slot.and_then(|slot| slot.active.as_ref()).map(active),
         probation: slot.and_then(|slot| slot.probation.as_ref()).map(probation),
+        canary: slot.and_then(|slot| slot.canary.as_ref()).map(canary),
+        shadow: slot.and_then(|slot| slot.shadow.as_ref()).map(shadow),
         candidate: slot.and_then(|slot| slot.candidate.as_ref()).map(candidate),
         refused: slot.and_then(|slot| slot.refused.as_ref()).map(refused),
         source_failure: slot.filter(|_| heard(said)).and_then(|slot| slot.source_failure.as_ref()).map(failure),
         swaps: slot.map_or(0, |slot| slot.swaps),
         draining: slot.map_or(0, |slot| slot.draining),
+        // Whoever writes it decides when figures are worth it.
+        calls: before.calls.clone(),
     }
 }
 
@@ -97,6 +110,12 @@ fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
     if let Some((code, reason)) = trouble(standing, said) {
         return ("False", code, reason);
     }
+    let canary = said.filter(|said| said.heard).and_then(|said| said.slot.canary.as_ref());
+    if let Some(CanaryStatus { version, digest, percent, .. }) = canary {
+        let message =
+            format!("{version} ({}) is what the source offers, and serves {percent} % of the objects", short(digest));
+        return ("True", "Accepted".to_owned(), message);
+    }
     match serving(said).filter(|_| heard(said)) {
         Some(active) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
         None => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
@@ -110,6 +129,13 @@ fn progressing(said: Option<Said<'_>>) -> Verdict {
     }
     if !heard(said) {
         return ("True", "Asking".to_owned(), "the source has not said anything yet".to_owned());
+    }
+    if let Some(CanaryStatus { version, digest, percent, .. }) = slot.and_then(|slot| slot.canary.as_ref()) {
+        let message = format!(
+            "{version} ({}) serves {percent} % of the objects, until it bears out or is taken back",
+            short(digest)
+        );
+        return ("True", "Canary".to_owned(), message);
     }
     match slot.and_then(|slot| slot.probation.as_ref()) {
         Some(ProbationStatus { predecessor, .. }) => {
@@ -178,11 +204,32 @@ fn probation(ProbationStatus { predecessor, calls, time_ms }: &ProbationStatus) 
     Probation { predecessor: predecessor.clone(), calls: *calls, time_ms: *time_ms }
 }
 
+fn canary(CanaryStatus { digest, origin, version, percent, calls, time_ms }: &CanaryStatus) -> Canary {
+    Canary {
+        digest: digest.clone(),
+        origin: origin.clone(),
+        version: version.clone(),
+        percent: *percent,
+        calls: *calls,
+        time_ms: *time_ms,
+    }
+}
+
+fn shadow(ShadowStatus { digest, asked, unanswered, differing, differences }: &ShadowStatus) -> Shadow {
+    Shadow {
+        digest: digest.clone(),
+        asked: *asked,
+        unanswered: *unanswered,
+        differing: *differing,
+        differences: differences.clone(),
+    }
+}
+
 fn candidate(CandidateStatus { digest, origin, stage }: &CandidateStatus) -> Candidate {
     Candidate { digest: digest.clone(), origin: origin.clone(), stage: stage.name().to_owned() }
 }
 
-fn refused(Refusal { digest, origin, stage, code, reason, lasting }: &Refusal) -> Refused {
+fn refused(Refusal { digest, origin, stage, code, reason, lasting, retried }: &Refusal) -> Refused {
     let mut reason = reason.clone();
     cut(&mut reason, MESSAGE_BYTES_MAX);
     Refused {
@@ -192,6 +239,7 @@ fn refused(Refusal { digest, origin, stage, code, reason, lasting }: &Refusal) -
         code: (*code).to_owned(),
         reason,
         lasting: *lasting,
+        retried: *retried,
     }
 }
 
@@ -199,6 +247,26 @@ fn failure(SourceFailure { code, reason }: &SourceFailure) -> Failure {
     let mut reason = reason.clone();
     cut(&mut reason, MESSAGE_BYTES_MAX);
     Failure { code: (*code).to_owned(), reason }
+}
+
+pub(super) fn calls(calls: FunctionCalls, fuel_limit: u64) -> Calls {
+    let FunctionCalls { function, calls, failed, outcomes, p50, p99, fuel_p99, fuel_max, limit_hits } = calls;
+    // Of limits that are told in milliseconds nobody needs less, and what changes less is written less often.
+    let milliseconds = |time: Duration| u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    let named =
+        |counts: BTreeMap<&str, u64>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    Calls {
+        function: function.to_owned(),
+        calls,
+        failed,
+        outcomes: named(outcomes),
+        p50_ms: milliseconds(p50),
+        p99_ms: milliseconds(p99),
+        fuel_p99,
+        fuel_max,
+        fuel_limit,
+        limit_hits: named(limit_hits),
+    }
 }
 
 fn shown(ActiveStatus { name, version, digest, .. }: &ActiveStatus) -> String {

@@ -1,11 +1,13 @@
 //! What is taken up of objects and Secrets; what a slot's status becomes in the API, and what of it is told.
 
+mod reporting;
 mod taking_up;
 
 use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
 use skysail_host::slot::{
-    ActiveStatus, CandidateStatus, ProbationStatus, Reason, Refusal, SlotStatus, SourceFailure, Stage,
+    ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
+    SourceFailure, Stage,
 };
 
 use super::{
@@ -16,7 +18,7 @@ use crate::{custom_resource::ProviderStatus, providers::Complaint};
 
 fn standing(refused: Option<&str>) -> Standing {
     let complaint = refused.map(|reason| Complaint::Refused(reason.to_owned()));
-    Standing { name: "sim".to_owned(), uid: "1".to_owned(), generation: 3, complaint, slot: None, heard: None }
+    Standing::new(("sim".to_owned(), "1".to_owned(), 3), complaint, None)
 }
 
 fn digest(number: u8) -> String {
@@ -50,6 +52,7 @@ fn refusal(number: u8, stage: Stage, reason: Reason, text: &str) -> Refusal {
         code: reason.category(),
         reason: text.to_owned(),
         lasting: true,
+        retried: false,
     }
 }
 
@@ -127,6 +130,58 @@ fn conditions_and_events_follow_a_swap() {
         Progressing=True Probation since 5: what serves has to bear out; if it fails, sha256:010101010101 serves again
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
+    "#]].assert_eq(&life.story);
+}
+
+#[test]
+fn a_share_and_what_differs_are_told_once() {
+    let (mut life, good) = (Life::default(), standing(None));
+    life.step("it serves", &good, Some(&serving(1)));
+    let shadow = ShadowStatus {
+        digest: digest(2),
+        asked: 3,
+        unanswered: 1,
+        differing: 1,
+        differences: vec!["routes.list: [] before, [1] now".to_owned()],
+    };
+    let canary = CanaryStatus {
+        digest: digest(2),
+        origin: "oci registry.example.com/sim:v1".to_owned(),
+        version: "1.3.0".to_owned(),
+        percent: 10,
+        calls: 20,
+        time_ms: 300_000,
+    };
+    let sharing = SlotStatus { canary: Some(canary), shadow: Some(shadow.clone()), ..serving(1) };
+    life.step("another one serves a share", &good, Some(&sharing));
+    life.step("nothing new", &good, Some(&sharing));
+    let refused = Some(refusal(2, Stage::Canary, Reason::ProbationTrap, "a call trapped: wasm trap"));
+    life.step("it is taken back", &good, Some(&SlotStatus { refused, shadow: Some(shadow), ..serving(1) }));
+    expect![[r#"
+        --- it serves
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
+        --- another one serves a share
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it bears out or is taken back
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
+        EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 questions otherwise than its predecessor: routes.list: [] before, [1] now
+        --- nothing new
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it bears out or is taken back
+        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        --- it is taken back
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 4: a call trapped: wasm trap
+        Progressing=False Complete since 4: nothing is on its way
+        Degraded=True ProbationTrap since 4: a call trapped: wasm trap
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
     "#]].assert_eq(&life.story);
 }
 

@@ -1,0 +1,49 @@
+//! Children that say what a test wants, in place of one that looks at the component.
+
+use std::{fs, path::Path};
+
+use wasmtime::Engine;
+
+use super::{
+    CompileCost, Compiler, JailCommand, compatibility,
+    frame::{AnswerHead, Kind},
+};
+use crate::admission::Findings;
+
+/// One answer of such a child.
+#[derive(Clone, Copy)]
+pub(crate) enum Said {
+    /// Nothing is wrong with the component.
+    Admitted,
+    /// Machine code that is none.
+    Nonsense,
+    /// Machine code for another build.
+    OfAnotherBuild,
+    /// The compiler refuses it.
+    Refused,
+    /// The CPU budget is used up.
+    OutOfTime,
+}
+
+/// A compiler whose children say this, whatever they are asked; what they say is written into the folder.
+pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compiler {
+    let mut said = Vec::new();
+    let own = compatibility(engine);
+    let findings = serde_json::to_vec(&Findings::default()).unwrap();
+    for answer in answers {
+        let (kind, compatibility, body): (_, _, &[u8]) = match answer {
+            Said::Admitted => (Kind::Findings, own, &findings),
+            Said::Nonsense => (Kind::Code, own, b"nonsense"),
+            Said::OfAnotherBuild => (Kind::Code, own ^ 1, b"nonsense"),
+            Said::Refused => (Kind::Refused, own, b"too strange"),
+            Said::OutOfTime => (Kind::Cpu, own, b""),
+        };
+        let length = u64::try_from(body.len()).unwrap();
+        AnswerHead { kind, compatibility, cost: CompileCost::default(), length }.write(&mut said, body).unwrap();
+    }
+    let file = folder.join("said");
+    fs::write(&file, said).unwrap();
+    // It reads to the end, so that it ends as its parent expects.
+    let script = format!("cat >/dev/null; cat '{}'", file.display());
+    Compiler::jailed(JailCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] })
+}

@@ -1,0 +1,387 @@
+//! A new release beside the one that serves, before it may serve itself: both are asked what was asked lately and changes nothing, and their answers are compared.
+//!
+//! # Rule
+//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe` about the last nodes, and the lists of load balancers and routes: what the controllers
+//!   asked for, or could have.
+//! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the calls end does not count for probation. A cloud whose API reads by POST
+//!   answers nothing that way: its questions count as unanswered.
+//! - A difference counts where the release that serves answers the second time as the first: else the cloud has changed in between.
+//! - Where the release that serves has no answer there is nothing to compare. Where it has one and the new one traps, meets a limit or its deadline, the new one is refused. Any
+//!   other difference is reported, and refuses the release where the operator wants that.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::json;
+use skysail_provider::{
+    Call, Code, Detail, Error, Instance, Instances as _, Interface, Limit, LimitHit, LoadBalancerStatus,
+    LoadBalancers as _, NodeSet, OwnedLoadBalancer, Route, Service,
+};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
+
+use super::{Reason, Refusal, ShadowStatus, Slot, SlotOptions, steps::Candidate};
+use crate::{SandboxedProvider, text::one_line};
+
+#[cfg(test)]
+mod tests;
+
+/// Services that are remembered: each is a question, and a question two requests or more to the cloud.
+const SERVICES_MAX: usize = 16;
+
+/// After that nothing more is asked: an operator waits for the release.
+const TIME_MAX: Duration = Duration::from_mins(1);
+
+/// Differences that are told.
+const TOLD_MAX: usize = 5;
+
+/// Longest answer that is told, in bytes.
+const ANSWER_BYTES_MAX: usize = 300;
+
+/// That a release is asked beside its predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShadowOptions {
+    /// What follows from a difference.
+    pub on_difference: OnDifference,
+}
+
+/// What follows from a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnDifference {
+    /// It is in the status, in the log and in the metrics; the release goes on.
+    Report,
+    /// The release is refused.
+    Refuse,
+}
+
+/// What the controllers asked lately; kept only where somebody will ask it again.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Option<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// The newest last.
+    services: VecDeque<Question>,
+    nodes: Option<Question>,
+    routes: Option<Question>,
+    inventory: Option<Question>,
+}
+
+/// A question that changes nothing, as it can be asked again.
+#[derive(Clone)]
+struct Question {
+    call: Call,
+    about: About,
+}
+
+#[derive(Clone)]
+enum About {
+    LoadBalancer { cluster: String, service: Box<Service> },
+    LoadBalancers { cluster: String },
+    Nodes { nodes: NodeSet, detail: Detail },
+    Routes { cluster: String },
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// Whether anything is kept from now on.
+    pub(super) fn keeps(&self, keeps: bool) {
+        let mut kept = self.kept();
+        match (&*kept, keeps) {
+            (None, true) => *kept = Some(Kept::default()),
+            (Some(_), false) => *kept = None,
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    pub(super) fn service(&self, call: &Call, cluster: &str, service: &Service) {
+        self.keep(|kept| {
+            kept.forget(&service.uid);
+            if kept.services.len() == SERVICES_MAX {
+                kept.services.pop_front();
+            }
+            let about = About::LoadBalancer { cluster: cluster.to_owned(), service: Box::new(service.clone()) };
+            kept.services.push_back(question(call, about));
+        });
+    }
+
+    /// It is about to be gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.keep(|kept| kept.forget(uid));
+    }
+
+    pub(super) fn nodes(&self, call: &Call, nodes: &NodeSet, detail: Detail) {
+        self.keep(|kept| kept.nodes = Some(question(call, About::Nodes { nodes: nodes.clone(), detail })));
+    }
+
+    pub(super) fn routes(&self, call: &Call, cluster: &str) {
+        self.keep(|kept| kept.routes = Some(question(call, About::Routes { cluster: cluster.to_owned() })));
+    }
+
+    pub(super) fn inventory(&self, call: &Call, cluster: &str) {
+        self.keep(|kept| kept.inventory = Some(question(call, About::LoadBalancers { cluster: cluster.to_owned() })));
+    }
+
+    fn questions(&self) -> Vec<Question> {
+        let kept = self.kept();
+        let Some(Kept { services, nodes, routes, inventory }) = &*kept else { return Vec::new() };
+        services.iter().rev().chain(nodes).chain(routes).chain(inventory).cloned().collect()
+    }
+
+    fn keep(&self, keep: impl FnOnce(&mut Kept)) {
+        if let Some(kept) = &mut *self.kept() {
+            keep(kept);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn forget(&mut self, uid: &str) {
+        self.services
+            .retain(|question| !matches!(&question.about, About::LoadBalancer { service, .. } if service.uid == uid));
+    }
+}
+
+/// The same fence, so that nothing is asked after the lease is lost; and nowhere for Events.
+fn question(call: &Call, about: About) -> Question {
+    Question { call: Call { events: None, ..call.clone() }, about }
+}
+
+// === impl Question ===
+
+impl Question {
+    fn interface(&self) -> Interface {
+        match self.about {
+            About::LoadBalancer { .. } => Interface::LoadBalancers,
+            About::LoadBalancers { .. } => Interface::LoadBalancerInventory,
+            About::Nodes { .. } => Interface::Instances,
+            About::Routes { .. } => Interface::Routes,
+        }
+    }
+
+    /// For people: `load-balancers.get of Service default/web`.
+    fn shown(&self) -> String {
+        match &self.about {
+            About::LoadBalancer { service, .. } => {
+                format!("load-balancers.get of Service {}/{}", service.namespace, service.name)
+            }
+            About::LoadBalancers { .. } => "load-balancer-inventory.list".to_owned(),
+            About::Nodes { nodes, .. } => format!("instances.describe of {} nodes", nodes.len()),
+            About::Routes { .. } => "routes.list".to_owned(),
+        }
+    }
+
+    async fn ask(&self, provider: &SandboxedProvider) -> Result<Answer, Error> {
+        let Self { call, about } = self;
+        match about {
+            About::LoadBalancer { cluster, service } => {
+                Ok(Answer::LoadBalancer(provider.get(call, cluster, service).await?))
+            }
+            About::LoadBalancers { cluster } => {
+                let mut list = skysail_provider::LoadBalancerInventory::list(provider, call, cluster).await?;
+                list.sort_by(|one, other| one.name.cmp(&other.name));
+                Ok(Answer::LoadBalancers(list))
+            }
+            About::Nodes { nodes, detail } => {
+                let answers = provider.describe(call, nodes, *detail).await?;
+                // Messages are for people: the code is what a controller acts on.
+                let answers = nodes
+                    .as_slice()
+                    .iter()
+                    .zip(answers)
+                    .map(|(node, answer)| (node.name.clone(), answer.map_err(|error| error.code.category())));
+                Ok(Answer::Nodes(answers.collect()))
+            }
+            About::Routes { cluster } => {
+                let mut list = skysail_provider::Routes::list(provider, call, cluster).await?;
+                list.sort_by(|one, other| one.name.cmp(&other.name));
+                Ok(Answer::Routes(list))
+            }
+        }
+    }
+}
+
+/// What a release answers. Lists have no order by contract and are sorted.
+#[derive(PartialEq)]
+enum Answer {
+    LoadBalancer(Option<LoadBalancerStatus>),
+    LoadBalancers(Vec<OwnedLoadBalancer>),
+    Nodes(Vec<(String, Result<Instance, &'static str>)>),
+    Routes(Vec<Route>),
+}
+
+impl Answer {
+    /// One text for each entry.
+    fn entries(&self) -> Vec<String> {
+        match self {
+            Self::LoadBalancer(status) => vec![json!(status).to_string()],
+            Self::LoadBalancers(list) => list.iter().map(|one| json!(one).to_string()).collect(),
+            Self::Nodes(list) => {
+                let text = |(name, answer): &(String, Result<Instance, &'static str>)| match answer {
+                    Ok(instance) => json!({ name: instance }).to_string(),
+                    Err(code) => json!({ name: code }).to_string(),
+                };
+                list.iter().map(text).collect()
+            }
+            Self::Routes(list) => list.iter().map(|one| json!(one).to_string()).collect(),
+        }
+    }
+
+    fn told(&self) -> String {
+        one_line(&self.entries().join(","), ANSWER_BYTES_MAX)
+    }
+
+    /// The entries that the other one has not.
+    fn beyond(&self, other: &Self) -> String {
+        let others: BTreeSet<String> = other.entries().into_iter().collect();
+        let own = self.entries();
+        let beyond: Vec<_> = own.iter().filter(|entry| !others.contains(*entry)).take(TOLD_MAX).cloned().collect();
+        let of = if own.len() > 1 { format!(" among {} entries", own.len()) } else { String::new() };
+        one_line(&format!("[{}]{of}", beyond.join(",")), ANSWER_BYTES_MAX)
+    }
+}
+
+/// Whether a release that is loaded is asked beside the one that serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compared {
+    Yes,
+    /// Settings do not wait for it.
+    No,
+}
+
+// === impl Slot ===
+
+/// What a question told.
+enum Comparison {
+    Same,
+    Unanswered,
+    Different(String),
+    Broken(String),
+}
+
+impl Slot {
+    /// Compares a release with the one that serves, where the settings ask for it.
+    pub(super) async fn shadow(
+        &self,
+        candidate: &Candidate<'_>,
+        options: &SlotOptions,
+        provider: &SandboxedProvider,
+    ) -> Result<(), Refusal> {
+        let Some(active) = self.active.load_full() else { return Ok(()) };
+        let digest = provider.release().digest();
+        // The same under other settings is no other release, and under another cloud-config the same release may answer otherwise.
+        let is_same = active.provider.release().digest() == digest;
+        if is_same || active.provider.sandbox().config() != provider.sandbox().config() {
+            return Ok(());
+        }
+        self.shared.shadow(None);
+        let Some(options) = options.rollout.shadow else { return Ok(()) };
+        let mut report = ShadowStatus { digest: digest.to_owned(), ..ShadowStatus::default() };
+        let (before, now) = (active.provider.compared(), provider.compared());
+        let end = Instant::now() + TIME_MAX;
+        let mut broken = None;
+        for question in &self.memory.questions() {
+            let has = |provider: &SandboxedProvider| provider.release().exports().has(question.interface());
+            if !has(&before) || !has(&now) {
+                continue;
+            }
+            let Ok(comparison) = timeout_at(end, compare(question, &before, &now)).await else { break };
+            report.asked += 1;
+            let difference = match comparison {
+                Comparison::Same => continue,
+                Comparison::Unanswered => {
+                    report.unanswered += 1;
+                    continue;
+                }
+                Comparison::Different(text) => text,
+                Comparison::Broken(text) => broken.insert(text).clone(),
+            };
+            report.differing += 1;
+            if report.differences.len() < TOLD_MAX {
+                report.differences.push(difference);
+            }
+            if broken.is_some() {
+                break;
+            }
+        }
+        self.report(&report);
+        let ShadowStatus { asked, differing, differences, .. } = report;
+        match broken {
+            Some(text) => {
+                let text = format!(
+                    "asked what the release that serves was asked, and answered, it broke: {text}; offer a mended release, or leave rollout.shadow \
+                     out"
+                );
+                Err(candidate.refuse(Reason::ShadowBroken, &text))
+            }
+            None if differing > 0 && options.on_difference == OnDifference::Refuse => {
+                let text = format!(
+                    "of {asked} questions it answered {differing} otherwise than the release that serves: {}; offer a release that agrees, or set \
+                     rollout.shadow.onDifference to Report",
+                    differences.join("; ")
+                );
+                Err(candidate.refuse(Reason::ShadowDiffers, &text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn report(&self, report: &ShadowStatus) {
+        let ShadowStatus { asked, unanswered, differing, differences, digest } = report;
+        tracing::info!(
+            provider.name = %self.name,
+            component.digest = digest,
+            asked,
+            unanswered,
+            differing,
+            "release asked what the one that serves was asked"
+        );
+        for difference in differences {
+            tracing::warn!(provider.name = %self.name, component.digest = digest, "releases differ: {difference}");
+        }
+        self.shared.shadow(Some(report.clone()));
+    }
+}
+
+async fn compare(question: &Question, before: &SandboxedProvider, now: &SandboxedProvider) -> Comparison {
+    let Ok(expected) = question.ask(before).await else { return Comparison::Unanswered };
+    let answer = question.ask(now).await;
+    if answer.as_ref().is_ok_and(|answer| *answer == expected) {
+        return Comparison::Same;
+    }
+    // The cloud may have changed between the two.
+    if question.ask(before).await.ok().as_ref() != Some(&expected) {
+        return Comparison::Unanswered;
+    }
+    match answer {
+        // All places are taken: nobody knows by whom.
+        Err(Error { limit: Some(LimitHit { limit: Limit::ConcurrentCalls, .. }), .. }) => Comparison::Unanswered,
+        Err(error) if matches!(error.code, Code::Trapped | Code::LimitExceeded | Code::DeadlineExceeded) => {
+            Comparison::Broken(format!("{}: {}", question.shown(), one_line(&error.message, ANSWER_BYTES_MAX)))
+        }
+        Err(error) => {
+            let error = one_line(&format!("{}: {}", error.code.category(), error.message), ANSWER_BYTES_MAX);
+            Comparison::Different(format!("{}: {} before, now it fails ({error})", question.shown(), expected.told()))
+        }
+        Ok(answer) => {
+            let what = question.shown();
+            // A guest may answer with a hundred thousand entries.
+            let told = spawn_blocking(move || {
+                format!("{} before, {} now", expected.beyond(&answer), answer.beyond(&expected))
+            });
+            // A task that was cancelled is a process that ends.
+            let told = told.await.unwrap_or_default();
+            Comparison::Different(format!("{what}: {told}"))
+        }
+    }
+}

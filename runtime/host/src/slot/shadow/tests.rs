@@ -1,0 +1,165 @@
+//! A release beside the one that serves.
+
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
+use skysail_provider::{Call, LoadBalancerInventory as _, LoadBalancerStatus, Service, SessionAffinity, TrafficPolicy};
+
+use super::{Memory, OnDifference, SERVICES_MAX, ShadowOptions};
+use crate::{
+    slot::{
+        Offered, RolloutOptions, ShadowStatus, Slot, SlotOptions,
+        tests::{check, offer, options, reconfigure, services, version},
+    },
+    test_guest::{GUEST, Guest, Inventory, component},
+};
+
+fn shadowed(on_difference: OnDifference) -> SlotOptions {
+    let rollout = RolloutOptions { shadow: Some(ShadowOptions { on_difference }), ..RolloutOptions::default() };
+    SlotOptions { rollout, ..options("") }
+}
+
+fn release(version: &'static str, inventory: Inventory) -> bytes::Bytes {
+    component(&Guest { version, inventory, ..GUEST })
+}
+
+/// A slot whose first release has been asked for its load balancers.
+async fn asked(on_difference: OnDifference, first: Inventory) -> Slot {
+    let slot = Slot::new(services(), shadowed(on_difference)).unwrap();
+    assert_eq!(offer(&slot, &release("1", first)).await, Ok(Offered::Activated));
+    drop(slot.list(&Call::default(), "kubernetes").await);
+    slot
+}
+
+fn told(slot: &Slot) -> ShadowStatus {
+    slot.status().borrow().shadow.clone().unwrap()
+}
+
+#[tokio::test]
+async fn a_release_that_answers_as_its_predecessor_does_serves() {
+    let slot = asked(OnDifference::Refuse, Inventory::Name).await;
+    assert_eq!(offer(&slot, &release("2", Inventory::Name)).await, Ok(Offered::Activated));
+    let ShadowStatus { asked, unanswered, differing, differences, digest } = told(&slot);
+    assert_eq!((asked, unanswered, differing, differences.len()), (1, 0, 0, 0));
+    assert_eq!(digest, slot.status().borrow().active.as_ref().unwrap().digest);
+}
+
+#[tokio::test]
+async fn a_difference_is_reported_and_refuses_the_release_only_where_that_is_wanted() {
+    let slot = asked(OnDifference::Report, Inventory::Version).await;
+    assert_eq!(offer(&slot, &release("2", Inventory::Version)).await, Ok(Offered::Activated));
+    let shown = |slot: &Slot, expected: Expect| expected.assert_eq(&told(slot).differences.join("\n"));
+    shown(
+        &slot,
+        expect![[
+            r#"load-balancer-inventory.list: [{"name":"1","service":null}] before, [{"name":"2","service":null}] now"#
+        ]],
+    );
+    assert_eq!(told(&slot).differing, 1);
+
+    let slot = asked(OnDifference::Refuse, Inventory::Version).await;
+    check(
+        &offer(&slot, &release("2", Inventory::Version)).await.unwrap_err(),
+        expect![[
+            r#"ShadowDiffers after configChecked: file p.wasm: of 1 questions it answered 1 otherwise than the release that serves: load-balancer-inventory.list: [{"name":"1","service":null}] before, [{"name":"2","service":null}] now; offer a release that agrees, or set rollout.shadow.onDifference to Report"#
+        ]],
+    );
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    assert_eq!(told(&slot).differing, 1);
+    check(
+        &offer(&slot, &release("3", Inventory::Denied)).await.unwrap_err(),
+        expect![[
+            r#"ShadowDiffers after configChecked: file p.wasm: of 1 questions it answered 1 otherwise than the release that serves: load-balancer-inventory.list: {"name":"1","service":null} before, now it fails (Denied: ); offer a release that agrees, or set rollout.shadow.onDifference to Report"#
+        ]],
+    );
+    // The operator thinks otherwise.
+    reconfigure(&slot, shadowed(OnDifference::Report)).await.unwrap();
+    assert_eq!(version(&slot).await, Ok("3".to_owned()));
+}
+
+#[tokio::test]
+async fn a_release_that_breaks_where_its_predecessor_answers_is_refused_in_any_case() {
+    let slot = asked(OnDifference::Report, Inventory::Name).await;
+    check(
+        &offer(&slot, &release("2", Inventory::Trap)).await.unwrap_err(),
+        expect![
+            "ShadowBroken after configChecked: file p.wasm: asked what the release that serves was asked, and answered, it broke: load-balancer-inventory.list: the guest trapped: it panicked or aborted; offer a mended release, or leave rollout.shadow out"
+        ],
+    );
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// Nothing is known, so nothing is held against it.
+#[tokio::test]
+async fn what_the_predecessor_cannot_answer_is_not_compared() {
+    for first in [Inventory::Denied, Inventory::Trap] {
+        let slot = asked(OnDifference::Refuse, first).await;
+        assert_eq!(offer(&slot, &release("2", Inventory::Trap)).await, Ok(Offered::Activated));
+        let ShadowStatus { asked, unanswered, differing, .. } = told(&slot);
+        assert_eq!((asked, unanswered, differing), (1, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_asked_that_the_controllers_did_not_ask_or_that_one_of_both_does_not_have() {
+    let slot = Slot::new(services(), shadowed(OnDifference::Refuse)).unwrap();
+    offer(&slot, &release("1", Inventory::Version)).await.unwrap();
+    assert_eq!(offer(&slot, &release("2", Inventory::Version)).await, Ok(Offered::Activated));
+    assert_eq!(told(&slot).asked, 0);
+    let slot = Slot::new(services(), shadowed(OnDifference::Refuse)).unwrap();
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    slot.list(&Call::default(), "kubernetes").await.unwrap_err();
+    assert_eq!(offer(&slot, &release("2", Inventory::Version)).await, Ok(Offered::Activated));
+    assert_eq!(told(&slot).asked, 0);
+}
+
+#[tokio::test]
+async fn new_settings_do_not_ask_the_release_that_serves_to_agree_with_itself() {
+    let slot = asked(OnDifference::Refuse, Inventory::Version).await;
+    reconfigure(&slot, SlotOptions { allow_interface_loss: true, ..shadowed(OnDifference::Refuse) }).await.unwrap();
+    assert_eq!(slot.status().borrow().shadow, None);
+}
+
+fn service(number: usize) -> Service {
+    Service {
+        namespace: String::new(),
+        name: number.to_string(),
+        uid: number.to_string(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ports: Vec::new(),
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus::default(),
+    }
+}
+
+#[test]
+fn the_last_services_are_remembered_and_one_that_is_deleted_is_not() {
+    let memory = Memory::default();
+    memory.service(&Call::default(), "c", &service(0));
+    assert_eq!(memory.questions().len(), 0, "nobody wants it");
+    memory.keeps(true);
+    for number in 0..SERVICES_MAX + 2 {
+        memory.service(&Call::default(), "c", &service(number));
+    }
+    memory.service(&Call::default(), "c", &service(2));
+    memory.forget(&(SERVICES_MAX + 1).to_string());
+    let shown: Vec<_> = memory.questions().iter().map(super::Question::shown).collect();
+    assert_eq!(shown.len(), SERVICES_MAX - 1);
+    assert_eq!(shown[0], "load-balancers.get of Service /2");
+    assert!(!shown.contains(&"load-balancers.get of Service /1".to_owned()));
+    memory.keeps(true);
+    assert_eq!(memory.questions().len(), SERVICES_MAX - 1);
+    memory.keeps(false);
+    assert_eq!(memory.questions().len(), 0);
+}

@@ -1,0 +1,347 @@
+//! What the calls of one release were and cost, by function, for people: how many, how they ended, how long they took, how near they came to their limits.
+//! `vitals` decides about the release; nothing is decided by this.
+//!
+//! On the way of every call, so it is cheap: a lock that is held for some additions, and memory that is asked for at the first call of a function (about
+//! 5 KiB) and at its first outcome or limit of a kind. Functions, outcomes and limits are closed sets.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use skysail_provider::Code;
+
+use crate::{
+    CallRecord, Outcome,
+    limits::{DEADLINE_MS_MAX, FUEL_MAX},
+};
+
+/// One digit: a quantile is at most a sixteenth above the true value, and a function's two histograms have some hundred counters each.
+const DIGITS: u8 = 1;
+
+/// The calls of one function of a release, since the release was loaded with the settings that it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionCalls {
+    /// Interface and function of the contract: `load-balancers.ensure`.
+    pub function: &'static str,
+    /// All that ended, also those that were cancelled.
+    pub calls: u64,
+    /// Of those: with an error that somebody has to do something about. "Not found", "implemented elsewhere", "ask again" and a lost lease are none.
+    pub failed: u64,
+    /// Calls by [`Outcome::category`].
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Half of the calls that were not cancelled took at most this long from question to answer, waiting for a place included.
+    pub p50: Duration,
+    /// 99 of 100 of them did.
+    pub p99: Duration,
+    /// 99 of 100 calls that ran used at most this much fuel, the host's work for them included.
+    pub fuel_p99: u64,
+    /// The most that one used.
+    pub fuel_max: u64,
+    /// Calls that met a limit, by its name, whether it ended them or only refused something.
+    pub limit_hits: BTreeMap<&'static str, u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Sorted by their names.
+    functions: Mutex<Vec<FunctionTally>>,
+}
+
+#[derive(Debug)]
+struct FunctionTally {
+    function: &'static str,
+    calls: u64,
+    failed: u64,
+    outcomes: Counts,
+    wall_us: Quantiles,
+    fuel: Quantiles,
+    limit_hits: Counts,
+}
+
+/// Counts by names of a closed set.
+#[derive(Debug, Default)]
+struct Counts(Vec<(&'static str, u64)>);
+
+/// How values are spread; none where there is no memory for it.
+#[derive(Debug)]
+struct Quantiles {
+    histogram: Option<Histogram<u32>>,
+    max: u64,
+}
+
+// === impl Tally ===
+
+impl Tally {
+    pub(crate) fn note(&self, record: &CallRecord) {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match functions.binary_search_by_key(&record.function, |tally| tally.function) {
+            Ok(index) => index,
+            Err(index) => {
+                functions.insert(index, FunctionTally::new(record.function));
+                index
+            }
+        };
+        if let Some(tally) = functions.get_mut(index) {
+            tally.note(record);
+        }
+    }
+
+    /// One entry for each function that was called, in the order of their names.
+    pub(crate) fn calls(&self) -> Vec<FunctionCalls> {
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner).iter().map(FunctionTally::calls).collect()
+    }
+}
+
+// === impl FunctionTally ===
+
+impl FunctionTally {
+    fn new(function: &'static str) -> Self {
+        Self {
+            function,
+            calls: 0,
+            failed: 0,
+            outcomes: Counts::default(),
+            wall_us: Quantiles::up_to(DEADLINE_MS_MAX * 1_000),
+            fuel: Quantiles::up_to(FUEL_MAX),
+            limit_hits: Counts::default(),
+        }
+    }
+
+    fn note(&mut self, record: &CallRecord) {
+        self.calls += 1;
+        self.failed += u64::from(is_failure(&record.outcome));
+        self.outcomes.add(record.outcome.category());
+        // When the caller went away says nothing about how long the answer takes.
+        if record.outcome != Outcome::Cancelled {
+            self.wall_us.add(u64::try_from(record.wall.as_micros()).unwrap_or(u64::MAX));
+        }
+        // Without a place or a lease nothing ran.
+        if record.fuel > 0 {
+            self.fuel.add(record.fuel);
+        }
+        for hit in &record.limits_hit {
+            self.limit_hits.add(hit.limit.name());
+        }
+    }
+
+    fn calls(&self) -> FunctionCalls {
+        let Self { function, calls, failed, outcomes, wall_us, fuel, limit_hits } = self;
+        FunctionCalls {
+            function,
+            calls: *calls,
+            failed: *failed,
+            outcomes: outcomes.by_name(),
+            p50: Duration::from_micros(wall_us.at(0.5)),
+            p99: Duration::from_micros(wall_us.at(0.99)),
+            fuel_p99: fuel.at(0.99),
+            fuel_max: fuel.max,
+            limit_hits: limit_hits.by_name(),
+        }
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn add(&mut self, name: &'static str) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((name, 1)),
+        }
+    }
+
+    fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        self.0.iter().copied().collect()
+    }
+}
+
+// === impl Quantiles ===
+
+impl Quantiles {
+    /// Of values from 1 on; what is beyond `max` counts as `max`.
+    fn up_to(max: u64) -> Self {
+        // An error is a bound or a precision that no histogram has; a test sees to it that it has ours.
+        Self { histogram: Histogram::new_with_bounds(1, max, DIGITS).ok(), max: 0 }
+    }
+
+    fn add(&mut self, value: u64) {
+        self.max = self.max.max(value);
+        if let Some(histogram) = &mut self.histogram {
+            histogram.saturating_record(value);
+        }
+    }
+
+    /// At least the true value, and at most a sixteenth more; never more than the highest.
+    fn at(&self, quantile: f64) -> u64 {
+        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile)).min(self.max)
+    }
+}
+
+/// Whether somebody has to do something about it.
+const fn is_failure(outcome: &Outcome) -> bool {
+    let code = match outcome {
+        Outcome::Ok | Outcome::Cancelled => return false,
+        Outcome::Failed { code, message: _ } => *code,
+    };
+    match code {
+        Code::NotFound | Code::ImplementedElsewhere | Code::RetryAfter | Code::NotLeading => false,
+        Code::Unsupported
+        | Code::Invalid
+        | Code::Denied
+        | Code::Exhausted
+        | Code::Unavailable
+        | Code::Internal
+        | Code::Trapped
+        | Code::LimitExceeded
+        | Code::DeadlineExceeded
+        | Code::NotServing => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use expect_test::expect;
+    use skysail_provider::{Code, Limit, LimitHit};
+
+    use super::{DEADLINE_MS_MAX, FUEL_MAX, FunctionTally, Tally};
+    use crate::{CallRecord, HttpUse, Outcome};
+
+    fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
+        CallRecord {
+            provider: "sim".into(),
+            digest: "sha256:00".into(),
+            function,
+            object: None,
+            outcome: Outcome::Ok,
+            fuel,
+            wall: Duration::from_millis(wall_ms),
+            waited: Duration::ZERO,
+            guest: Duration::ZERO,
+            http: HttpUse::default(),
+            memory_peak: 0,
+            log_lines: 0,
+            log_lines_dropped: 0,
+            events: 0,
+            events_dropped: 0,
+            limits_hit: Vec::new(),
+        }
+    }
+
+    fn failed(code: Code) -> Outcome {
+        Outcome::Failed { code, message: "why".to_owned() }
+    }
+
+    #[test]
+    fn quantiles_are_never_below_the_truth_and_at_most_a_sixteenth_above() {
+        let tally = Tally::default();
+        for n in 1..=1_000 {
+            tally.note(&record("routes.list", n, n * 1_000_000));
+        }
+        let calls = tally.calls();
+        let [calls] = calls.as_slice() else { panic!("{calls:?}") };
+        for (told, truth) in [
+            (calls.p50.as_micros(), 500_000),
+            (calls.p99.as_micros(), 990_000),
+            (u128::from(calls.fuel_p99), 990_000_000),
+        ] {
+            assert!(told >= truth && told <= truth + truth / 16, "{told} for {truth}");
+        }
+        assert_eq!((calls.calls, calls.failed, calls.fuel_max), (1_000, 0, 1_000_000_000));
+        assert!(calls.fuel_p99 <= calls.fuel_max && calls.p99 <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn calls_are_counted_by_how_they_ended_and_what_they_met() {
+        let tally = Tally::default();
+        let hit = |limit| LimitHit { limit, used: 2, max: 1 };
+        let ended = |outcome, limits_hit| {
+            let record = record("load-balancers.ensure", 10, 1_000);
+            tally.note(&CallRecord { outcome, limits_hit, ..record });
+        };
+        ended(Outcome::Ok, vec![]);
+        ended(Outcome::Ok, vec![hit(Limit::LogLines)]);
+        ended(failed(Code::NotFound), vec![]);
+        ended(failed(Code::LimitExceeded), vec![hit(Limit::Fuel), hit(Limit::LogLines)]);
+        tally.note(&CallRecord { outcome: failed(Code::NotLeading), ..record("instances.metadata", 10, 0) });
+        // It says nothing about the time that an answer takes.
+        tally.note(&CallRecord { outcome: Outcome::Cancelled, ..record("instances.metadata", 60_000, 5) });
+        expect![[r#"
+            [
+                FunctionCalls {
+                    function: "instances.metadata",
+                    calls: 2,
+                    failed: 0,
+                    outcomes: {
+                        "Cancelled": 1,
+                        "NotLeading": 1,
+                    },
+                    p50: 10ms,
+                    p99: 10ms,
+                    fuel_p99: 5,
+                    fuel_max: 5,
+                    limit_hits: {},
+                },
+                FunctionCalls {
+                    function: "load-balancers.ensure",
+                    calls: 4,
+                    failed: 1,
+                    outcomes: {
+                        "LimitExceeded": 1,
+                        "NotFound": 1,
+                        "Ok": 2,
+                    },
+                    p50: 10ms,
+                    p99: 10ms,
+                    fuel_p99: 1000,
+                    fuel_max: 1000,
+                    limit_hits: {
+                        "fuel": 1,
+                        "logLines": 2,
+                    },
+                },
+            ]
+        "#]]
+        .assert_debug_eq(&tally.calls());
+    }
+
+    #[test]
+    fn what_is_beyond_every_bound_is_counted_and_takes_no_more_memory() {
+        let tally = FunctionTally::new("routes.list");
+        let size = |tally: &FunctionTally| {
+            [&tally.wall_us, &tally.fuel].map(|quantiles| quantiles.histogram.as_ref().unwrap().distinct_values())
+        };
+        let (before, mut tally) = (size(&tally), tally);
+        let extreme = CallRecord { wall: Duration::MAX, ..record("routes.list", 0, u64::MAX) };
+        for extreme in [extreme, record("routes.list", DEADLINE_MS_MAX, FUEL_MAX), record("routes.list", 0, 0)] {
+            tally.note(&extreme);
+        }
+        let calls = tally.calls();
+        assert_eq!((calls.calls, calls.fuel_max), (3, u64::MAX));
+        assert!(calls.fuel_p99 >= FUEL_MAX && calls.p99 >= Duration::from_millis(DEADLINE_MS_MAX), "{calls:?}");
+        assert_eq!(size(&tally), before);
+        assert!(before.iter().sum::<usize>() * size_of::<u32>() < 5 * 1024, "{before:?} counters");
+    }
+
+    #[test]
+    fn calls_that_end_at_once_are_all_counted() {
+        let tally = Tally::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..1_000 {
+                        let function = if n % 2 == 0 { "routes.list" } else { "zones.current" };
+                        tally.note(&record(function, 1, 1));
+                    }
+                });
+            }
+        });
+        let counted: Vec<_> = tally.calls().iter().map(|calls| (calls.function, calls.calls)).collect();
+        assert_eq!(counted, [("routes.list", 2_000), ("zones.current", 2_000)]);
+    }
+}

@@ -1,0 +1,124 @@
+//! What this process makes of each provider, for who asks it on `/providers`: with a file or with objects, whether it leads or stands by.
+//!
+//! Must not write anything. The form is that of the objects of the cluster: who reads one, reads the other.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::resources::{Standing, until_something_changes};
+use crate::{
+    custom_resource::ProviderStatus,
+    provider_file::{API_VERSION, KIND},
+};
+
+/// As often it is looked at in any case.
+const NOTICE: Duration = Duration::from_secs(30);
+
+/// What was said of each provider, by name, so that a condition keeps its time. Cloning shares it.
+#[derive(Clone)]
+pub(super) struct Board {
+    standings: watch::Receiver<Vec<Standing>>,
+    said: Arc<Mutex<BTreeMap<String, ProviderStatus>>>,
+}
+
+impl Board {
+    pub(super) fn new(standings: watch::Receiver<Vec<Standing>>) -> Self {
+        let board = Self { standings, said: Arc::default() };
+        board.notice();
+        board
+    }
+
+    /// Notices what changes, until it is dropped: nobody may ask for days, and a condition has to know since when it is true.
+    pub(super) async fn run(mut self) {
+        loop {
+            let mut standings = self.standings.borrow_and_update().clone();
+            for standing in &mut standings {
+                standing.seen();
+            }
+            self.notice();
+            // A source whose task has ended says nothing any more, and must not hide what a slot says.
+            drop(tokio::time::timeout(NOTICE, until_something_changes(&mut self.standings, &mut standings)).await);
+        }
+    }
+
+    /// What is the case now: a list of `Provider`s, without what only the API server knows of them.
+    pub(super) fn document(&self) -> Value {
+        self.notice();
+        let said = self.said();
+        let standings = self.standings.borrow();
+        let item = |standing: &Standing| {
+            let status = ProviderStatus { calls: standing.calls(), ..said.get(standing.name())?.clone() };
+            let metadata = json!({ "name": standing.name() });
+            Some(json!({ "apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status }))
+        };
+        let items: Vec<Value> = standings.iter().filter_map(item).collect();
+        json!({ "apiVersion": API_VERSION, "kind": format!("{KIND}List"), "metadata": {}, "items": items })
+    }
+
+    fn notice(&self) {
+        let mut said = self.said();
+        let standings = self.standings.borrow();
+        let now = Timestamp::now();
+        let status = |standing: &Standing| {
+            let before = said.get(standing.name()).cloned().unwrap_or_default();
+            (standing.name().to_owned(), standing.status(&before, now))
+        };
+        let after = standings.iter().map(status).collect();
+        *said = after;
+    }
+
+    fn said(&self) -> MutexGuard<'_, BTreeMap<String, ProviderStatus>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use prometheus_client::registry::Registry;
+    use tokio::{
+        task::JoinSet,
+        time::{interval, timeout},
+    };
+
+    use super::Board;
+    use crate::{
+        commands::run::follow::{Follow, FollowFile},
+        provider_file,
+        providers::{Fleet, services},
+    };
+
+    const PROVIDER: &str =
+        "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n";
+
+    /// Since when something is true must not depend on who asks.
+    #[tokio::test]
+    async fn what_changes_is_noticed_although_nobody_asks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("providers.yaml");
+        fs::write(&path, PROVIDER).unwrap();
+        let file = provider_file::load(&path).unwrap();
+        let mut fleet = Fleet::new(services(&mut Registry::default()).unwrap());
+        fleet.apply(file.providers).await.unwrap();
+        let follow = Follow::File(FollowFile::new(&path, file.files, &fleet));
+        let board = Board::new(follow.standings());
+        let mut noticing = JoinSet::new();
+        noticing.spawn(board.clone().run());
+        let noticed = async {
+            let mut look = interval(Duration::from_millis(20));
+            while board.said().get("sim").is_none_or(|said| said.source_failure.is_none()) {
+                look.tick().await;
+            }
+        };
+        timeout(Duration::from_secs(60), noticed).await.unwrap();
+        assert_eq!(board.said()["sim"].source_failure.as_ref().unwrap().code, "SourceMissing");
+    }
+}

@@ -1,0 +1,141 @@
+//! How often is written what: to an API server that takes everything, under a paused clock.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::{
+    Client,
+    api::DynamicObject,
+    client::Body,
+    runtime::{reflector::store::Writer, watcher},
+};
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use skysail_controllers::{ControllerMetrics, Events};
+use skysail_host::slot::SlotStatus;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, interval},
+};
+use tower::service_fn;
+
+use super::{
+    super::{Figures, Reporter, Standing, api_resource},
+    serving, standing,
+};
+use crate::custom_resource::Calls;
+
+/// A reporter on one Provider, whose calls this counts.
+struct World {
+    ended: Arc<AtomicU64>,
+    slot: watch::Sender<SlotStatus>,
+    /// When each status was written, and how many calls it tells.
+    written: Arc<Mutex<Vec<(Duration, u64)>>>,
+    _standings: watch::Sender<Vec<Standing>>,
+    _tasks: JoinSet<()>,
+}
+
+impl World {
+    fn start() -> Self {
+        let (slot, status) = watch::channel(serving(1));
+        let ended = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&ended);
+        let figures = Figures(Arc::new(move || {
+            let calls = counted.load(Ordering::SeqCst);
+            vec![Calls { function: "routes.list".to_owned(), calls, ..Calls::default() }]
+        }));
+        let of_it = Standing { slot: Some(status), figures, ..standing(None) };
+        let (standings, reported) = watch::channel(vec![of_it]);
+        let mut writer = Writer::<DynamicObject>::new(api_resource());
+        writer.apply_watcher_event(&watcher::Event::Apply(object(&Value::Null)));
+        let reporter = Reporter::new(writer.as_reader(), reported);
+        let written = Arc::<Mutex<Vec<_>>>::default();
+        let client = api(writer, Arc::clone(&written));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (events, _notices) = Events::new(ControllerMetrics::register(&mut Registry::default()));
+            reporter.run(client, events).await;
+        });
+        Self { ended, slot, written, _standings: standings, _tasks: tasks }
+    }
+
+    /// Lets the seconds pass; in each of them so many calls end.
+    async fn pass(&self, seconds: u64, calls: u64) {
+        let mut second = interval(Duration::from_secs(1));
+        second.tick().await;
+        for _ in 0..seconds {
+            second.tick().await;
+            self.ended.fetch_add(calls, Ordering::SeqCst);
+        }
+    }
+
+    fn written(&self) -> Vec<(Duration, u64)> {
+        self.written.lock().unwrap().clone()
+    }
+}
+
+fn object(status: &Value) -> DynamicObject {
+    let metadata = json!({ "name": "sim", "uid": "1", "generation": 3 });
+    let object =
+        json!({ "apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": metadata, "status": status });
+    serde_json::from_value(object).unwrap()
+}
+
+/// Takes each status, and brings it to the watch.
+fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>) -> Client {
+    let (began, writer) = (Instant::now(), Arc::new(Mutex::new(writer)));
+    let service = service_fn(move |request: Request<Body>| {
+        let (writer, written) = (Arc::clone(&writer), Arc::clone(&written));
+        async move {
+            assert_eq!(request.uri().path(), "/apis/skysail.dev/v1alpha1/providers/sim/status");
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let status = serde_json::from_slice::<Value>(&body).unwrap()["status"].take();
+            written.lock().unwrap().push((began.elapsed(), status["calls"][0]["calls"].as_u64().unwrap_or_default()));
+            let object = object(&status);
+            writer.lock().unwrap().apply_watcher_event(&watcher::Event::Apply(object.clone()));
+            Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&object).unwrap())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_alone_are_written_once_a_minute_and_only_where_they_changed() {
+    let world = World::start();
+    world.pass(600, 7).await;
+    let busy = world.written();
+    assert!((9..=11).contains(&busy.len()), "{busy:?}");
+    assert!(busy.windows(2).all(|two| two[1].0 - two[0].0 >= Duration::from_secs(60)), "{busy:?}");
+    assert!(busy.windows(2).all(|two| two[1].1 > two[0].1), "{busy:?}");
+    world.pass(120, 0).await;
+    let last = world.written();
+    assert_eq!(last.last().unwrap().1, 600 * 7);
+    world.pass(3_600, 0).await;
+    assert_eq!(world.written(), last, "nothing was called, so nothing is written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_release_is_written_at_once_with_its_own_figures_and_begins_another_minute() {
+    let world = World::start();
+    world.pass(10, 1).await;
+    assert_eq!(world.written(), [(Duration::ZERO, 0)]);
+    world.ended.store(2, Ordering::SeqCst);
+    world.slot.send_replace(serving(2));
+    world.pass(1, 0).await;
+    let written = world.written();
+    let [_, (at, calls)] = written.as_slice() else { panic!("{written:?}") };
+    assert!(*at < Duration::from_secs(11) && *calls == 2, "{written:?}");
+    world.pass(58, 1).await;
+    assert_eq!(world.written(), written);
+    world.pass(60, 1).await;
+    assert_eq!(world.written().len(), 3);
+}

@@ -1,0 +1,111 @@
+//! `skysail status`: what became of each provider, from the objects of the cluster or from a manager itself, as a page for people or a document.
+//!
+//! # Flow
+//! 1. read (client): the Providers of the cluster, or `/providers` of a manager.
+//! 2. choose: those that were named.
+//! 3. print.
+
+mod page;
+mod read;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    args::{LoggingFormat, StatusArgs, StatusFormat},
+    custom_resource::ProviderStatus,
+    exit::{MarkExt as _, Reason},
+    output, telemetry,
+};
+
+/// A list of `Provider`s, as an API server and a manager write it.
+#[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProviderList {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    items: Vec<Provider>,
+}
+
+/// What of a `Provider` is told.
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Provider {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    metadata: Metadata,
+    /// None where no manager has written one yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<ProviderStatus>,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct Metadata {
+    name: String,
+    /// None where a manager tells: its providers may be those of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<i64>,
+}
+
+/// Reads and prints.
+///
+/// # Errors
+/// A wrong flag, no cluster or no manager, one that does not tell, or a name that is none's.
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
+    telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
+    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(status(args))
+}
+
+async fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    // read (client)
+    let list = match &args.manager.server {
+        Some(server) => read::of_manager(server, &args.manager).await?,
+        None => read::of_cluster(args.kubeconfig.as_deref()).await?,
+    };
+    // choose
+    let list = choose(list, &args.names)?;
+    // print
+    output::print(shown(&list, args.output, Timestamp::now())?.as_bytes())
+}
+
+/// Those that were named, in the order of their names.
+fn choose(mut list: ProviderList, names: &[String]) -> anyhow::Result<ProviderList> {
+    list.items.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    for name in names {
+        if !list.items.iter().any(|provider| provider.metadata.name == *name) {
+            let known: Vec<_> = list.items.iter().map(|provider| &*provider.metadata.name).collect();
+            match known.as_slice() {
+                [] => bail!("there is no provider {name:?}, and no other one"),
+                known => bail!("there is no provider {name:?}; there is {}", output::plain(&known.join(", "))),
+            }
+        }
+    }
+    list.items.retain(|provider| names.is_empty() || names.contains(&provider.metadata.name));
+    Ok(list)
+}
+
+fn shown(list: &ProviderList, format: StatusFormat, now: Timestamp) -> anyhow::Result<String> {
+    let wide = match format {
+        StatusFormat::Json => {
+            return Ok(serde_json::to_string_pretty(list).context("cannot encode the answer")? + "\n");
+        }
+        StatusFormat::Yaml => return serde_saphyr::to_string(list).context("cannot encode the answer"),
+        StatusFormat::Text => false,
+        StatusFormat::Wide => true,
+    };
+    if list.items.is_empty() {
+        return Ok(
+            "No Providers. Of those in a provider file only their manager tells: ask it with --server.\n".to_owned()
+        );
+    }
+    let pages: Vec<String> = list.items.iter().map(|provider| page::of(provider, wide, now)).collect();
+    Ok(pages.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! One provider on a terminal. What is wrong comes first; texts are a cloud's, a guest's or a registry's, so that nothing in them moves the cursor.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use super::Provider;
+use crate::{
+    custom_resource::{Active, Calls, ProviderStatus},
+    output::{plain, table},
+};
+
+/// Columns of a line's name.
+const NAME_WIDTH: usize = 12;
+
+/// The page.
+pub(super) fn of(provider: &Provider, wide: bool, now: Timestamp) -> String {
+    let name = &provider.metadata.name;
+    let Some(status) = provider.status.as_ref().filter(|status| !status.conditions.is_empty()) else {
+        let lines = [
+            format!("Provider {}: unknown", plain(name)),
+            line("why", "no manager has said anything of it: none leads that runs with --provider-resources"),
+        ];
+        return joined(lines);
+    };
+    let mut lines = vec![format!("Provider {}: {}", plain(name), headline(status))];
+    lines.extend(trouble(status));
+    if let Some(generation) =
+        provider.metadata.generation.filter(|generation| *generation != status.observed_generation)
+    {
+        let about = status.observed_generation;
+        lines.push(line(
+            "not seen",
+            &format!("no manager has taken up generation {generation} yet; all this is about {about}"),
+        ));
+    }
+    lines.extend(releases(status, now));
+    lines.push(String::new());
+    lines.extend(conditions(status, wide, now));
+    lines.push(String::new());
+    lines.extend(calls(&status.calls, wide));
+    joined(lines)
+}
+
+fn joined(lines: impl IntoIterator<Item = String>) -> String {
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// A name and what is said of it.
+fn line(name: &str, text: &str) -> String {
+    format!("  {name:NAME_WIDTH$}{}", plain(text))
+}
+
+fn condition<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+fn is_true<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&'a Condition> {
+    condition(status, type_).filter(|condition| condition.status == "True")
+}
+
+fn headline(status: &ProviderStatus) -> &'static str {
+    match (is_true(status, "Ready"), is_true(status, "Degraded")) {
+        (Some(_), None) => "ready",
+        (Some(_), Some(_)) => "ready, but not as asked for",
+        (None, _) => "not ready",
+    }
+}
+
+/// What is not as it should be, each text once.
+fn trouble(status: &ProviderStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut told = "";
+    if let Some(Condition { reason, message, .. }) = is_true(status, "Degraded") {
+        lines.push(line("trouble", &format!("{reason}: {message}")));
+        told = message;
+    } else if let Some(ready) = condition(status, "Ready").filter(|ready| ready.status != "True") {
+        lines.push(line("waits", &ready.message));
+    }
+    if let Some(failure) = status.source_failure.as_ref().filter(|failure| failure.reason != told) {
+        lines.push(line("source", &format!("{}: {}", failure.code, failure.reason)));
+    }
+    if let Some(refused) = &status.refused {
+        let again =
+            if refused.lasting { "; offered again as it is, it is refused again" } else { "; it is tried again" };
+        let from = if refused.origin.is_empty() { String::new() } else { format!(", from {}", refused.origin) };
+        let text = format!("{} at {}: {}{from}{again}", refused.digest, refused.stage, refused.code);
+        lines.push(line("refused", &text));
+        if refused.reason != told {
+            lines.push(line("", &refused.reason));
+        }
+    }
+    lines
+}
+
+/// What serves, what may be taken back, and what is on its way.
+fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
+    let mut lines = Vec::new();
+    match &status.active {
+        Some(active) => lines.extend(serving(active, now)),
+        None => lines.push(line("serves", "nothing")),
+    }
+    if let Some(probation) = &status.probation {
+        let time = age(i64::try_from(probation.time_ms / 1_000).unwrap_or(i64::MAX));
+        let text =
+            format!("for {} calls and {time}; if it fails, {} serves again", probation.calls, probation.predecessor);
+        lines.push(line("probation", &text));
+    }
+    if let Some(canary) = &status.canary {
+        let (share, version, digest) = (canary.percent, &canary.version, &canary.digest);
+        let time = age(i64::try_from(canary.time_ms / 1_000).unwrap_or(i64::MAX));
+        let text = format!(
+            "{version} serves {share} % of the objects for {} calls and {time}: {digest}, from {}",
+            canary.calls, canary.origin
+        );
+        lines.push(line("canary", &text));
+    }
+    if let Some(shadow) = &status.shadow {
+        let text = format!(
+            "{} answered {} of {} questions otherwise than its predecessor, and {} had no answer to compare",
+            shadow.digest, shadow.differing, shadow.asked, shadow.unanswered
+        );
+        lines.push(line("shadow", &text));
+        lines.extend(shadow.differences.iter().map(|difference| line("", difference)));
+    }
+    if let Some(candidate) = &status.candidate {
+        lines.push(line(
+            "candidate",
+            &format!("{} is {}, from {}", candidate.digest, candidate.stage, candidate.origin),
+        ));
+    }
+    let draining = if status.draining == 0 { String::new() } else { format!(", {} draining", status.draining) };
+    lines.push(line("swaps", &format!("{} since the manager's process began{draining}", status.swaps)));
+    lines
+}
+
+fn serving(active: &Active, now: Timestamp) -> Vec<String> {
+    let Active { digest, origin, name, version, contract, interfaces, provider_id_schemes, since } = active;
+    let since = since.as_ref().map(|since| format!(", since {} ({})", since.0, ago(since, now))).unwrap_or_default();
+    let mut lines = vec![
+        line("serves", &format!("{name} {version}{since}")),
+        line("digest", digest),
+        line("from", origin),
+        line("interfaces", &format!("{}; contract {contract}", interfaces.join(", "))),
+    ];
+    if !provider_id_schemes.is_empty() {
+        let schemes: Vec<_> = provider_id_schemes.iter().map(|scheme| format!("{scheme}://")).collect();
+        lines.push(line("node IDs", &schemes.join(", ")));
+    }
+    lines
+}
+
+fn conditions(status: &ProviderStatus, wide: bool, now: Timestamp) -> Vec<String> {
+    let row = |Condition { type_, status, reason, last_transition_time, message, .. }: &Condition| {
+        [type_.clone(), status.clone(), reason.clone(), ago(last_transition_time, now), message.clone()]
+    };
+    let header = ["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(status.conditions.iter().map(row)).collect();
+    shown(rows, wide)
+}
+
+fn calls(calls: &[Calls], wide: bool) -> Vec<String> {
+    if calls.is_empty() {
+        return vec!["  No call of what serves has ended yet.".to_owned()];
+    }
+    let row = |calls: &Calls| {
+        [
+            calls.function.clone(),
+            calls.calls.to_string(),
+            calls.failed.to_string(),
+            milliseconds(calls.p50_ms),
+            milliseconds(calls.p99_ms),
+            fuel(calls.fuel_p99),
+            fuel(calls.fuel_max),
+            share(calls.fuel_max, calls.fuel_limit),
+            counts(&calls.limit_hits),
+            counts(&calls.outcomes),
+        ]
+    };
+    let header =
+        ["FUNCTION", "CALLS", "FAILED", "P50", "P99", "FUEL P99", "FUEL MAX", "OF LIMIT", "LIMITS HIT", "OUTCOMES"];
+    let rows: Vec<_> = std::iter::once(header.map(str::to_owned)).chain(calls.iter().map(row)).collect();
+    shown(rows, wide)
+}
+
+/// The last column is only for who asks for more.
+fn shown<const COLUMNS: usize>(mut rows: Vec<[String; COLUMNS]>, wide: bool) -> Vec<String> {
+    if !wide {
+        rows.iter_mut().filter_map(|row| row.last_mut()).for_each(String::clear);
+    }
+    table(&rows).into_iter().map(|line| format!("  {line}")).collect()
+}
+
+/// `fuel 2, logLines 1`; `-` for none.
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    if counts.is_empty() {
+        return "-".to_owned();
+    }
+    counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn milliseconds(milliseconds: u64) -> String {
+    match milliseconds {
+        0..10_000 => format!("{milliseconds}ms"),
+        _ => format!("{}.{}s", milliseconds / 1_000, milliseconds / 100 % 10),
+    }
+}
+
+/// With one digit behind the point: people compare it with a limit.
+fn fuel(units: u64) -> String {
+    let scaled = |unit: u64, name: char| format!("{}.{}{name}", units / unit, units / (unit / 10) % 10);
+    match units {
+        0..1_000 => units.to_string(),
+        1_000..1_000_000 => scaled(1_000, 'k'),
+        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
+        _ => scaled(1_000_000_000, 'G'),
+    }
+}
+
+/// As a percentage, with one digit behind the point.
+fn share(part: u64, whole: u64) -> String {
+    match part.saturating_mul(1_000) / whole.max(1) {
+        0 if part > 0 => "<0.1%".to_owned(),
+        thousandths => format!("{}.{}%", thousandths / 10, thousandths % 10),
+    }
+}
+
+fn ago(since: &Time, now: Timestamp) -> String {
+    age(now.as_second().saturating_sub(since.0.as_second()))
+}
+
+/// As kubectl writes ages.
+fn age(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{}s", seconds.max(0)),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        172_800.. => format!("{}d", seconds / 86_400),
+    }
+}

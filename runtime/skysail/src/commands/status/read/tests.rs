@@ -1,0 +1,136 @@
+//! What answers may come, and what is said of those that are none.
+
+use std::convert::Infallible;
+
+use expect_test::{Expect, expect};
+use http::{Request, Response, Uri};
+use kube::{Client, client::Body};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::{ANSWER_BYTES_MAX, asked, config, listed};
+use crate::{args::ManagerArgs, commands::status::ProviderList};
+
+/// A server that always answers this.
+fn server(status: u16, body: impl Into<Vec<u8>>) -> Client {
+    let body = body.into();
+    let service = service_fn(move |_: Request<Body>| {
+        let answer = Response::builder().status(status).body(Body::from(body.clone())).unwrap();
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    Client::new(service, "default")
+}
+
+fn status(code: u16, reason: &str, message: &str) -> String {
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message, "code": code })
+        .to_string()
+}
+
+fn item(status: &Value) -> Value {
+    json!({
+        "apiVersion": "skysail.dev/v1alpha1", "kind": "Provider", "metadata": { "name": "sim", "generation": 2 },
+        "spec": {}, "status": status,
+    })
+}
+
+async fn of_manager(code: u16, body: impl Into<Vec<u8>>) -> anyhow::Result<ProviderList> {
+    asked(server(code, body), "https://m:1").await
+}
+
+#[rstest]
+#[case::the_resource_is_not_defined(404, "404 page not found\n".to_owned(), expect!["the cluster does not know the resource providers.skysail.dev: ask a manager with --provider-file itself, by --server https://HOST:10258, or define the resource with `skysail crd | kubectl apply -f -`"])]
+#[case::no_right(403, status(403, "Forbidden", "providers.skysail.dev is forbidden: User \"joe\" cannot list\u{1b}"), expect![[r#"this account may not list Providers (providers.skysail.dev is forbidden: User "joe" cannot list?): give it the right, as with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding"#]])]
+#[case::an_old_token(401, status(401, "Unauthorized", "Unauthorized"), expect!["the cluster does not know who asks (Unauthorized): renew the kubeconfig's credentials"])]
+#[tokio::test]
+async fn a_cluster_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
+    let error = listed(server(code, body)).await.unwrap_err();
+    expected.assert_eq(&format!("{error:#}"));
+}
+
+#[tokio::test]
+async fn a_cluster_is_read_with_fields_that_this_program_does_not_know() {
+    let object = item(&json!({ "swaps": 2, "ofTomorrow": { "a": 1 } }));
+    let list = json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": [object] });
+    let read = listed(server(200, list.to_string())).await.unwrap();
+    assert_eq!(read.items[0].status.as_ref().unwrap().swaps, 2);
+    assert_eq!(read.items[0].metadata.generation, Some(2));
+    let other = json!({ "metadata": {}, "items": [item(&json!({ "swaps": "many" }))] });
+    let error = listed(server(200, other.to_string())).await.unwrap_err();
+    expect![[r#"Provider "sim" has a status that this program cannot read: use the manager's version of it, or kubectl: invalid type: string "many", expected u64"#]].assert_eq(&format!("{error:#}"));
+}
+
+#[rstest]
+#[case::nobody_asks(401, status(401, "Unauthorized", "Unauthorized"), expect!["the manager at https://m:1 does not know who asks (Unauthorized): show a token with --token-file, as from `kubectl create token`, or a certificate with --client-certificate and --client-key"])]
+#[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"the manager at https://m:1 may not tell who asks (forbidden: User "joe" cannot get path "/providers"?): give them the right to get /providers, as with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; who shows no token or certificate is anonymous"#]])]
+#[case::an_older_manager(404, "404 page not found\n".to_owned(), expect!["what answers at https://m:1 has no /providers: it is an older manager, or none; the port is that of --secure-port, 10258 where it is not set"])]
+#[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers 500 Internal Server Error: its log says why"])]
+#[case::another_program(200, "<html>".to_owned(), expect!["what answers at https://m:1/providers is no manager of this program's version: use the version of the manager: expected value at line 1 column 1"])]
+#[tokio::test]
+async fn a_manager_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
+    expected.assert_eq(&format!("{:#}", of_manager(code, body).await.unwrap_err()));
+}
+
+#[tokio::test]
+async fn what_answers_without_end_is_not_read_to_the_end() {
+    let error = of_manager(200, vec![b' '; ANSWER_BYTES_MAX + 1]).await.unwrap_err();
+    assert!(format!("{error:#}").contains("more than 8388608 bytes"), "{error:#}");
+    let list = json!({ "kind": "ProviderList", "items": [item(&Value::Null)] });
+    assert_eq!(of_manager(200, list.to_string()).await.unwrap().items.len(), 1);
+    assert!(of_manager(200, "").await.is_err(), "an empty answer is none");
+}
+
+fn manager() -> ManagerArgs {
+    ManagerArgs {
+        server: None,
+        token_file: None,
+        client_certificate: None,
+        client_key: None,
+        certificate_authority: None,
+        tls_server_name: None,
+        insecure_skip_tls_verify: false,
+    }
+}
+
+/// A token is shown to nobody who can be overheard.
+#[rstest]
+#[case("http://127.0.0.1:10258")]
+#[case("127.0.0.1:10258")]
+#[case("https://127.0.0.1:10258/metrics")]
+#[case("https://127.0.0.1:10258/?a=b")]
+#[tokio::test]
+async fn a_manager_is_asked_on_its_https_port_alone(#[case] server: &'static str) {
+    let error = config(&Uri::from_static(server), &manager()).await.unwrap_err();
+    let way_out = "write the manager's HTTPS port, without a path: https://HOST:10258";
+    assert_eq!(error.to_string(), format!("--server {}: {way_out}", Uri::from_static(server)));
+}
+
+#[tokio::test]
+async fn flags_become_what_kubectl_makes_of_them_and_a_file_that_is_missing_is_told() {
+    let server = Uri::from_static("https://127.0.0.1:10258");
+    let args = ManagerArgs {
+        insecure_skip_tls_verify: true,
+        tls_server_name: Some("manager".to_owned()),
+        token_file: Some("token".into()),
+        ..manager()
+    };
+    let made = config(&server, &args).await.unwrap();
+    assert!(made.accept_invalid_certs && made.tls_server_name.as_deref() == Some("manager"));
+    assert_eq!(made.auth_info.token_file.as_deref(), Some("token"));
+    assert!(!config(&server, &manager()).await.unwrap().accept_invalid_certs);
+    let args = ManagerArgs { certificate_authority: Some("absent.pem".into()), ..manager() };
+    let error = format!("{:#}", config(&server, &args).await.unwrap_err());
+    assert!(error.contains("absent.pem"), "{error}");
+}
+
+/// Nobody, and somebody who cannot show who they are.
+#[tokio::test]
+async fn a_manager_that_cannot_be_reached_is_told_with_what_to_do() {
+    let lost = |why: &'static str| {
+        let service =
+            service_fn(move |_: Request<Body>| async move { Err::<Response<Body>, _>(std::io::Error::other(why)) });
+        asked(Client::new(service, "default"), "https://m:1")
+    };
+    expect!["the manager at https://m:1 does not answer: check the address, or forward its port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer: its certificate is not trusted; name what it is signed by with --certificate-authority or, where it is made in memory and reached through a port-forward, take --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
+}

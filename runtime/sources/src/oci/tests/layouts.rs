@@ -1,0 +1,62 @@
+//! What other tools push, as they write it: `layouts/README.md` says where each file is from.
+
+use expect_test::expect;
+
+use super::{
+    pull, refused,
+    server::{Server, manifest},
+};
+use crate::Digest;
+
+/// The smallest component there is: it is what the recorded manifests lead to.
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// By whom it is pushed, and its manifest.
+const LAYOUTS: &[(&str, &str)] = &[
+    ("wkg", include_str!("layouts/wkg.json")),
+    ("oras-python", include_str!("layouts/oras-python.json")),
+    ("oras", include_str!("layouts/oras.json")),
+    ("kwctl", include_str!("layouts/kwctl.json")),
+    ("spin", include_str!("layouts/spin.json")),
+    ("wasm-to-oci", include_str!("layouts/wasm-to-oci.json")),
+    ("istio", include_str!("layouts/istio.json")),
+];
+
+#[tokio::test]
+async fn what_each_tool_pushes_is_read() {
+    let server = Server::start().await;
+    let component = server.blob(COMPONENT);
+    // Beside the component: a config, a static file of Spin's.
+    server.blob("{}");
+    server.blob("\n");
+    for (tool, manifest) in LAYOUTS {
+        server.manifest(tool, *manifest);
+        let pulled = pull(&server, &format!(":{tool}")).await.unwrap_or_else(|failure| panic!("{tool}: {failure}"));
+        assert_eq!((pulled.digest, &pulled.bytes[..]), (component, COMPONENT), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn an_index_of_several_manifests_leads_to_the_one_for_webassembly() {
+    let server = Server::start().await;
+    let component = server.blob(COMPONENT);
+    server.manifest("wkg", include_str!("layouts/wkg.json"));
+    for (tag, index) in
+        [("oras", include_str!("layouts/index.json")), ("buildx", include_str!("layouts/buildx-index.json"))]
+    {
+        server.manifest(tag, index);
+        let pulled = pull(&server, &format!(":{tag}")).await.unwrap_or_else(|failure| panic!("{tag}: {failure}"));
+        assert_eq!(pulled.digest, component, "{tag}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_pushed_without_its_type_is_refused_with_the_type_to_write() {
+    let server = Server::start().await;
+    let component = server.blob(COMPONENT);
+    // What oras takes for a file of which it is told nothing.
+    server.manifest("plain", manifest(&[("application/vnd.oci.image.layer.v1.tar", component, COMPONENT.len())]));
+    refused(&server, ":plain", expect!["ArtifactLayout: the artifact holds no component among its layers (application/vnd.oci.image.layer.v1.tar); push the .wasm file with skysail push, wkg or oras as application/wasm"]).await;
+    let digest = Digest::of(COMPONENT);
+    assert!(!server.asked().iter().any(|line| line.contains(&digest.to_string())), "it was fetched");
+}

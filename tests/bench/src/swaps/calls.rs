@@ -1,0 +1,171 @@
+//! Calls at a steady rate, for as long as releases are exchanged.
+//!
+//! Each asks for the load balancer of a Service that has none: the provider asks the cloud, so that a call is under way for as long as the cloud takes, also across
+//! an exchange.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use skysail_host::slot::Slot;
+use skysail_provider::{
+    Call, Code, LoadBalancerStatus, LoadBalancers as _, Service, ServicePort, SessionAffinity, TrafficPolicy,
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{self, Instant},
+};
+
+use super::figures::Spread;
+
+/// What became of them. Times are counted and not kept: memory that grows with the calls would be taken for memory of the swaps.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// Tenths of a millisecond, rounded up, and how many took so long.
+    times: BTreeMap<u64, u64>,
+    pub(super) failed: BTreeMap<String, u64>,
+}
+
+impl Ended {
+    pub(super) fn count(&self) -> u64 {
+        self.times.values().sum()
+    }
+
+    pub(super) fn spread(&self) -> Spread {
+        Spread {
+            min: self.rank(1),
+            p50: self.rank(self.count().div_ceil(2)),
+            p99: self.rank((self.count() * 99).div_ceil(100)),
+            max: self.rank(self.count()),
+        }
+    }
+
+    /// The time that so many calls did not exceed, in milliseconds.
+    fn rank(&self, wanted: u64) -> f64 {
+        let mut seen = 0;
+        let tenths = self.times.iter().find_map(|(tenths, count)| {
+            seen += count;
+            (seen >= wanted).then_some(*tenths)
+        });
+        Duration::from_micros(tenths.unwrap_or_default() * 100).as_secs_f64() * 1000.0
+    }
+
+    fn take(&mut self, answer: Option<(Duration, Result<(), Code>)>) {
+        let (time, failure) = match answer {
+            Some((time, answer)) => (time, answer.err().map(Code::category)),
+            None => (Duration::ZERO, Some("Panicked")),
+        };
+        let tenths = u64::try_from(time.as_micros().div_ceil(100)).unwrap_or(u64::MAX);
+        *self.times.entry(tenths).or_default() += 1;
+        if let Some(failure) = failure {
+            *self.failed.entry(failure.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+/// Calls that go on; dropped, they end at once.
+pub(super) struct Calls {
+    stop: watch::Sender<bool>,
+    task: JoinSet<Ended>,
+}
+
+impl Calls {
+    pub(super) fn start(slot: Arc<Slot>, per_second: u32) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let mut task = JoinSet::new();
+        task.spawn(call(slot, per_second, stopped));
+        Self { stop, task }
+    }
+
+    /// Begins no more of them, and waits for those that are under way.
+    pub(super) async fn end(mut self) -> Result<Ended> {
+        self.stop.send_replace(true);
+        self.task.join_next().await.context("the calls must have begun")?.context("the calls")
+    }
+}
+
+async fn call(slot: Arc<Slot>, per_second: u32, mut stopped: watch::Receiver<bool>) -> Ended {
+    let mut calls = JoinSet::new();
+    let mut ended = Ended::default();
+    // One that is late is made up for: the rate is kept over the whole.
+    let mut tick = time::interval(Duration::from_secs(1) / per_second);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {
+                let slot = Arc::clone(&slot);
+                calls.spawn(async move { one(&slot).await });
+            }
+            Some(answer) = calls.join_next() => ended.take(answer.ok()),
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        }
+    }
+    while let Some(answer) = calls.join_next().await {
+        ended.take(answer.ok());
+    }
+    ended
+}
+
+async fn one(slot: &Slot) -> (Duration, Result<(), Code>) {
+    let begun = Instant::now();
+    let answer = slot.get(&Call::default(), "bench", &service()).await;
+    let answer = match answer {
+        Ok(None) => Ok(()),
+        // Nobody made one: an answer with one is of something else.
+        Ok(Some(LoadBalancerStatus { .. })) => Err(Code::Internal),
+        Err(error) => Err(error.code),
+    };
+    (begun.elapsed(), answer)
+}
+
+fn service() -> Service {
+    let port = ServicePort {
+        name: "http".to_owned(),
+        protocol: skysail_provider::Protocol::Tcp,
+        app_protocol: None,
+        port: 18_080,
+        node_port: 30_080,
+        target_port: "8080".to_owned(),
+    };
+    Service {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        uid: "0a1b2c".to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ports: vec![port],
+        session_affinity: SessionAffinity::None,
+        load_balancer_ip: None,
+        load_balancer_class: None,
+        source_ranges: Vec::new(),
+        external_ips: Vec::new(),
+        external_traffic_policy: TrafficPolicy::Cluster,
+        internal_traffic_policy: TrafficPolicy::Cluster,
+        health_check_node_port: 0,
+        ip_families: Vec::new(),
+        ip_family_policy: None,
+        allocate_node_ports: true,
+        status: LoadBalancerStatus::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skysail_provider::Code;
+
+    use super::{Ended, Spread};
+
+    #[test]
+    fn times_are_counted_to_a_tenth_of_a_millisecond_and_a_failed_call_is_one_of_them() {
+        let mut ended = Ended::default();
+        for millis in 1..=99 {
+            ended.take(Some((Duration::from_millis(millis), Ok(()))));
+        }
+        ended.take(Some((Duration::from_micros(250_010), Err(Code::NotServing))));
+        ended.take(None);
+        assert_eq!(ended.count(), 101);
+        assert_eq!(ended.spread(), Spread { min: 0.0, p50: 50.0, p99: 99.0, max: 250.1 });
+        assert_eq!(ended.failed, [("NotServing".to_owned(), 1), ("Panicked".to_owned(), 1)].into());
+    }
+}

@@ -1,0 +1,180 @@
+//! What is measured, as it is kept.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::place::Source;
+
+/// Of one source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figures {
+    /// Where the releases came from.
+    pub source: Source,
+    /// Name of the component.
+    pub component: String,
+    /// Of the component, with the custom section that makes it another one each time.
+    pub component_bytes: usize,
+    /// Bytes of its machine code.
+    pub code_bytes: usize,
+    /// Releases that came one after another.
+    pub swaps: u32,
+    /// From the moment at which the source can know of the offer until it serves ([`Source::measured`]).
+    pub serving_ms: Spread,
+    /// The same from the beginning of the write, where that is another moment.
+    pub written_ms: Spread,
+    /// What the time goes into.
+    pub shares: Shares,
+    /// One compilation of the same component on one thread, in a process of its own, between the swaps: the median.
+    pub compile_ms: f64,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Those that failed, by code.
+    pub failed: BTreeMap<String, u64>,
+    /// From the beginning of a call to its end.
+    pub call_ms: Spread,
+    /// Resident memory of this process after so many swaps, in MiB, with nothing on its way out.
+    pub resident_mib: BTreeMap<u32, f64>,
+}
+
+/// The steps between an offer and its serving, in milliseconds: the median of each.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Shares {
+    /// Until the slot has the offer: notification, settling, fetching. 0 where the slot is offered directly.
+    pub source_ms: f64,
+    /// Until it is admitted: the jail starts, reads and judges.
+    pub judged_ms: f64,
+    /// Until there is machine code.
+    pub compiled_ms: f64,
+    /// Linking, `describe`, `check-config`, exchange.
+    pub rest_ms: f64,
+}
+
+/// Starts of a manager whose registry is away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Restart {
+    /// Name of the component.
+    pub component: String,
+    /// Times it was killed and started.
+    pub rounds: u32,
+    /// From the start of the process to the first request that its provider sends to the cloud.
+    pub first_request_ms: Spread,
+    /// To the end of the first work: a node is initialised.
+    pub first_node_ms: Spread,
+}
+
+/// Least, middle, nearly all and most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The least.
+    pub min: f64,
+    /// Half of them are not above it.
+    pub p50: f64,
+    /// 99 of 100 are not above it.
+    pub p99: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these times, in milliseconds; all 0 where there is none.
+    #[must_use]
+    pub fn of(times: &[Duration]) -> Self {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let milliseconds = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
+        // The smallest of which so many of a hundred are not above it.
+        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1));
+        Self {
+            min: milliseconds(sorted.first()),
+            p50: milliseconds(rank(50)),
+            p99: milliseconds(rank(99)),
+            max: milliseconds(sorted.last()),
+        }
+    }
+}
+
+impl Figures {
+    /// Calls that failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// Whether 99 of 100 swaps keep the source's bound.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.serving_ms.p99 <= self.source.bound_ms()
+    }
+
+    /// How much resident memory grows with each swap, in KiB: the straight line through all samples after the caches are full. None where there are too few.
+    #[must_use]
+    pub fn growth_kib(&self) -> Option<f64> {
+        let samples: Vec<(f64, f64)> =
+            self.resident_mib.range(CACHES_FULL..).map(|(swap, mib)| (f64::from(*swap), mib * 1024.0)).collect();
+        let count = f64::from(u32::try_from(samples.len()).ok().filter(|count| *count >= 3)?);
+        let mean = |of: fn(&(f64, f64)) -> f64| samples.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|sample| sample.0), mean(|sample| sample.1));
+        let (above, below) = samples.iter().fold((0.0, 0.0), |(above, below), (swap, kib)| {
+            (above + (swap - x) * (kib - y), below + (swap - x) * (swap - x))
+        });
+        Some(above / below)
+    }
+}
+
+/// Swaps after which what is kept on purpose is there: machine code of the last 16 components, the offers that wait, the allocator's pages.
+pub(super) const CACHES_FULL: u32 = 100;
+
+impl Restart {
+    /// What is asked of it.
+    pub const BOUND_MS: f64 = 1000.0;
+
+    /// Whether every round keeps the bound.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.first_request_ms.max <= Self::BOUND_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use super::{Figures, Shares, Source, Spread};
+
+    fn figures(resident_mib: BTreeMap<u32, f64>) -> Figures {
+        Figures {
+            source: Source::File,
+            component: "simcloud".to_owned(),
+            component_bytes: 1,
+            code_bytes: 1,
+            swaps: 1000,
+            serving_ms: Spread::default(),
+            written_ms: Spread::default(),
+            shares: Shares::default(),
+            compile_ms: 1.0,
+            calls: 0,
+            failed: BTreeMap::new(),
+            call_ms: Spread::default(),
+            resident_mib,
+        }
+    }
+
+    #[test]
+    fn nearly_all_means_that_at_most_one_of_a_hundred_is_above() {
+        let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(Spread::of(&times), Spread { min: 1.0, p50: 100.0, p99: 198.0, max: 200.0 });
+        assert_eq!(Spread::of(&times[..1]), Spread { min: 1.0, p50: 1.0, p99: 1.0, max: 1.0 });
+        assert_eq!(Spread::of(&[]), Spread::default());
+    }
+
+    #[test]
+    fn memory_that_grows_before_the_caches_are_full_is_no_growth_and_afterwards_it_is() {
+        let flat: BTreeMap<u32, f64> = (0..=10).map(|at| (at * 100, if at == 0 { 10.0 } else { 60.0 })).collect();
+        assert_eq!(figures(flat).growth_kib(), Some(0.0));
+        let leak: BTreeMap<u32, f64> = (0..=10).map(|at| (at * 100, f64::from(at))).collect();
+        let growth = figures(leak).growth_kib().unwrap();
+        assert!((growth - 10.24).abs() < 1e-9, "{growth}");
+        assert_eq!(figures([(0, 1.0), (50, 2.0)].into()).growth_kib(), None);
+    }
+}

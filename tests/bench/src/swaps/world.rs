@@ -1,0 +1,180 @@
+//! A slot as the manager has it, with a simulated cloud for its provider.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use skysail_dev::cloud::{Knobs, SimCloud, SimOptions, SimServer};
+use skysail_host::{
+    CallRecorder, Engine, Limits, SandboxOptions,
+    credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
+    egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
+    http_client::HttpClient,
+    jail::{Compiler, JailCommand},
+    slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices, SlotStatus, SourceFailure, Stage},
+};
+use skysail_sources::Offers;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::releases::Release;
+
+/// Longer than any swap, also on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How the manager calls its own executable to compile.
+const COMPILE: &str = "__compile";
+
+/// How the slot is made.
+pub(super) struct Setting {
+    /// Of each request to the cloud.
+    pub(super) latency: Duration,
+    /// The executable that compiles.
+    pub(super) jail: PathBuf,
+    /// Where machine code is kept on disk, if at all.
+    pub(super) keeping: Option<PathBuf>,
+}
+
+/// See the module.
+pub(super) struct World {
+    pub(super) slot: Arc<Slot>,
+    cloud: SimCloud,
+    // It serves for as long as it is held.
+    _server: SimServer,
+}
+
+/// A look at the slot that misses nothing from when it was taken.
+pub(super) struct Look(watch::Receiver<SlotStatus>);
+
+/// When a release reached what; what was over too soon to be seen is as late as the next.
+pub(super) struct Reached {
+    pub(super) offered: Instant,
+    pub(super) verified: Instant,
+    pub(super) compiled: Instant,
+    pub(super) serving: Instant,
+}
+
+impl Look {
+    async fn until_decided(&mut self, digest: &str) -> Result<Reached> {
+        let (mut offered, mut verified, mut compiled) = (None, None, None);
+        loop {
+            let status = self.0.borrow_and_update().clone();
+            let now = Instant::now();
+            let stage =
+                status.candidate.filter(|candidate| candidate.digest == digest).map(|candidate| candidate.stage);
+            if stage >= Some(Stage::Offered) {
+                offered = offered.or(Some(now));
+            }
+            if stage >= Some(Stage::Verified) {
+                verified = verified.or(Some(now));
+            }
+            if stage >= Some(Stage::Compiled) {
+                compiled = compiled.or(Some(now));
+            }
+            if status.active.is_some_and(|active| active.digest == digest) {
+                let compiled = compiled.unwrap_or(now);
+                let verified = verified.unwrap_or(compiled);
+                return Ok(Reached { offered: offered.unwrap_or(verified), verified, compiled, serving: now });
+            }
+            if let Some(refusal) = status.refused.filter(|refusal| refusal.digest == digest) {
+                bail!("release {digest} is refused: {refusal}");
+            }
+            self.0.changed().await.context("the slot is gone")?;
+        }
+    }
+}
+
+/// Machine code on disk: more than all of the components that alternate.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
+impl World {
+    pub(super) async fn new(setting: Setting) -> Result<Self> {
+        let Setting { latency, jail, keeping } = setting;
+        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        let cloud =
+            SimCloud::new(SimOptions { knobs: Knobs { latency_ms, ..Knobs::default() }, ..SimOptions::isolated() });
+        let server = cloud.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.context("serving the cloud")?;
+        let jailed = Compiler::jailed(JailCommand { program: jail, args: vec![COMPILE.into()] });
+        let compiler = match keeping {
+            Some(folder) => jailed.keeping(folder, KEPT_BYTES_MAX).context("a folder for machine code")?,
+            None => jailed,
+        };
+        let services = SlotServices {
+            engine: Engine::new()?,
+            recorder: CallRecorder::default(),
+            compiler,
+            metrics: SlotMetrics::default(),
+        };
+        let options = SlotOptions::new(sandbox(&server)?);
+        let slot = Arc::new(Slot::new(services, options)?);
+        Ok(Self { slot, cloud, _server: server })
+    }
+
+    /// Offers what the source has, as the manager does.
+    pub(super) fn feed(&self, mut offers: Offers) -> JoinSet<()> {
+        let slot = Arc::clone(&self.slot);
+        let mut feeder = JoinSet::new();
+        feeder.spawn(async move {
+            while let Some(report) = offers.next().await {
+                match report {
+                    // A refusal is in the status, where it is looked for.
+                    Ok(offer) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
+                    Err(error) => {
+                        slot.source_failed(SourceFailure { code: error.category(), reason: error.told() });
+                    }
+                }
+            }
+        });
+        feeder
+    }
+
+    /// Waits until this release serves; when it reached what.
+    ///
+    /// # Errors
+    /// It is refused, the source fails, or it takes far too long: says why.
+    pub(super) async fn until_serving(&self, mut look: Look, release: &Release) -> Result<Reached> {
+        match timeout(PATIENCE, look.until_decided(&release.digest)).await {
+            Ok(decided) => decided,
+            Err(_) => {
+                bail!("{} does not serve after {PATIENCE:?}; the slot says {:?}", release.digest, look.0.borrow())
+            }
+        }
+    }
+
+    /// To be taken before the offer is made.
+    pub(super) fn look(&self) -> Look {
+        Look(self.slot.status())
+    }
+
+    /// Waits until no release is on its way out. What the simulated cloud remembers of its requests is no memory of the swaps, and goes.
+    pub(super) async fn until_drained(&self) -> Result<()> {
+        self.cloud.clear_requests();
+        let mut status = self.slot.status();
+        let drained = timeout(PATIENCE, status.wait_for(|status| status.draining == 0)).await;
+        drained.context("an old release does not end")?.context("the slot is gone")?;
+        Ok(())
+    }
+}
+
+/// Simcloud's, as an operator would write it; the cloud may be asked as often as the calls need it.
+fn sandbox(cloud: &SimServer) -> Result<SandboxOptions> {
+    let (url, token) = (cloud.url.clone(), cloud.token.clone());
+    let rule = EgressRuleSpec { origins: vec![url.clone()], ..EgressRuleSpec::default() };
+    let egress = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.1/32".to_owned()], ca_bundle: None };
+    let bearer = Some(ValueFrom::Env("TOKEN".to_owned()));
+    let api = CredentialSpec { origins: vec![url.clone()], bearer, ..CredentialSpec::default() };
+    let token = |_: &str| Some(token.clone());
+    let credentials = Credentials::load(&BTreeMap::from([("api".to_owned(), api)]), &token, &SecretValues::new())?;
+    let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
+    let client = HttpClient::new(Arc::new(EgressPolicy::new(&egress)?), Arc::new(credentials), &limits.http())?;
+    let config = format!("[Global]\nendpoint = {url}\n");
+    Ok(SandboxOptions { name: "bench".to_owned(), limits, config, http: Some(Arc::new(client)) })
+}

@@ -1,0 +1,93 @@
+//! What others push and pull with: `wkg`, and `oras` from Python. Both lie where `.ci/setup test` has put them, in the versions that it pins.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    registry::Registry,
+    workspace::{root, run, target},
+};
+
+/// What oras has to be told of a component: the type in the CNCF layout, which `wkg` writes by itself.
+const TYPE: &str = "application/wasm";
+
+/// A tool that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// The program of the crate `wkg`.
+    Wkg,
+    /// The Python package `oras`.
+    Oras,
+}
+
+impl Tool {
+    /// Pushes a component under a tag of `org/provider`, with the registry's certificate and password.
+    ///
+    /// # Errors
+    /// The tool is not installed, or says why not.
+    pub fn push(self, registry: &Registry, component: &Path, tag: &str) -> Result<()> {
+        let (reference, component) = (reference(registry, tag), component.display().to_string());
+        match self {
+            Self::Wkg => wkg(registry, &["push", &reference, &component]),
+            Self::Oras => oras(registry, &["push", &reference, &format!("{component}:{TYPE}")]),
+        }
+    }
+
+    /// Pulls `org/provider` by tag; gives the file.
+    ///
+    /// # Errors
+    /// The tool is not installed, says why not, or makes no file or several.
+    pub fn pull(self, registry: &Registry, tag: &str) -> Result<PathBuf> {
+        let (reference, folder) = (reference(registry, tag), registry.path(&format!("pulled-{tag}")));
+        fs::create_dir(&folder)?;
+        match self {
+            Self::Wkg => {
+                let file = folder.join("provider.wasm").display().to_string();
+                wkg(registry, &["pull", &reference, "--output", &file])?;
+            }
+            Self::Oras => oras(registry, &["pull", &reference, &folder.display().to_string()])?,
+        }
+        let files: Vec<PathBuf> = fs::read_dir(&folder)?.map(|file| Ok(file?.path())).collect::<Result<_>>()?;
+        ensure!(files.len() == 1, "{self:?} made {files:?} of {reference}");
+        files.into_iter().next().context("no file")
+    }
+}
+
+fn reference(registry: &Registry, tag: &str) -> String {
+    format!("{}/org/provider:{tag}", registry.host())
+}
+
+fn wkg(registry: &Registry, arguments: &[&str]) -> Result<()> {
+    let program = installed("bin/wkg")?;
+    fs::write(registry.path("config.json"), registry.docker_config())?;
+    let settings = [
+        ("SSL_CERT_FILE", registry.path("ca.pem")),
+        ("DOCKER_CONFIG", registry.path("config.json").with_file_name("")),
+    ];
+    let settings = settings.map(|(name, path)| format!("{name}={}", path.display()));
+    let settings = settings.each_ref().map(String::as_str);
+    run("env", &[&settings[..], &[&program, "oci"], arguments].concat()).map(drop)
+}
+
+fn oras(registry: &Registry, arguments: &[&str]) -> Result<()> {
+    let python = installed("oras/bin/python")?;
+    fs::write(registry.path("config.json"), registry.docker_config())?;
+    let files = [root().join("tests/e2e/oras/drive.py"), registry.path("config.json"), registry.path("ca.pem")];
+    let [script, config, ca] = files.map(|path| path.display().to_string());
+    run(python, &[&[&*script], arguments, &[&config, &ca]].concat()).map(drop)
+}
+
+/// A program below `target/tools`.
+fn installed(path: &str) -> Result<String> {
+    let program = target().join("tools").join(path);
+    ensure!(
+        program.exists(),
+        "{} is missing: .ci/setup test installs it, in the version that these tests are about",
+        program.display()
+    );
+    Ok(program.display().to_string())
+}
