@@ -191,6 +191,11 @@ impl Work {
         self.refused = None;
         self.taken_back = None;
     }
+
+    /// Why settings wait, where some do.
+    fn waits(&self) -> Option<Refusal> {
+        self.wanted.as_ref().map(|wanted| wanted.refusal.clone())
+    }
 }
 
 /// Settings that differ from those in force by their cloud-config.
@@ -303,11 +308,10 @@ impl Slot {
     pub async fn forget_offers(&self) {
         let mut work = self.interrupt().await;
         work.settle();
-        drop(self.end_canary(None));
+        self.end_canary(None);
         self.shared.shadow(None);
-        self.shared.count_draining();
         // What was said about them is nobody's news any more.
-        self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
+        self.shared.settled(work.waits());
     }
 
     /// Says that the source has nothing to offer, until the next offer; what serves, serves on.
@@ -352,11 +356,10 @@ impl Slot {
         if is_active || self.canary.borrow().as_ref().is_some_and(|canary| is(canary.release())) {
             if is_active {
                 // The source has gone back.
-                drop(self.end_canary(None));
-                self.shared.count_draining();
+                self.end_canary(None);
             }
             work.settle();
-            self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
+            self.shared.settled(work.waits());
             return Ok(Offered::AlreadyActive);
         }
         if let Some(refusal) = self.quarantine.get(&text) {
@@ -379,7 +382,7 @@ impl Slot {
         match loaded {
             Ok(release) => {
                 let offered = self.begin(release, work);
-                self.shared.settled(work.wanted.as_ref().map(|wanted| wanted.refusal.clone()));
+                self.shared.settled(work.waits());
                 work.settle();
                 Ok(offered)
             }
@@ -408,8 +411,7 @@ impl Slot {
         }
         self.activate(Arc::new(release), Stage::Shadowed, work);
         // What was offered before it.
-        drop(self.end_canary(None));
-        self.shared.count_draining();
+        self.end_canary(None);
         Offered::Activated
     }
 
@@ -441,7 +443,7 @@ impl Slot {
     fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
         let predecessor = self.active.swap(None);
         self.set_probation(None);
-        drop(self.end_canary(None));
+        self.end_canary(None);
         self.shared.stopped();
         drop(predecessor);
         let newest = work.refused.take().unwrap_or(offer);

@@ -158,3 +158,30 @@ pub struct Service {
     /// What the object's status says now.
     pub status: LoadBalancerStatus,
 }
+
+impl Service {
+    /// One without ports, as the API server completes it where nothing else is said.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            ports: Vec::new(),
+            session_affinity: SessionAffinity::None,
+            load_balancer_ip: None,
+            load_balancer_class: None,
+            source_ranges: Vec::new(),
+            external_ips: Vec::new(),
+            external_traffic_policy: TrafficPolicy::Cluster,
+            internal_traffic_policy: TrafficPolicy::Cluster,
+            health_check_node_port: 0,
+            ip_families: Vec::new(),
+            ip_family_policy: None,
+            allocate_node_ports: true,
+            status: LoadBalancerStatus::default(),
+        }
+    }
+}

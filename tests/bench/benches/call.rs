@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use skysail_host::{
@@ -13,8 +13,7 @@ use skysail_host::{
     engine_config,
 };
 use skysail_provider::{
-    AddressKind, Call, Clusters as _, LoadBalancerStatus, LoadBalancers as _, Node, NodeAddress, NodeSet, Service,
-    SessionAffinity, StringMap, TrafficPolicy,
+    AddressKind, Call, Clusters as _, LoadBalancers as _, Node, NodeAddress, NodeSet, Service, StringMap,
 };
 use skysail_test_bench::component;
 use tokio::runtime::Runtime;
@@ -137,26 +136,7 @@ fn nodes(whole: bool) -> NodeSet {
 }
 
 fn service() -> Service {
-    Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: "9c1f".to_owned(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: Vec::new(),
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus::default(),
-    }
+    Service::new("default", "web", "9c1f")
 }
 
 criterion_group!(benches, one_call, ensure_over_nodes, compile);

@@ -128,11 +128,7 @@ impl Manager {
     /// `VmRSS` now and `VmHWM`, its highest value so far, in MiB.
     fn resident(&self) -> (f64, f64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let mebibytes = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-            line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
-        };
-        (mebibytes("VmRSS:"), mebibytes("VmHWM:"))
+        ["VmRSS:", "VmHWM:"].map(|key| skysail_test_bench::mebibytes(&status, key).unwrap()).into()
     }
 }
 

@@ -47,6 +47,17 @@ pub fn skysail() -> Result<PathBuf> {
     Ok(program)
 }
 
+/// A size in the text of `/proc/PID/status`, for example `VmRSS:`, in MiB.
+///
+/// # Errors
+/// The text does not have it.
+pub fn mebibytes(status: &str, key: &str) -> Result<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let line = line.with_context(|| format!("/proc/PID/status has no {key}"))?;
+    let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse().with_context(|| format!("{key} in kB"))?;
+    Ok(kibibytes / 1024.0)
+}
+
 /// TARGET/PROFILE, for a program there or in TARGET/PROFILE/deps.
 fn profile() -> Result<PathBuf> {
     let program = std::env::current_exe().context("this program does not know where it is")?;

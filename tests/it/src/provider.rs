@@ -1,6 +1,6 @@
 //! A good component in the host, from the outside.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use skysail_host::{
@@ -8,8 +8,8 @@ use skysail_host::{
     SandboxedProvider, Severity, check_config, describe,
 };
 use skysail_provider::{
-    AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NODES_PER_PAGE,
-    Node, NodeAddress, NodeSet, Provider as _, Service, SessionAffinity, TrafficPolicy,
+    AddressKind, Call, Code, Detail, Instances as _, Interface, LoadBalancers as _, NODES_PER_PAGE, Node, NodeAddress,
+    NodeSet, Provider as _, Service,
 };
 
 use crate::{
@@ -18,26 +18,7 @@ use crate::{
 };
 
 fn service(uid: &str) -> Service {
-    Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: uid.to_owned(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: Vec::new(),
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus::default(),
-    }
+    Service::new("default", "web", uid)
 }
 
 fn nodes(count: usize) -> NodeSet {

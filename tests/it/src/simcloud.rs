@@ -19,7 +19,7 @@ use skysail_host::{
 };
 use skysail_provider::{
     AddressKind, Call, Error, Instances, LoadBalancerInventory, LoadBalancerStatus, LoadBalancers, Node, NodeAddress,
-    NodeSet, Protocol, Provider as _, Routes, Service, ServicePort, SessionAffinity, TrafficPolicy,
+    NodeSet, Protocol, Provider as _, Routes, Service, ServicePort,
 };
 
 use crate::{components::built, probes::Setup};
@@ -147,26 +147,7 @@ fn service(uid: &str) -> Service {
         node_port: NODE_PORT + n,
         target_port: "8080".to_owned(),
     };
-    Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: uid.to_owned(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: vec![port(0), port(1)],
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus::default(),
-    }
+    Service { ports: vec![port(0), port(1)], ..Service::new("default", "web", uid) }
 }
 
 fn node(name: &str, machine: Option<&str>) -> Node {

@@ -86,17 +86,20 @@ impl Slot {
             "release serves a share of the objects"
         );
         self.shared.step(&status.digest, Stage::Shadowed, Step::To(Stage::Canary));
-        let before = self.canary.send_replace(Some(canary));
-        self.shared.canary(Some(status), None);
-        drop(before);
-        self.shared.count_draining();
+        self.set_canary(Some((canary, status)), None);
     }
 
-    /// No canary any more; with the reason where it is taken back. Returns what served the share.
-    pub(super) fn end_canary(&self, taken_back: Option<&Refusal>) -> Option<Arc<Canary>> {
-        let before = self.canary.send_replace(None);
-        self.shared.canary(None, taken_back);
-        before
+    /// No canary any more; with the reason where it is taken back.
+    pub(super) fn end_canary(&self, taken_back: Option<&Refusal>) {
+        self.set_canary(None, taken_back);
+    }
+
+    fn set_canary(&self, canary: Option<(Arc<Canary>, CanaryStatus)>, taken_back: Option<&Refusal>) {
+        let (canary, status) = canary.unzip();
+        let before = self.canary.send_replace(canary);
+        self.shared.canary(status, taken_back);
+        drop(before);
+        self.shared.count_draining();
     }
 
     /// The canary bore out: it serves all objects.
@@ -109,9 +112,8 @@ impl Slot {
         let said = self.shared.refusal();
         // First, so that no call of its share goes back for a moment.
         self.activate(Arc::clone(canary.release()), Stage::Canary, &mut work);
-        drop(self.end_canary(None));
+        self.end_canary(None);
         self.shared.settled(said);
-        self.shared.count_draining();
     }
 
     /// The canary did not bear out.
@@ -123,8 +125,7 @@ impl Slot {
         let percent = canary.percent;
         let serves = format!("what serves the other objects serves its {percent} % again, too");
         let refusal = self.take_back(&mut work, canary.release(), Stage::Canary, (breach, &serves));
-        drop(self.end_canary(Some(&refusal)));
-        self.shared.count_draining();
+        self.end_canary(Some(&refusal));
     }
 
     /// The canary that has this interface.
@@ -145,10 +146,10 @@ impl Slot {
 
     /// New settings: what served a share is what was offered last, unless something newer was.
     pub(super) fn put_canary_off(&self, work: &mut Work) {
-        if let Some(canary) = self.end_canary(None) {
-            work.refused.get_or_insert_with(|| canary.release().offer.clone());
-            drop(canary);
-            self.shared.count_draining();
+        let offer = self.canary.borrow().as_ref().map(|canary| canary.release().offer.clone());
+        if let Some(offer) = offer {
+            work.refused.get_or_insert(offer);
+            self.end_canary(None);
         }
     }
 }

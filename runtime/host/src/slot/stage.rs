@@ -41,6 +41,16 @@ pub(super) enum Step {
     Refused(Reason),
 }
 
+impl Step {
+    /// Whether the table has one line for both.
+    pub(super) fn is(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Refused(Reason::Admission(_)), Self::Refused(Reason::Admission(_))) => true,
+            (one, other) => one == other,
+        }
+    }
+}
+
 /// The only ways there are. Of the codes of [`Reason::Admission`] one stands for all.
 #[rustfmt::skip]
 pub(super) const EDGES: [(Stage, Step); 34] = {
@@ -101,13 +111,7 @@ impl Stage {
 
     /// Whether the table has this way.
     pub(super) fn leads(self, step: Step) -> bool {
-        EDGES.into_iter().any(|(from, known)| {
-            let same = match (known, step) {
-                (Step::Refused(Reason::Admission(_)), Step::Refused(Reason::Admission(_))) => true,
-                (known, step) => known == step,
-            };
-            from == self && same
-        })
+        EDGES.into_iter().any(|(from, known)| from == self && known.is(step))
     }
 
     /// camelCase: metric label and log field.

@@ -9,6 +9,8 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::mebibytes;
+
 /// A manager; dropped, it is asked to end, and waited for.
 #[derive(Debug)]
 pub(super) struct Process(Child);
@@ -40,12 +42,7 @@ impl Process {
 
     pub(super) fn memory(&self) -> Result<Memory> {
         let text = self.read("status")?;
-        let mebibytes = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
-            let kibibytes: f64 = line.trim().trim_end_matches(" kB").parse().context("memory in kB")?;
-            anyhow::Ok(kibibytes / 1024.0)
-        };
-        Ok(Memory { resident: mebibytes("VmRSS:")?, peak: mebibytes("VmHWM:")? })
+        Ok(Memory { resident: mebibytes(&text, "VmRSS:")?, peak: mebibytes(&text, "VmHWM:")? })
     }
 
     /// # Errors

@@ -7,9 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use skysail_host::slot::Slot;
-use skysail_provider::{
-    Call, Code, LoadBalancerStatus, LoadBalancers as _, Service, ServicePort, SessionAffinity, TrafficPolicy,
-};
+use skysail_provider::{Call, Code, LoadBalancerStatus, LoadBalancers as _, Service, ServicePort};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -126,26 +124,7 @@ fn service() -> Service {
         node_port: 30_080,
         target_port: "8080".to_owned(),
     };
-    Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: "0a1b2c".to_owned(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: vec![port],
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus::default(),
-    }
+    Service { ports: vec![port], ..Service::new("default", "web", "0a1b2c") }
 }
 
 #[cfg(test)]

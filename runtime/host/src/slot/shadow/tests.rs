@@ -1,9 +1,7 @@
 //! A release beside the one that serves.
 
-use std::collections::BTreeMap;
-
 use expect_test::{Expect, expect};
-use skysail_provider::{Call, LoadBalancerInventory as _, LoadBalancerStatus, Service, SessionAffinity, TrafficPolicy};
+use skysail_provider::{Call, LoadBalancerInventory as _, Service};
 
 use super::{Memory, OnDifference, SERVICES_MAX, ShadowOptions};
 use crate::{
@@ -121,26 +119,7 @@ async fn new_settings_do_not_ask_the_release_that_serves_to_agree_with_itself() 
 }
 
 fn service(number: usize) -> Service {
-    Service {
-        namespace: String::new(),
-        name: number.to_string(),
-        uid: number.to_string(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: Vec::new(),
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus::default(),
-    }
+    Service::new("", &number.to_string(), &number.to_string())
 }
 
 #[test]
