@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use wasmtime::{Config, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use crate::limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX};
 
@@ -247,6 +247,8 @@ pub fn engine_config(stack_bytes: u64) -> Config {
     config
         .consume_fuel(true)
         .epoch_interruption(true)
+        // What makes the bytes has optimised them: to do it again shows in no call, and costs a quarter of the compilation, which an offer waits for.
+        .cranelift_opt_level(OptLevel::None)
         .concurrency_support(false)
         .max_wasm_stack(stack_bytes)
         .async_stack_size(stack_bytes.saturating_add(crate::limits::as_usize(HOST_STACK_BYTES)));

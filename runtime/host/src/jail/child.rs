@@ -8,7 +8,10 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::FileExt as _,
     process::ExitCode,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -26,6 +29,8 @@ use super::{
     one_line, walls,
 };
 use crate::{Limits, admission, engine_config};
+
+mod threads;
 
 /// Exit code where no request was understood: whoever started this by hand learns why on standard error.
 const NOT_ASKED: u8 = 2;
@@ -51,11 +56,13 @@ pub fn child_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    threads::one_arena();
     let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length } = Request::read(&mut stdin)?;
     let space = Arc::new(AddressSpace::now()?);
-    let missing = confine(limits, &space)?;
+    let threads = threads::count();
+    let missing = confine(limits, &space, threads)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
@@ -70,16 +77,20 @@ fn run() -> io::Result<()> {
     let admitted = findings.refusals.is_empty();
     answer(Kind::Findings, 0, &space, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, &space),
+        Task::Compile if admitted => compile(&component, &space, threads),
         Task::Compile | Task::Examine => Ok(()),
     }
 }
 
-fn compile(component: &[u8], space: &AddressSpace) -> io::Result<()> {
-    let engine = Engine::new(engine_config(Limits::default().stack_bytes).parallel_compilation(false))
-        .map_err(io::Error::other)?;
+fn compile(component: &[u8], space: &AddressSpace, threads: usize) -> io::Result<()> {
+    let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
-    match engine.precompile_component(component) {
+    space.threads.store(threads::address_space(threads), Ordering::Relaxed);
+    let Ok(pool) = threads::start(threads) else {
+        // The address space is the one thing that threads need and that is scarce here.
+        return answer(Kind::Memory, compatibility, space, &[]);
+    };
+    match pool.install(|| engine.precompile_component(component)) {
         Ok(code) => answer(Kind::Code, compatibility, space, &code),
         Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, space, &[]),
         Err(error) => answer(Kind::Refused, compatibility, space, one_line(&format!("{error:#}")).as_bytes()),
@@ -87,7 +98,7 @@ fn compile(component: &[u8], space: &AddressSpace) -> io::Result<()> {
 }
 
 /// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
-fn confine(limits: CompileLimits, space: &AddressSpace) -> io::Result<Vec<String>> {
+fn confine(limits: CompileLimits, space: &AddressSpace, threads: usize) -> io::Result<Vec<String>> {
     let seconds = limits.time.as_secs().saturating_add(2);
     let limit = |resource, max: u64| {
         // What is lower already cannot be raised, and need not be.
@@ -96,7 +107,10 @@ fn confine(limits: CompileLimits, space: &AddressSpace) -> io::Result<Vec<String
     };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
-    limit(Resource::As, space.base.saturating_add(limits.memory_bytes))?;
+    limit(
+        Resource::As,
+        space.base.saturating_add(limits.memory_bytes).saturating_add(threads::address_space(threads)),
+    )?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
@@ -109,7 +123,7 @@ fn confine(limits: CompileLimits, space: &AddressSpace) -> io::Result<Vec<String
 /// gone: a manager that was killed needs no machine code.
 ///
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
-/// parent reads what comes first. The thread allocates nothing while it waits: a second arena of the allocator would be counted as memory.
+/// parent reads what comes first.
 fn watch(budget: Duration, parent: Option<Pid>, space: Arc<AddressSpace>) -> io::Result<()> {
     /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
     const STACK: usize = 256 << 10;
@@ -151,18 +165,21 @@ struct AddressSpace {
     status: File,
     /// What there was before the component came, in bytes.
     base: u64,
+    /// What the threads had that compile, when they were started, in bytes.
+    threads: AtomicU64,
 }
 
 impl AddressSpace {
     fn now() -> io::Result<Self> {
-        let mut space = Self { status: File::open("/proc/self/status")?, base: 0 };
+        let mut space = Self { status: File::open("/proc/self/status")?, base: 0, threads: AtomicU64::new(0) };
         space.base = space.read("VmSize:")?;
         Ok(space)
     }
 
-    /// What was added at the peak, in bytes.
+    /// What the component added at the peak, in bytes.
     fn added(&self) -> io::Result<u64> {
-        Ok(self.read("VmPeak:")?.saturating_sub(self.base))
+        let others = self.base.saturating_add(self.threads.load(Ordering::Relaxed));
+        Ok(self.read("VmPeak:")?.saturating_sub(others))
     }
 
     /// One of the sizes, in bytes.

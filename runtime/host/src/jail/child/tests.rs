@@ -21,9 +21,11 @@ use libc::c_long;
 use rustix::process::{Signal, getppid, kill_process};
 use wasmtime::Engine;
 
-use super::{AddressSpace, confine, walls};
+use super::{AddressSpace, confine, threads, walls};
 use crate::{Limits, engine_config, jail::CompileLimits};
 
+/// More than one, also on a machine that has one core.
+const THREADS: usize = 2;
 /// Set in the process that goes behind the walls: which.
 const WALLS: &str = "SKYSAIL_TEST_WALLS";
 /// Set in the same: where the test listens for TCP.
@@ -173,7 +175,7 @@ fn behind(walls: &OsStr) -> ! {
         "seccomp" => walls::seccomp().err().into_iter().collect(),
         _ => {
             let limits = CompileLimits { time: Duration::from_secs(60), ..CompileLimits::from(&Limits::default()) };
-            confine(limits, &AddressSpace::now().unwrap()).unwrap()
+            confine(limits, &AddressSpace::now().unwrap(), THREADS).unwrap()
         }
     };
     for missing in missing {
@@ -198,8 +200,9 @@ fn behind(walls: &OsStr) -> ! {
         }
     }
     say("has a thread", &thread::spawn(|| 7).join().unwrap().to_string());
-    let engine = Engine::new(engine_config(Limits::default().stack_bytes).parallel_compilation(false)).unwrap();
-    say("compiles", &engine.precompile_component(&component).is_ok().to_string());
+    let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    let pool = threads::start(THREADS).unwrap();
+    say("compiles", &pool.install(|| engine.precompile_component(&component)).is_ok().to_string());
     process::exit(0)
 }
 

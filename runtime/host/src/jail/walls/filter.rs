@@ -1,7 +1,7 @@
 //! The seccomp filter: the system calls that a compiler in a process of its own needs, and no other.
 //!
-//! It is a list of what is allowed, because the kernel grows new calls each year. The list holds what glibc and musl do for memory, one more
-//! thread, locks, time, chance and an end by a signal. Nothing in it takes a path, makes a descriptor or reaches another process.
+//! It is a list of what is allowed, because the kernel grows new calls each year. The list holds what glibc and musl do for memory,
+//! threads, locks, time, chance and an end by a signal. Nothing in it takes a path, makes a descriptor or reaches another process.
 //!
 //! Everything else fails with `ENOSYS`, as on a kernel that does not have the call: that is the one error for which a C library has a
 //! second way. `clone3`, whose flags a filter cannot see, becomes `clone`, whose flags it can. A program for another architecture of the same
@@ -31,7 +31,7 @@ const ALLOWED: [c_long; 26] = [
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // The watch's thread; starting it is below.
+    // The threads: the watch's, and those that compile; starting one is below.
     libc::SYS_futex,
     libc::SYS_getppid,
     libc::SYS_gettid,

@@ -1,0 +1,40 @@
+//! The threads that compile: a component's functions are independent of each other, and an offer waits for all of them.
+
+use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+/// Most threads of one child. Beyond these what is done by one of them alone takes the greater part, and the manager needs cores, too.
+const MAX: usize = 4;
+/// Stack of each: as much as the first thread of a process has, for what nests.
+const STACK_BYTES: usize = 8 << 20;
+
+/// How many: one for each core that this process may use. To be asked before the walls go up, because the limits of a container are in files.
+pub(super) fn count() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(MAX)
+}
+
+/// Address space that so many threads have before they do anything. It is no part of what a component may use: that must not depend on the machine.
+pub(super) fn address_space(count: usize) -> u64 {
+    (count * STACK_BYTES) as u64
+}
+
+/// Starts them. Behind the walls: a thread is confined by what held its parent when it was started.
+pub(super) fn start(count: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(count).stack_size(STACK_BYTES).build()
+}
+
+/// Keeps the allocator from reserving 64 MiB of address space for each thread, which would count as memory of the component. To be called before there is
+/// a second thread.
+#[cfg(target_env = "gnu")]
+pub(super) fn one_arena() {
+    #[expect(unsafe_code, reason = "the allocator's settings are a function of C")]
+    // SAFETY: changes a setting of the allocator and touches no memory of this program. Where it is refused, a component may use less.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Other allocators do not.
+#[cfg(not(target_env = "gnu"))]
+pub(super) const fn one_arena() {}
