@@ -22,6 +22,14 @@ pub(crate) fn built(name: &str) -> Vec<u8> {
     fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()))
 }
 
+/// The same component as another file, with another digest: a custom section at its end.
+#[track_caller]
+pub(crate) fn marked(name: &str, mark: u8) -> Vec<u8> {
+    let mut component = built(name);
+    component.extend([0, 3, 1, b'm', mark]);
+    component
+}
+
 /// A component of `guests/wat/<name>.wat` and what is common to these.
 #[track_caller]
 pub(crate) fn hand_written(name: &str) -> Vec<u8> {

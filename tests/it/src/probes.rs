@@ -21,6 +21,8 @@ use std::{
 use skysail_host::{
     CallRecord, CallRecorder, Engine, Limits, Live, Release, Sandbox, SandboxOptions, SandboxedProvider, describe,
     http_client::HttpClient,
+    jail::Compiler,
+    slot::{OnDifference, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
 use skysail_provider::{Call, Clusters as _, Error, Limit, LimitHit, Provider as _};
 use tokio::{sync::broadcast, task::JoinSet};
@@ -221,6 +223,19 @@ impl<'a> Setup<'a> {
         let info = Arc::new(describe(&sandbox, &release).await.unwrap());
         SandboxedProvider::new(sandbox, release, info)
     }
+}
+
+/// A slot that asks a release beside its predecessor before it serves, and refuses it where it answers otherwise.
+pub(crate) fn shadowed(sandbox: SandboxOptions) -> Slot {
+    let services = SlotServices {
+        engine: Engine::on_demand().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::in_process_for_trusted_components(),
+        metrics: SlotMetrics::default(),
+    };
+    let shadow = Some(ShadowOptions { on_difference: OnDifference::Refuse });
+    let rollout = RolloutOptions { shadow, ..RolloutOptions::default() };
+    Slot::new(services, SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap()
 }
 
 async fn keep_calling(provider: SandboxedProvider, served: Arc<AtomicU64>, stop: Arc<AtomicBool>) {

@@ -6,13 +6,14 @@ mod balancing;
 mod failures;
 mod machines;
 mod routing;
+mod shadow;
 mod volumes;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use skysail_dev::cloud::{Cluster, Knobs, SimCloud, SimOptions, SimServer};
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxedProvider,
+    CallRecorder, Engine, Limits, SandboxOptions, SandboxedProvider,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::HttpClient,
@@ -30,6 +31,7 @@ const CLUSTER: &str = "kubernetes";
 struct World {
     cloud: SimCloud,
     provider: SandboxedProvider,
+    sandbox: SandboxOptions,
     credentials: Arc<Credentials>,
     /// Of the cloud, where the credential may go.
     url: String,
@@ -57,10 +59,12 @@ impl World {
         let config = format!("[Global]\nendpoint = {}\n{global}", server.url);
         let engine = Engine::on_demand().unwrap();
         let wasm = built("simcloud");
-        let setup = Setup { limits, config: &config, http: Some(client), ..Setup::of("simcloud", &wasm) };
+        let sandbox = SandboxOptions { name: "simcloud".to_owned(), limits, config, http: Some(client) };
+        let SandboxOptions { name, limits, config, http } = sandbox.clone();
+        let setup = Setup { name: &name, wasm: &wasm, limits, config: &config, http };
         let provider = setup.serve(&engine, &CallRecorder::default()).await;
         let url = server.url.clone();
-        Self { cloud, provider, credentials, url, call: Call::default(), _server: server, _engine: engine }
+        Self { cloud, provider, sandbox, credentials, url, call: Call::default(), _server: server, _engine: engine }
     }
 
     /// What the operator's environment holds for the credential `api`.

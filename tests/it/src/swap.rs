@@ -12,7 +12,7 @@ use skysail_sources::{Digest, FileSource, FileSourceSettings};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time};
 
-use crate::{components::built, jail::command};
+use crate::{components::marked, jail::command};
 
 /// Nothing on a working machine takes this long: a test that waits for it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,11 +72,9 @@ impl Fed {
     }
 }
 
-/// The example provider, as another file: a custom section at its end.
+/// The example provider, as another file.
 fn dummy(mark: u8) -> Bytes {
-    let mut component = built("dummy");
-    component.extend([0, 3, 1, b'm', mark]);
-    component.into()
+    marked("dummy", mark).into()
 }
 
 #[tokio::test]

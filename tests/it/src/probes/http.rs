@@ -12,12 +12,11 @@ use std::{
 
 use async_trait::async_trait;
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    Limits, SandboxOptions,
     credentials::{CredentialSpec, Credentials, SecretValues, ValueFrom},
     egress::{EgressPolicy, EgressRuleSpec, EgressSpec},
     http_client::{HttpClient, Resolver},
-    jail::Compiler,
-    slot::{Offer, Offered, OnDifference, RolloutOptions, ShadowOptions, Slot, SlotMetrics, SlotOptions, SlotServices},
+    slot::{Offer, Offered},
 };
 use skysail_provider::{Call, Limit, LimitHit, LoadBalancerInventory as _};
 use tokio::{
@@ -27,8 +26,8 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Attack, Attacked, Setup};
-use crate::components::built;
+use super::{Attack, Attacked, Setup, shadowed};
+use crate::components::{built, marked};
 
 /// What the server answers.
 #[derive(Clone)]
@@ -357,19 +356,10 @@ pub(super) async fn shadow_writes_reach_nobody_before_the_release_serves() {
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
     let http = Some(server.client(&limits));
     let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: server.url.clone(), http };
-    let services = SlotServices {
-        engine: Engine::on_demand().unwrap(),
-        recorder: CallRecorder::default(),
-        compiler: Compiler::in_process_for_trusted_components(),
-        metrics: SlotMetrics::default(),
-    };
-    let shadow = Some(ShadowOptions { on_difference: OnDifference::Refuse });
-    let rollout = RolloutOptions { shadow, ..RolloutOptions::default() };
-    let slot = Slot::new(services, SlotOptions { rollout, ..SlotOptions::new(sandbox) }).unwrap();
+    let slot = shadowed(sandbox);
     let offer = async |mark: u8| {
-        let mut bytes = built("probe-shadow-writes");
-        bytes.extend([0, 3, 1, b'm', mark]);
-        slot.offer(Offer { bytes: bytes.into(), origin: "probe".to_owned() }).await
+        let bytes = marked("probe-shadow-writes", mark).into();
+        slot.offer(Offer { bytes, origin: "probe".to_owned() }).await
     };
     let methods = || -> Vec<String> {
         let heads = std::mem::take(&mut *server.heads.lock().unwrap());
