@@ -65,7 +65,7 @@ async fn status(args: &StatusArgs) -> anyhow::Result<()> {
     // read (client)
     let list = match &args.manager.server {
         Some(server) => read::of_manager(server, &args.manager).await?,
-        None => read::of_cluster(args.kubeconfig.as_deref()).await?,
+        None => read::of_cluster(args.kubeconfig.as_deref(), &args.names).await?,
     };
     // choose
     let list = choose(list, &args.names)?;

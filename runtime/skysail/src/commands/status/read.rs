@@ -12,6 +12,7 @@ use kube::{
     client::Body,
     config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext},
 };
+use serde_json::json;
 
 use super::ProviderList;
 use crate::{
@@ -32,20 +33,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The path on the manager's port.
 const PATH: &str = "/providers";
 
-/// The objects of the cluster.
+/// The objects of the cluster; where some are named, the others without what became of them.
 ///
 /// # Errors
-/// No cluster, no resource `Provider`, no right to list it.
-pub(super) async fn of_cluster(kubeconfig: Option<&Path>) -> anyhow::Result<ProviderList> {
+/// No cluster, no resource `Provider`, no right to list it; a status that is to be told and cannot be read.
+pub(super) async fn of_cluster(kubeconfig: Option<&Path>, named: &[String]) -> anyhow::Result<ProviderList> {
     let client = Cluster::of(kubeconfig).await.and_then(|cluster| cluster.client("status")).or_exit(Reason::Usage)?;
-    listed(client).await
+    listed(client, named).await
 }
 
-async fn listed(client: Client) -> anyhow::Result<ProviderList> {
+async fn listed(client: Client, named: &[String]) -> anyhow::Result<ProviderList> {
     let api: Api<DynamicObject> = Api::all_with(client, &api_resource());
     let objects = list_all(&api).await.or_else(unreadable)?;
-    let read = |object: DynamicObject| {
+    let read = |mut object: DynamicObject| {
         let name = object.metadata.name.clone().unwrap_or_default();
+        if !named.is_empty() && !named.contains(&name) {
+            // Nobody asks for it, so it need not be one that this program can read.
+            object.data = json!({});
+        }
         let provider = serde_json::to_value(object).and_then(serde_json::from_value);
         provider.with_context(|| format!("Provider {name:?} has a status that this program cannot read: use the manager's version of it, or kubectl"))
     };

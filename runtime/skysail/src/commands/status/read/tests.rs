@@ -44,7 +44,7 @@ async fn of_manager(code: u16, body: impl Into<Vec<u8>>) -> anyhow::Result<Provi
 #[case::an_old_token(401, status(401, "Unauthorized", "Unauthorized"), expect!["the cluster does not know who asks (Unauthorized): renew the kubeconfig's credentials"])]
 #[tokio::test]
 async fn a_cluster_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
-    let error = listed(server(code, body)).await.unwrap_err();
+    let error = listed(server(code, body), &[]).await.unwrap_err();
     expected.assert_eq(&format!("{error:#}"));
 }
 
@@ -52,12 +52,27 @@ async fn a_cluster_that_does_not_tell(#[case] code: u16, #[case] body: String, #
 async fn a_cluster_is_read_with_fields_that_this_program_does_not_know() {
     let object = item(&json!({ "swaps": 2, "ofTomorrow": { "a": 1 } }));
     let list = json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": [object] });
-    let read = listed(server(200, list.to_string())).await.unwrap();
+    let read = listed(server(200, list.to_string()), &[]).await.unwrap();
     assert_eq!(read.items[0].status.as_ref().unwrap().swaps, 2);
     assert_eq!(read.items[0].metadata.generation, Some(2));
     let other = json!({ "metadata": {}, "items": [item(&json!({ "swaps": "many" }))] });
-    let error = listed(server(200, other.to_string())).await.unwrap_err();
+    let error = listed(server(200, other.to_string()), &[]).await.unwrap_err();
     expect![[r#"Provider "sim" has a status that this program cannot read: use the manager's version of it, or kubectl: invalid type: string "many", expected u64"#]].assert_eq(&format!("{error:#}"));
+}
+
+#[tokio::test]
+async fn a_status_that_nobody_asks_for_need_not_be_one_that_can_be_read() {
+    let named = |name: &str, status: &Value| {
+        let mut item = item(status);
+        item["metadata"]["name"] = name.into();
+        item
+    };
+    let items = [named("a", &json!({ "swaps": 3 })), named("b", &json!({ "swaps": "many" }))];
+    let list = json!({ "metadata": {}, "items": items });
+    let read = listed(server(200, list.to_string()), &["a".to_owned()]).await.unwrap();
+    let swaps: Vec<_> = read.items.iter().map(|item| item.status.as_ref().map(|status| status.swaps)).collect();
+    assert_eq!(swaps, [Some(3), None], "both are there, to be named to who names a third");
+    listed(server(200, list.to_string()), &["b".to_owned()]).await.unwrap_err();
 }
 
 #[rstest]
