@@ -90,6 +90,10 @@ impl Programs {
         let go = target_folder()?.join("bench").join("go-ccm");
         let folder = go.parent().context("no folder for the Go peer")?;
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        // One at a time: two would compile all of it twice, and one would replace the program that the other has started.
+        let lock = folder.join("go-ccm.lock");
+        let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+        let _lock = lock.context("waiting for another build of the Go peer")?;
         let status = Command::new("go")
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("peer"))
             .args(["build", "-buildvcs=false", "-trimpath", "-o"])
