@@ -1,11 +1,37 @@
 //! Reading a [`Service`] the way upstream's providers do.
 
-use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, TrafficPolicy};
+use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, SessionAffinity, TrafficPolicy};
 
 /// Longest default name, in bytes: the shortest limit among the clouds upstream knew.
 const LOAD_BALANCER_NAME_BYTES_MAX: usize = 32;
 
 impl Service {
+    /// One without ports, as the API server completes it where nothing else is said: for a provider's tests.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            labels: Vec::new(),
+            annotations: Vec::new(),
+            ports: Vec::new(),
+            session_affinity: SessionAffinity::None,
+            load_balancer_ip: None,
+            load_balancer_class: None,
+            source_ranges: Vec::new(),
+            external_ips: Vec::new(),
+            external_traffic_policy: TrafficPolicy::Cluster,
+            internal_traffic_policy: TrafficPolicy::Cluster,
+            health_check_node_port: 0,
+            ip_families: Vec::new(),
+            ip_family_policy: None,
+            allocate_node_ports: true,
+            status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
+            extra: Vec::new(),
+        }
+    }
+
     /// Value of one annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
@@ -77,29 +103,13 @@ impl From<Ingress> for LoadBalancerStatus {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Error, IpFamily, LoadBalancerStatus, Service, SessionAffinity, TrafficPolicy};
+    use crate::{Error, IpFamily, Service, TrafficPolicy};
 
     fn service() -> Service {
         Service {
-            namespace: "default".to_owned(),
-            name: "web".to_owned(),
-            uid: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
-            labels: Vec::new(),
             annotations: vec![("a".to_owned(), "1".to_owned())],
-            ports: Vec::new(),
-            session_affinity: SessionAffinity::None,
-            load_balancer_ip: None,
-            load_balancer_class: None,
-            source_ranges: Vec::new(),
-            external_ips: Vec::new(),
-            external_traffic_policy: TrafficPolicy::Cluster,
-            internal_traffic_policy: TrafficPolicy::Cluster,
             health_check_node_port: 30_000,
-            ip_families: Vec::new(),
-            ip_family_policy: None,
-            allocate_node_ports: true,
-            status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
-            extra: Vec::new(),
+            ..Service::new("default", "web", "0a1b2c3d-4e5f-6789-abcd-ef0123456789")
         }
     }
 

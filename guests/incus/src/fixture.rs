@@ -6,9 +6,7 @@ use std::{
     net::IpAddr,
 };
 
-use skysail_guest_sdk::{
-    Error, LoadBalancerStatus, Protocol, Result, Service, ServicePort, SessionAffinity, TrafficPolicy,
-};
+use skysail_guest_sdk::{Error, Protocol, Result, Service, ServicePort};
 
 use crate::{
     plan::{Kind, Listener},
@@ -28,25 +26,8 @@ pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> Service {
         target_port: port.to_string(),
     };
     Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned(),
-        labels: Vec::new(),
-        annotations: Vec::new(),
         ports: ports.iter().map(port).collect(),
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
-        extra: Vec::new(),
+        ..Service::new("default", "web", "0a1b2c3d-4e5f-6789-abcd-ef0123456789")
     }
 }
 

@@ -1,8 +1,6 @@
 //! What is decided before the cloud is asked.
 
-use skysail_guest_sdk::{
-    Error, IpFamily, LoadBalancerStatus, Protocol, Service, ServicePort, SessionAffinity, TrafficPolicy,
-};
+use skysail_guest_sdk::{Error, IpFamily, Protocol, Service, ServicePort};
 
 use super::{backends, check, sources};
 
@@ -15,27 +13,7 @@ fn service(protocol: Protocol, node_port: u16) -> Service {
         node_port,
         target_port: "8080".to_owned(),
     };
-    Service {
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-        uid: "0a1b".to_owned(),
-        labels: Vec::new(),
-        annotations: Vec::new(),
-        ports: vec![port],
-        session_affinity: SessionAffinity::None,
-        load_balancer_ip: None,
-        load_balancer_class: None,
-        source_ranges: Vec::new(),
-        external_ips: Vec::new(),
-        external_traffic_policy: TrafficPolicy::Cluster,
-        internal_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: 0,
-        ip_families: Vec::new(),
-        ip_family_policy: None,
-        allocate_node_ports: true,
-        status: LoadBalancerStatus { ingress: Vec::new(), extra: Vec::new() },
-        extra: Vec::new(),
-    }
+    Service { ports: vec![port], ..Service::new("default", "web", "0a1b") }
 }
 
 #[test]

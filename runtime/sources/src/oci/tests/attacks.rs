@@ -194,6 +194,14 @@ async fn each_refusal_by_status_says_what_to_do() {
     .await;
 }
 
+async fn is_given_up(server: &Server) {
+    let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
+    let registry = Registry::new(options(server)).unwrap();
+    let failure = registry.pull(&reference(server, ":v1"), None, &quick).await.unwrap_err();
+    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
+        .assert_eq(&told(server, &failure));
+}
+
 #[tokio::test]
 async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
     let server = Server::start().await;
@@ -205,11 +213,7 @@ async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
         });
         asked.path.contains("/blobs/").then(|| Response::new(Body::from_stream(slow)))
     });
-    let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
-    let registry = Registry::new(options(&server)).unwrap();
-    let failure = registry.pull(&reference(&server, ":v1"), None, &quick).await.unwrap_err();
-    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
-        .assert_eq(&told(&server, &failure));
+    is_given_up(&server).await;
 }
 
 #[tokio::test]
@@ -218,11 +222,7 @@ async fn a_registry_that_takes_the_connection_and_says_nothing_is_given_up() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = Server::start().await;
     server.host = silent.local_addr().unwrap().to_string();
-    let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
-    let registry = Registry::new(options(&server)).unwrap();
-    let failure = registry.pull(&reference(&server, ":v1"), None, &quick).await.unwrap_err();
-    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
-        .assert_eq(&told(&server, &failure));
+    is_given_up(&server).await;
 }
 
 #[tokio::test]
