@@ -11,6 +11,8 @@
 //! child that runs our own executable, or a folder where each of its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from
 //! anywhere else is refused before a child is started ([`admission::look`](crate::admission::look)).
 //!
+//! What a release has in common with the one that was compiled before it is not compiled again ([`Compiler::for_one_provider`]).
+//!
 //! Orphans: where the parent dies, however it dies, a child ends within some milliseconds.
 
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
@@ -29,6 +31,7 @@ mod cache;
 mod child;
 mod disk;
 mod frame;
+mod functions;
 mod parent;
 #[cfg(test)]
 pub(crate) mod stand_in;
@@ -92,6 +95,15 @@ pub struct CompileCost {
     pub memory_bytes: u64,
 }
 
+/// How much of a component was not compiled, because the one before it has it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reuse {
+    /// Functions whose machine code was there.
+    pub functions: u32,
+    /// Functions of the component, those among them that wasmtime makes to call it.
+    pub of: u32,
+}
+
 /// A compiled component.
 #[derive(Clone)]
 pub struct Compiled {
@@ -101,6 +113,8 @@ pub struct Compiled {
     pub cost: Option<CompileCost>,
     /// Whether the machine code was still there from an earlier compilation.
     pub cached: bool,
+    /// What of it was there from the component before it; none where all of it was compiled or [`Self::cached`].
+    pub reuse: Option<Reuse>,
 }
 
 /// Why a component was not compiled. The texts say what was tried and the way out; the cause is the source.
@@ -200,6 +214,8 @@ pub struct Compiler {
     cache: Arc<Mutex<Cache>>,
     /// What outlives the process.
     disk: Option<Arc<Disk>>,
+    /// What a provider's next release need not compile.
+    functions: Option<Arc<functions::Kept>>,
 }
 
 #[derive(Clone)]
@@ -226,7 +242,20 @@ impl Compiler {
     }
 
     fn new(kind: Kind) -> Self {
-        Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default(), disk: None }
+        Self {
+            kind,
+            permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)),
+            cache: Arc::default(),
+            disk: None,
+            functions: None,
+        }
+    }
+
+    /// The same for one provider, whose releases have most of their functions in common: what the one that was compiled last has, too, is not compiled again.
+    /// The machine code is the same to the byte.
+    #[must_use]
+    pub fn for_one_provider(&self) -> Self {
+        Self { functions: Some(Arc::default()), ..self.clone() }
     }
 
     /// The same, which keeps at most so many bytes of machine code in this folder for the next start; the folder is this process's
@@ -259,20 +288,25 @@ impl Compiler {
         let key = cache::Key { digest, compatibility: compatibility(engine) };
         if let Some((component, cost)) = self.cache.lock().await.get(&key, limits) {
             admitted();
-            return Ok(Compiled { component, cost, cached: true });
+            return Ok(Compiled { component, cost, cached: true, reuse: None });
         }
         if let Some((code, cost)) = self.kept(key, limits).await {
             admitted();
             let component = Arc::new(CompiledComponent::from_jail(code));
             self.cache.lock().await.put(key, Arc::clone(&component), Some(cost));
-            return Ok(Compiled { component, cost: Some(cost), cached: true });
+            return Ok(Compiled { component, cost: Some(cost), cached: true, reuse: None });
         }
         let _permit = self.permit().await;
+        let mut reuse = None;
         let (compiled, cost) = match &self.kind {
             Kind::Jailed(jail) => {
-                let output = parent::compile(jail, component, limits, admitted).await?;
+                let output = self.compile_jailed(jail, component, limits, admitted).await?;
                 if output.compatibility != key.compatibility {
                     return Err(CompileError::OtherBuild { program: jail.command.program.clone() });
+                }
+                if let (Some(kept), Some(functions)) = (&self.functions, output.functions) {
+                    reuse = functions::reuse(&functions);
+                    kept.put(functions);
                 }
                 self.keep(key, &output.code, output.cost).await;
                 (CompiledComponent::from_jail(output.code), Some(output.cost))
@@ -285,7 +319,39 @@ impl Compiler {
         };
         let component = Arc::new(compiled);
         self.cache.lock().await.put(key, Arc::clone(&component), cost);
-        Ok(Compiled { component, cost, cached: false })
+        Ok(Compiled { component, cost, cached: false, reuse })
+    }
+
+    /// In a child, and in a second one where the first may have failed over the functions of the component before: whether a component may serve does not
+    /// depend on what came before it.
+    async fn compile_jailed(
+        &self,
+        jail: &parent::Jail,
+        component: Bytes,
+        limits: CompileLimits,
+        admitted: impl FnOnce() + Send,
+    ) -> Result<parent::Output, CompileError> {
+        let Some(kept) = &self.functions else {
+            return parent::compile(jail, (component, None), limits, admitted).await;
+        };
+        let mut admitted = Some(admitted);
+        let admit = || {
+            if let Some(admitted) = admitted.take() {
+                admitted();
+            }
+        };
+        let error = match parent::compile(jail, (component.clone(), Some(kept.get())), limits, admit).await {
+            Ok(output) => return Ok(output),
+            Err(error) => error,
+        };
+        let is_of_the_functions =
+            matches!(error, CompileError::Crashed { .. } | CompileError::Limit { stop: Stop::Memory, .. });
+        if admitted.is_some() || !is_of_the_functions {
+            return Err(error);
+        }
+        tracing::warn!(error = %error, "compiled once more, without the functions of the release before it");
+        kept.put(Bytes::new());
+        parent::compile(jail, (component, None), limits, || {}).await
     }
 
     async fn kept(&self, key: cache::Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {

@@ -249,12 +249,13 @@ impl Slot {
         let name: Arc<str> = options.sandbox.name.as_str().into();
         let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
         let asked = options.retry.clone();
+        let compiler = services.compiler.for_one_provider();
         let memory = Memory::default();
         memory.keeps(options.rollout.shadow.is_some());
         let work = Work { options, sandbox, asked: asked.clone(), taken_back: None, refused: None, wanted: None };
         Ok(Self {
             name,
-            services,
+            services: SlotServices { compiler, ..services },
             active: ArcSwapOption::empty(),
             shared,
             newest: AtomicU64::new(0),

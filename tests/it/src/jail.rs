@@ -2,8 +2,8 @@
 
 use std::{
     fmt::Write as _,
-    io,
-    path::PathBuf,
+    fs, io,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -14,7 +14,7 @@ use skysail_host::{
     CallRecorder, Engine, Limits, SandboxOptions,
     admission::RefusalCode,
     engine_config,
-    jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Stop},
+    jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Reuse, Stop},
     slot::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
 use skysail_provider::{Limit, Provider as _};
@@ -23,7 +23,7 @@ use tokio::{
     process::Command,
 };
 
-use crate::components::built;
+use crate::components::{built, hand_written, marked};
 
 /// One of this package's binaries: Cargo builds them before its tests, and puts them two folders above.
 fn binary(name: &str) -> PathBuf {
@@ -77,6 +77,56 @@ async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
     assert!(cost.memory_bytes < Limits::default().compile_memory_bytes, "{cost:?}");
 }
 
+/// Each machine code that a compiler keeps in its folder.
+fn machine_code(folder: &Path) -> Vec<Vec<u8>> {
+    // Before it: what the file is, its keyed hash, and what it cost. The files' names are keyed, too.
+    const HEAD_BYTES: usize = 64;
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "code"));
+    let mut codes: Vec<_> = files.map(|path| fs::read(path).unwrap().split_off(HEAD_BYTES)).collect();
+    codes.sort_unstable();
+    codes
+}
+
+#[tokio::test]
+async fn a_component_becomes_the_same_machine_code_whatever_came_before_it() {
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [alone, after_others] = folders
+        .each_ref()
+        .map(|folder| Compiler::jailed(command()).keeping(folder.path().to_owned(), 1 << 30).unwrap());
+    let after_others = after_others.for_one_provider();
+    // The same once more, another build of the same, others of the same SDK, and one that has nothing of it.
+    let components = [
+        built("simcloud"),
+        marked("simcloud", 1),
+        built("incus"),
+        built("dummy"),
+        hand_written("table"),
+        built("simcloud"),
+        built("probe-regression"),
+        built("incus"),
+    ];
+    let mut reused = Vec::new();
+    for (n, component) in (0..).zip(&components) {
+        let component = || (Bytes::from(component.clone()), [n; 32]);
+        let compiled = alone.compile(&engine, component(), limits(), || {}).await.unwrap();
+        assert_eq!((compiled.cached, compiled.reuse), (false, None));
+        let compiled = after_others.compile(&engine, component(), limits(), || {}).await.unwrap();
+        assert!(!compiled.cached);
+        let Reuse { functions, of } = compiled.reuse.unwrap();
+        println!("{n}: {functions} of {of} functions");
+        reused.push(functions * 100 / of);
+    }
+    let [alone, after_others] = folders.each_ref().map(|folder| machine_code(folder.path()));
+    assert_eq!(alone.len(), components.len());
+    assert!(alone == after_others, "machine code differs by what was compiled before");
+    assert_eq!(reused[0], 0);
+    // Wasmtime does not know all of them again.
+    assert!(reused[1] > 80, "the same functions: {reused:?}");
+    assert!((5..80).contains(&reused[2]), "another provider of the same SDK: {reused:?}");
+}
+
 #[tokio::test]
 async fn what_the_child_finds_wrong_comes_back_as_its_reason() {
     let mut component = built("dummy");
@@ -128,11 +178,12 @@ async fn a_component_that_compiles_for_ever_is_stopped_by_its_cpu_time_and_the_r
 /// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory, length; then the component.
 fn request(component: &[u8], time: Duration) -> Vec<u8> {
     let words = [
-        u64::from_le_bytes(*b"SKYJAIL2"),
+        u64::from_le_bytes(*b"SKYJAIL3"),
         1,
         u64::try_from(time.as_millis()).unwrap(),
         4 << 30,
         u64::try_from(component.len()).unwrap(),
+        0,
     ];
     [&words.map(u64::to_le_bytes).concat(), component].concat()
 }

@@ -26,6 +26,7 @@ use wasmtime::Engine;
 use super::{
     CompileCost, CompileLimits, compatibility,
     frame::{AnswerHead, Kind, Request, Task},
+    functions::Functions,
     one_line, walls,
 };
 use crate::{Limits, admission, engine_config};
@@ -59,10 +60,11 @@ fn run() -> io::Result<()> {
     threads::one_arena();
     let parent = getppid();
     let mut stdin = io::stdin().lock();
-    let Request { task, limits, length } = Request::read(&mut stdin)?;
+    let Request { task, limits, length, functions: functions_length } = Request::read(&mut stdin)?;
     let space = Arc::new(AddressSpace::now()?);
     let threads = threads::count();
-    let missing = confine(limits, &space, threads)?;
+    let apart = threads::address_space(threads).saturating_add(functions_length);
+    let missing = confine(limits, &space, apart)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
@@ -71,34 +73,56 @@ fn run() -> io::Result<()> {
     if component.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
         return answer(Kind::Memory, 0, &space, &[]);
     }
-    stdin.take(length).read_to_end(&mut component)?;
+    stdin.by_ref().take(length).read_to_end(&mut component)?;
+    let mut functions = Vec::new();
+    stdin.take(functions_length).read_to_end(&mut functions)?;
+    space.apart.store(functions_length, Ordering::Relaxed);
     watch(limits.time, parent, Arc::clone(&space))?;
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
     answer(Kind::Findings, 0, &space, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, &space, threads),
-        Task::Compile | Task::Examine => Ok(()),
+        Task::Compile if admitted => compile(&component, None, &space, threads),
+        Task::CompileNext if admitted => {
+            let functions = Arc::new(Functions::read(functions)?);
+            compile(&component, Some(functions), &space, threads)
+        }
+        Task::Compile | Task::CompileNext | Task::Examine => Ok(()),
     }
 }
 
-fn compile(component: &[u8], space: &AddressSpace, threads: usize) -> io::Result<()> {
-    let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).map_err(io::Error::other)?;
+fn compile(
+    component: &[u8],
+    functions: Option<Arc<Functions>>,
+    space: &AddressSpace,
+    threads: usize,
+) -> io::Result<()> {
+    let mut config = engine_config(Limits::default().stack_bytes);
+    if let Some(functions) = functions.clone() {
+        config.enable_incremental_compilation(functions).map_err(io::Error::other)?;
+    }
+    let engine = Engine::new(&config).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
-    space.threads.store(threads::address_space(threads), Ordering::Relaxed);
+    space.apart.fetch_add(threads::address_space(threads), Ordering::Relaxed);
     let Ok(pool) = threads::start(threads) else {
-        // The address space is the one thing that threads need and that is scarce here.
+        // One thread alone needs memory and nothing else.
         return answer(Kind::Memory, compatibility, space, &[]);
     };
     match pool.install(|| engine.precompile_component(component)) {
-        Ok(code) => answer(Kind::Code, compatibility, space, &code),
+        Ok(code) => {
+            if let Some(functions) = functions {
+                answer(Kind::Functions, compatibility, space, &functions.written())?;
+            }
+            answer(Kind::Code, compatibility, space, &code)
+        }
         Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, space, &[]),
         Err(error) => answer(Kind::Refused, compatibility, space, one_line(&format!("{error:#}")).as_bytes()),
     }
 }
 
 /// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
-fn confine(limits: CompileLimits, space: &AddressSpace, threads: usize) -> io::Result<Vec<String>> {
+/// `apart` is address space that is no part of what the component may use.
+fn confine(limits: CompileLimits, space: &AddressSpace, apart: u64) -> io::Result<Vec<String>> {
     let seconds = limits.time.as_secs().saturating_add(2);
     let limit = |resource, max: u64| {
         // What is lower already cannot be raised, and need not be.
@@ -107,10 +131,7 @@ fn confine(limits: CompileLimits, space: &AddressSpace, threads: usize) -> io::R
     };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
-    limit(
-        Resource::As,
-        space.base.saturating_add(limits.memory_bytes).saturating_add(threads::address_space(threads)),
-    )?;
+    limit(Resource::As, space.base.saturating_add(limits.memory_bytes).saturating_add(apart))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
@@ -165,20 +186,20 @@ struct AddressSpace {
     status: File,
     /// What there was before the component came, in bytes.
     base: u64,
-    /// What the threads had that compile, when they were started, in bytes.
-    threads: AtomicU64,
+    /// What the threads had that compile, when they were started, and the functions that came with the component, in bytes.
+    apart: AtomicU64,
 }
 
 impl AddressSpace {
     fn now() -> io::Result<Self> {
-        let mut space = Self { status: File::open("/proc/self/status")?, base: 0, threads: AtomicU64::new(0) };
+        let mut space = Self { status: File::open("/proc/self/status")?, base: 0, apart: AtomicU64::new(0) };
         space.base = space.read("VmSize:")?;
         Ok(space)
     }
 
     /// What the component added at the peak, in bytes.
     fn added(&self) -> io::Result<u64> {
-        let others = self.base.saturating_add(self.threads.load(Ordering::Relaxed));
+        let others = self.base.saturating_add(self.apart.load(Ordering::Relaxed));
         Ok(self.read("VmPeak:")?.saturating_sub(others))
     }
 

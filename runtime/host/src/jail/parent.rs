@@ -53,27 +53,33 @@ impl Jail {
 /// Machine code and where it fits.
 pub(super) struct Output {
     pub(super) code: Vec<u8>,
+    /// Those of the machine code; none where they were not asked for.
+    pub(super) functions: Option<Bytes>,
     pub(super) compatibility: u64,
     pub(super) cost: CompileCost,
 }
 
 /// Judges `component` in a child process.
 pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Findings, CompileError> {
-    let ended = run(jail, Task::Examine, component, limits, || {}).await?;
+    let input = Input { task: Task::Examine, component, functions: Bytes::new() };
+    let ended = run(jail, input, limits, || {}).await?;
     match ended.answer {
         Ok(Answer::Findings(findings)) if ended.status.success() => Ok(findings),
         _ => Err(failure(ended, limits)),
     }
 }
 
-/// Judges and compiles `component` in a child process; `admitted` is called between the two.
+/// Judges and compiles `component` in a child process; `admitted` is called between the two. With `functions`, which may be empty, only what is not among
+/// them is compiled.
 pub(super) async fn compile(
     jail: &Jail,
-    component: Bytes,
+    (component, functions): (Bytes, Option<Bytes>),
     limits: CompileLimits,
     admitted: impl FnOnce() + Send,
 ) -> Result<Output, CompileError> {
-    let ended = run(jail, Task::Compile, component, limits, admitted).await?;
+    let task = if functions.is_some() { Task::CompileNext } else { Task::Compile };
+    let input = Input { task, component, functions: functions.unwrap_or_default() };
+    let ended = run(jail, input, limits, admitted).await?;
     match ended.answer {
         Ok(Answer::Code(output)) if ended.status.success() => Ok(output),
         Ok(Answer::Findings(Findings { refusals, .. })) => Err(CompileError::NotAdmitted { refusals }),
@@ -81,11 +87,17 @@ pub(super) async fn compile(
     }
 }
 
+/// What a child is to do, and what with.
+struct Input {
+    task: Task,
+    component: Bytes,
+    functions: Bytes,
+}
+
 /// Starts a child and stays with it to its end.
 async fn run(
     jail: &Jail,
-    task: Task,
-    component: Bytes,
+    input: Input,
     limits: CompileLimits,
     admitted: impl FnOnce() + Send,
 ) -> Result<Ended, CompileError> {
@@ -101,8 +113,7 @@ async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
-    let request = Request { task, limits, length: component.len() as u64 };
-    let mut ended = match time::timeout(limits.wall(), talk(&mut child, &request, component, admitted)).await {
+    let mut ended = match time::timeout(limits.wall(), talk(&mut child, limits, &input, admitted)).await {
         Ok(ended) => ended.map_err(failed)?,
         Err(time::error::Elapsed { .. }) => {
             child.kill().await.map_err(failed)?;
@@ -143,23 +154,26 @@ enum Unanswered {
 
 async fn talk(
     child: &mut Child,
-    request: &Request,
-    component: Bytes,
+    limits: CompileLimits,
+    input: &Input,
     admitted: impl FnOnce() + Send,
 ) -> io::Result<Ended> {
     let piped = || io::Error::other("a pipe to the child is missing");
     let stdin = child.stdin.take().ok_or_else(piped)?;
     let stdout = child.stdout.take().ok_or_else(piped)?;
     let stderr = child.stderr.take().ok_or_else(piped)?;
-    let answer = read_answers(stdout, request.task, admitted);
-    let (_fed, answer, said) = tokio::join!(feed(stdin, request, component), answer, read_said(stderr));
+    let answer = read_answers(stdout, input.task, admitted);
+    let (_fed, answer, said) = tokio::join!(feed(stdin, limits, input), answer, read_said(stderr));
     Ok(Ended { status: child.wait().await?, answer, said: said? })
 }
 
 /// A child that ends before it has read everything has a reason, which its answer or its status tells better than this pipe.
-async fn feed(mut stdin: ChildStdin, request: &Request, component: Bytes) -> io::Result<()> {
+async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io::Result<()> {
+    let Input { task, component, functions } = input;
+    let request = Request { task: *task, limits, length: component.len() as u64, functions: functions.len() as u64 };
     stdin.write_all(&request.encode()).await?;
-    stdin.write_all(&component).await?;
+    stdin.write_all(component).await?;
+    stdin.write_all(functions).await?;
     stdin.shutdown().await
 }
 
@@ -179,11 +193,16 @@ async fn read_answers(
         return Ok(Answer::Findings(findings));
     }
     admitted();
-    let (head, body) = read_answer(&mut stdout).await?;
+    let (mut head, mut body) = read_answer(&mut stdout).await?;
+    let mut functions = None;
+    if task == Task::CompileNext && head.kind == Kind::Functions {
+        functions = Some(body.into());
+        (head, body) = read_answer(&mut stdout).await?;
+    }
     let AnswerHead { kind, compatibility, cost, .. } = head;
     match kind {
-        Kind::Code => Ok(Answer::Code(Output { code: body, compatibility, cost })),
-        Kind::Findings => Err(Unanswered::Unreadable),
+        Kind::Code => Ok(Answer::Code(Output { code: body, functions, compatibility, cost })),
+        Kind::Findings | Kind::Functions => Err(Unanswered::Unreadable),
         Kind::Refused | Kind::Cpu | Kind::Memory => Err(Unanswered::Ended(head, body)),
     }
 }

@@ -1,12 +1,15 @@
 //! Children that say what a test wants, in place of one that looks at the component.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use wasmtime::Engine;
 
 use super::{
     CompileCost, Compiler, JailCommand, compatibility,
-    frame::{AnswerHead, Kind},
+    frame::{AnswerHead, Kind, Task},
 };
 use crate::admission::Findings;
 
@@ -44,6 +47,26 @@ pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compil
     let file = folder.join("said");
     fs::write(&file, said).unwrap();
     // It reads to the end, so that it ends as its parent expects.
-    let script = format!("cat >/dev/null; cat '{}'", file.display());
+    script(&format!("cat >/dev/null; cat '{}'", file.display()))
+}
+
+/// The same, which says it only where it is not given what is left of an earlier compilation; there it says that the component is admitted, and crashes. Each
+/// is asked by writing a line into the file that comes back, the number of its task.
+pub(crate) fn failing_over_functions(folder: &Path, engine: &Engine, answers: &[Said]) -> (Compiler, PathBuf) {
+    let asked = folder.join("asked");
+    saying(folder, engine, &[Said::Admitted]);
+    let (said, admitted) = (folder.join("said"), folder.join("admitted"));
+    fs::rename(&said, &admitted).unwrap();
+    saying(folder, engine, answers);
+    let (asked_file, said, admitted) = (asked.display(), said.display(), admitted.display());
+    let next = Task::CompileNext.word();
+    let compiler = script(&format!(
+        "task=$(head -c 48 | od -An -tu8 -j8 -N8 | tr -d ' '); cat >/dev/null; echo $task >>'{asked_file}'
+         if [ $task = {next} ]; then cat '{admitted}'; echo 'no such function' >&2; exit 101; fi; cat '{said}'"
+    ));
+    (compiler, asked)
+}
+
+fn script(script: &str) -> Compiler {
     Compiler::jailed(JailCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] })
 }

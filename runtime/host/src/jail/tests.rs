@@ -1,11 +1,14 @@
 //! The parent against children that misbehave. The real child, and hostile components, are in `tests/it`.
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, fs, time::Duration};
 
 use bytes::Bytes;
 use expect_test::{Expect, expect};
 
-use super::{CompileError, CompileLimits, Compiler, JailCommand};
+use super::{
+    CompileError, CompileLimits, Compiler, JailCommand,
+    stand_in::{Said, failing_over_functions},
+};
 use crate::{Limits, engine_config};
 
 const LIMITS: CompileLimits =
@@ -17,10 +20,17 @@ async fn child(script: &str) -> CompileError {
 }
 
 async fn compile(command: JailCommand) -> CompileError {
-    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    compile_with(&engine(), &Compiler::jailed(command)).await
+}
+
+fn engine() -> wasmtime::Engine {
+    wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap()
+}
+
+async fn compile_with(engine: &wasmtime::Engine, compiler: &Compiler) -> CompileError {
     // By its first bytes it is a component: the rest is for the child to judge.
     let component = Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat());
-    let compiled = Compiler::jailed(command).compile(&engine, (component, [0; 32]), LIMITS, || {}).await;
+    let compiled = compiler.compile(engine, (component, [0; 32]), LIMITS, || {}).await;
     compiled.err().expect("such a child compiles nothing")
 }
 
@@ -122,4 +132,18 @@ async fn what_a_childs_kernel_does_not_keep_it_from_is_no_part_of_why_it_crashed
             "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
         ],
     );
+}
+
+#[tokio::test]
+async fn a_component_is_judged_by_itself_where_a_child_fails_over_what_came_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine();
+    let (compiler, asked) = failing_over_functions(folder.path(), &engine, &[Said::Admitted, Said::Refused]);
+    let error = compile_with(&engine, &compiler.for_one_provider()).await;
+    check(&error, true, expect!["the compiler refused the component: too strange"]);
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "2\n1\n");
+    // Where nothing came before it nobody asks twice, and what is not admitted is not admitted.
+    let error = compile_with(&engine, &compiler).await;
+    check(&error, true, expect!["the compiler refused the component: too strange"]);
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "2\n1\n1\n");
 }

@@ -101,6 +101,17 @@ impl Slot {
         let (engine, limits) = (sandbox.wasmtime(), CompileLimits::from(sandbox.limits()));
         let component = (offer.bytes.clone(), candidate.digest);
         let compiled = self.services.compiler.compile(engine, component, limits, || candidate.advance()).await;
+        if let Ok(Compiled { cost: Some(cost), cached: false, reuse, .. }) = &compiled {
+            tracing::info!(
+                provider.name = %self.name,
+                component.digest = candidate.status.digest,
+                cpu_ms = cost.cpu.as_millis(),
+                memory_bytes = cost.memory_bytes,
+                functions = reuse.map(|reuse| reuse.of),
+                reused = reuse.map(|reuse| reuse.functions),
+                "component compiled"
+            );
+        }
         compiled.map_err(|error| {
             let reason = match &error {
                 CompileError::NotAdmitted { refusals } => {

@@ -107,6 +107,13 @@ impl Figures {
         self.serving_ms.p99 <= self.source.bound_ms()
     }
 
+    /// Whether resident memory stays as it is; none where there are too few samples to say.
+    #[must_use]
+    pub fn is_flat(&self) -> Option<bool> {
+        let code_kib = f64::from(u32::try_from(self.code_bytes >> 10).unwrap_or(u32::MAX));
+        self.growth_kib().map(|growth| growth <= code_kib * FLAT)
+    }
+
     /// How much resident memory grows with each swap, in KiB: the straight line through all samples after the caches are full. None where there are too few.
     #[must_use]
     pub fn growth_kib(&self) -> Option<f64> {
@@ -121,6 +128,9 @@ impl Figures {
         Some(above / below)
     }
 }
+
+/// What resident memory may grow with each swap and be called flat, as a part of one release's machine code: who kept one release of a hundred would show twice of it.
+const FLAT: f64 = 0.005;
 
 /// Swaps after which what is kept on purpose is there: machine code of the last 16 components, the offers that wait, the allocator's pages.
 pub(super) const CACHES_FULL: u32 = 100;
@@ -147,7 +157,7 @@ mod tests {
             source: Source::File,
             component: "simcloud".to_owned(),
             component_bytes: 1,
-            code_bytes: 1,
+            code_bytes: 1500 << 10,
             swaps: 1000,
             serving_ms: Spread::default(),
             written_ms: Spread::default(),
@@ -171,10 +181,14 @@ mod tests {
     #[test]
     fn memory_that_grows_before_the_caches_are_full_is_no_growth_and_afterwards_it_is() {
         let flat: BTreeMap<u32, f64> = (0..=10).map(|at| (at * 100, if at == 0 { 10.0 } else { 60.0 })).collect();
-        assert_eq!(figures(flat).growth_kib(), Some(0.0));
+        let flat = figures(flat);
+        assert_eq!((flat.growth_kib(), flat.is_flat()), (Some(0.0), Some(true)));
         let leak: BTreeMap<u32, f64> = (0..=10).map(|at| (at * 100, f64::from(at))).collect();
-        let growth = figures(leak).growth_kib().unwrap();
+        let leak = figures(leak);
+        let growth = leak.growth_kib().unwrap();
         assert!((growth - 10.24).abs() < 1e-9, "{growth}");
-        assert_eq!(figures([(0, 1.0), (50, 2.0)].into()).growth_kib(), None);
+        assert_eq!(leak.is_flat(), Some(false));
+        let short = figures([(0, 1.0), (50, 2.0)].into());
+        assert_eq!((short.growth_kib(), short.is_flat()), (None, None));
     }
 }

@@ -1,12 +1,12 @@
-//! Releases of one component: the same code and behaviour, each with a digest of its own.
+//! Releases of one component, or of several in turn: the same behaviour, each with a digest of its own.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use skysail_sources::Digest;
 
 /// See the module.
 pub(super) struct Releases {
-    component: Vec<u8>,
+    components: Vec<Vec<u8>>,
 }
 
 /// One of them.
@@ -17,14 +17,17 @@ pub(super) struct Release {
 }
 
 impl Releases {
-    pub(super) fn of(component: &str) -> Result<Self> {
-        Ok(Self { component: crate::component(component)? })
+    pub(super) fn of(components: &[String]) -> Result<Self> {
+        ensure!(!components.is_empty(), "no component to exchange");
+        Ok(Self { components: components.iter().map(|name| crate::component(name)).collect::<Result<_>>()? })
     }
 
-    /// The component with a custom section of ten bytes.
+    /// The component whose turn it is, with a custom section of ten bytes.
     pub(super) fn number(&self, number: u32) -> Release {
+        let component = self.components.get(number as usize % self.components.len());
         // Section 0, six bytes: the length of its name, the name, the number.
-        let bytes = Bytes::from([self.component.as_slice(), &[0, 6, 1, b'n'], &number.to_le_bytes()].concat());
+        let section = [&[0, 6, 1, b'n'][..], &number.to_le_bytes()].concat();
+        let bytes = Bytes::from([component.map_or(&[][..], Vec::as_slice), &section].concat());
         let digest = Digest::of(&bytes).to_string();
         Release { bytes, digest }
     }

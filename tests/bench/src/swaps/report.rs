@@ -73,9 +73,10 @@ fn swaps(text: &mut String, figures: &[Figures]) -> fmt::Result {
         let Figures { source, calls, call_ms, resident_mib, compile_ms, code_bytes, .. } = one;
         let at = |sample: Option<&f64>| sample.map_or_else(|| "–".to_owned(), |mib| format!("{mib:.1}"));
         let growth = one.growth_kib().map_or_else(|| "–".to_owned(), |kib| format!("{kib:.1} KiB"));
+        let flat = one.is_flat().map_or("", |flat| if flat { ", flat" } else { ", **not flat**" });
         writeln!(
             text,
-            "| {source} | {source_ms:.0}, {judged_ms:.0}, {compiled_ms:.0}, {rest_ms:.0} | {calls} | {} | {:.0}, {:.0}, {:.0} | {}, {}, {} | {growth} | {compile_ms:.0} ms | {} KiB |",
+            "| {source} | {source_ms:.0}, {judged_ms:.0}, {compiled_ms:.0}, {rest_ms:.0} | {calls} | {} | {:.0}, {:.0}, {:.0} | {}, {}, {} | {growth}{flat} | {compile_ms:.0} ms | {} KiB |",
             failures(one),
             call_ms.p50,
             call_ms.p99,

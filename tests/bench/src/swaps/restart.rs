@@ -94,7 +94,7 @@ impl World {
         let api = tokio::task::spawn_blocking(ApiServer::start).await.context("starting the API server")??;
         let registry = Registry::open().await?;
         let reference: Reference = format!("{}/org/provider:stable", registry.host()).parse()?;
-        let component = Releases::of(component)?.number(0).bytes;
+        let component = Releases::of(&[component.to_owned()])?.number(0).bytes;
         let artifact = Artifact {
             component,
             title: "provider.wasm".to_owned(),

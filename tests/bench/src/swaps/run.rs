@@ -33,8 +33,8 @@ const SAMPLES: u32 = 100;
 /// How it is carried out.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Name of a bundled component.
-    pub component: String,
+    /// Names of bundled components, which take turns; at least one.
+    pub components: Vec<String>,
     /// Releases one after another.
     pub swaps: u32,
     /// Calls throughout.
@@ -52,7 +52,7 @@ pub struct Task {
 /// # Errors
 /// Something does not start, or a release does not serve: says why.
 pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Figures> {
-    let releases = Releases::of(&task.component)?;
+    let releases = Releases::of(&task.components)?;
     let folder = TempDir::new().context("a folder for the run")?;
     // Under a name of its own, which can be taken away.
     let jail = folder.path().join("compiler");
@@ -164,7 +164,7 @@ impl Run<'_> {
         let Self { source, task, releases, times, .. } = self;
         Figures {
             source,
-            component: task.component.clone(),
+            component: task.components.join(" and "),
             component_bytes: releases.number(0).bytes.len(),
             code_bytes: times.code_bytes,
             swaps: task.swaps,

@@ -9,7 +9,7 @@ const SWAPS: u32 = 2;
 /// Few calls: nothing here is optimised, and others use the machine.
 async fn figures(source: Source) -> anyhow::Result<Figures> {
     let task = Task {
-        component: "simcloud".to_owned(),
+        components: vec!["simcloud".to_owned()],
         swaps: SWAPS,
         calls_per_second: 5,
         latency: Duration::from_millis(1),

@@ -18,7 +18,7 @@ use std::{
 };
 
 use libc::c_long;
-use rustix::process::{Signal, getppid, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, getppid, kill_process, setrlimit};
 use wasmtime::Engine;
 
 use super::{AddressSpace, confine, threads, walls};
@@ -162,20 +162,22 @@ fn fork() -> io::Result<()> {
     Ok(())
 }
 
+fn component() -> Vec<u8> {
+    let text = r#"(component (core module (func (export "double") (param i32) (result i32) local.get 0 i32.const 2 i32.mul)))"#;
+    wat::parse_str(text).unwrap()
+}
+
 /// What happens behind the walls; ends the process.
 fn behind(walls: &OsStr) -> ! {
     let listener = env::var_os(LISTENER).unwrap().into_string().unwrap().parse().unwrap();
-    let component = wat::parse_str(
-        r#"(component (core module (func (export "double") (param i32) (result i32) local.get 0 i32.const 2 i32.mul)))"#,
-    )
-    .unwrap();
+    let component = component();
     let missing = match walls.to_str().unwrap() {
         "none" => Vec::new(),
         "landlock" => walls::landlock().err().into_iter().collect(),
         "seccomp" => walls::seccomp().err().into_iter().collect(),
         _ => {
             let limits = CompileLimits { time: Duration::from_secs(60), ..CompileLimits::from(&Limits::default()) };
-            confine(limits, &AddressSpace::now().unwrap(), THREADS).unwrap()
+            confine(limits, &AddressSpace::now().unwrap(), threads::address_space(THREADS)).unwrap()
         }
     };
     for missing in missing {
@@ -288,4 +290,22 @@ fn a_child_that_aborts_behind_the_walls_is_seen_to() {
     let folder = tempfile::tempdir().unwrap();
     let output = again(name, "abort", folder.path());
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn where_there_are_no_more_threads_one_compiles_alone() {
+    let name = "where_there_are_no_more_threads_one_compiles_alone";
+    if env::var_os(WALLS).is_some() {
+        let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+        // Less than one stack.
+        let max = Some(AddressSpace::now().unwrap().base + (6 << 20));
+        setrlimit(Resource::As, Rlimit { current: max, maximum: max }).unwrap();
+        let pool = threads::start(THREADS).unwrap();
+        assert_eq!(pool.current_num_threads(), 1);
+        pool.install(|| engine.precompile_component(&component())).unwrap();
+        process::exit(0)
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = again(name, "no threads", folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -19,9 +19,11 @@ pub(super) fn address_space(count: usize) -> u64 {
     (count * STACK_BYTES) as u64
 }
 
-/// Starts them. Behind the walls: a thread is confined by what held its parent when it was started.
+/// Starts them, behind the walls: a thread is confined by what held its parent when it was started. Where the system has no more of them (the limit on processes of a
+/// container counts threads), this one compiles alone; to be called once.
 pub(super) fn start(count: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
-    ThreadPoolBuilder::new().num_threads(count).stack_size(STACK_BYTES).build()
+    let pool = ThreadPoolBuilder::new().num_threads(count).stack_size(STACK_BYTES).build();
+    pool.or_else(|_| ThreadPoolBuilder::new().num_threads(1).use_current_thread().build())
 }
 
 /// Keeps the allocator from reserving 64 MiB of address space for each thread, which would count as memory of the component. To be called before there is
