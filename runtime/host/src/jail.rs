@@ -2,8 +2,8 @@
 //!
 //! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever reads them, and neither can be cancelled.
 //! So both happen in a child process: the same executable with a hidden subcommand, which calls [`child_main`]. One child answers twice,
-//! first what it found ([`admission`](crate::admission)), then the machine code. The child sees the component on its standard input and
-//! nothing else: no environment, no file, no socket, no other process, no new privileges. A thread of its own ends it at its CPU
+//! first what it found ([`admission`](crate::admission)), then the machine code. The child sees the component and the functions of the one before it on its
+//! standard input and nothing else: no environment, no file, no socket, no other process, no new privileges. A thread of its own ends it at its CPU
 //! budget, the kernel ends it at its memory, and the parent at its wall time. What keeps it in is in `walls`; where the kernel lacks some of it,
 //! the child compiles all the same, and the parent says so in the log.
 //!
@@ -113,8 +113,21 @@ pub struct Compiled {
     pub cost: Option<CompileCost>,
     /// Whether the machine code was still there from an earlier compilation.
     pub cached: bool,
-    /// What of it was there from the component before it; none where all of it was compiled or [`Self::cached`].
+    /// What of it was there from the component before it; none where it is [`Self::cached`], or the compiler is [for no provider](Compiler::for_one_provider).
     pub reuse: Option<Reuse>,
+}
+
+impl Compiled {
+    /// Whether these limits would have let it through.
+    pub(crate) fn is_within(&self, limits: CompileLimits) -> bool {
+        self.cost.is_none_or(|cost| cost.is_within(limits))
+    }
+}
+
+impl CompileCost {
+    const fn is_within(self, limits: CompileLimits) -> bool {
+        self.cpu.as_nanos() <= limits.time.as_nanos() && self.memory_bytes <= limits.memory_bytes
+    }
 }
 
 /// Why a component was not compiled. The texts say what was tried and the way out; the cause is the source.
@@ -252,10 +265,17 @@ impl Compiler {
     }
 
     /// The same for one provider, whose releases have most of their functions in common: what the one that was compiled last has, too, is not compiled again.
-    /// The machine code is the same to the byte.
+    /// The machine code is the same to the byte, and so is what it costs: what was spared counts.
     #[must_use]
     pub fn for_one_provider(&self) -> Self {
         Self { functions: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// The next component is compiled as the first was: what was compiled last is not to be built upon.
+    pub fn forget(&self) {
+        if let Some(kept) = &self.functions {
+            kept.put(Bytes::new());
+        }
     }
 
     /// The same, which keeps at most so many bytes of machine code in this folder for the next start; the folder is this process's
@@ -334,24 +354,26 @@ impl Compiler {
         let Some(kept) = &self.functions else {
             return parent::compile(jail, (component, None), limits, admitted).await;
         };
+        let functions = kept.get();
+        let has_functions = !functions.is_empty();
         let mut admitted = Some(admitted);
         let admit = || {
             if let Some(admitted) = admitted.take() {
                 admitted();
             }
         };
-        let error = match parent::compile(jail, (component.clone(), Some(kept.get())), limits, admit).await {
+        let error = match parent::compile(jail, (component.clone(), Some(functions)), limits, admit).await {
             Ok(output) => return Ok(output),
             Err(error) => error,
         };
-        let is_of_the_functions =
+        let may_be_of_them =
             matches!(error, CompileError::Crashed { .. } | CompileError::Limit { stop: Stop::Memory, .. });
-        if admitted.is_some() || !is_of_the_functions {
+        if !has_functions || admitted.is_some() || !may_be_of_them {
             return Err(error);
         }
         tracing::warn!(error = %error, "compiled once more, without the functions of the release before it");
         kept.put(Bytes::new());
-        parent::compile(jail, (component, None), limits, || {}).await
+        parent::compile(jail, (component, Some(Bytes::new())), limits, || {}).await
     }
 
     async fn kept(&self, key: cache::Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {

@@ -5,7 +5,7 @@
 //! Reaching [`Stage::Active`] is one pointer exchange; the predecessor serves the calls that began on it, then its memory is given back.
 //!
 //! # Guarantees
-//! - A call ends on the release it began on: it holds that release until it ends.
+//! - A call ends on the release it began on: it holds that release until it ends. One that has not ended some time after the exchange is repeated on what serves (`drain`).
 //! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
 //! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped. New settings do not wait
 //!   for an offer that is under way: it is put off.
@@ -14,9 +14,6 @@
 //!
 //! - A release that turns out worse than its predecessor is taken back (`probation`). Before that it may be asked what its predecessor is asked (`shadow`), and serve a share
 //!   of the objects (`canary`).
-//!
-//! # Caveats
-//! A drain needs no deadline of its own: every call has one.
 
 use std::{
     fmt,
@@ -32,10 +29,12 @@ use skysail_provider::{Code, Error, Info, Interface};
 use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
-    CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission, jail::Compiler,
+    CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission,
+    jail::{Compiled, Compiler},
 };
 
 mod canary;
+mod drain;
 mod metrics;
 mod probation;
 mod provider;
@@ -52,6 +51,7 @@ mod trial;
 mod tests;
 
 pub use canary::CanaryOptions;
+use drain::Drain;
 pub use metrics::SlotMetrics;
 pub use probation::ProbationOptions;
 pub use reconfigure::{EarlierOffers, Reconfiguration};
@@ -213,6 +213,9 @@ struct Active {
     interfaces: Vec<Interface>,
     /// To serve with other settings, the component is loaded again.
     offer: Offer,
+    /// For the same.
+    compiled: Compiled,
+    drain: Drain,
     shared: Arc<Shared>,
 }
 
@@ -309,6 +312,7 @@ impl Slot {
     pub async fn forget_offers(&self) {
         let mut work = self.interrupt().await;
         work.settle();
+        self.services.compiler.forget();
         self.end_canary(None);
         self.shared.shadow(None);
         // What was said about them is nobody's news any more.
@@ -433,6 +437,7 @@ impl Slot {
     }
 
     fn refuse(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
+        self.services.compiler.forget();
         if refusal.lasting {
             self.quarantine.put(refusal);
         }
@@ -478,7 +483,11 @@ impl Slot {
             "release active"
         );
         let status = status::active(&active);
+        active.drain.end();
         let predecessor = self.active.swap(Some(active));
+        if let Some(predecessor) = &predecessor {
+            predecessor.drain.begin();
+        }
         self.shared.activated(status, probation.as_deref().map(Probation::status), taken_back);
         self.set_probation(probation);
         drop(predecessor);

@@ -15,7 +15,7 @@ use skysail_host::{
     admission::RefusalCode,
     engine_config,
     jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Reuse, Stop},
-    slot::{Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
+    slot::{EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
 use skysail_provider::{Limit, Provider as _};
 use tokio::{
@@ -245,17 +245,26 @@ fn nested_components(levels: usize) -> Vec<u8> {
     heads.into_iter().rev().flatten().chain(HEADER.iter().copied()).collect()
 }
 
-/// A slot in which the example provider serves, whose jail is the real one.
-async fn serving(limits: Limits) -> Slot {
-    let services = SlotServices {
+fn services() -> SlotServices {
+    SlotServices {
         engine: Engine::on_demand().unwrap(),
         recorder: CallRecorder::default(),
         compiler: Compiler::jailed(command()),
         metrics: SlotMetrics::default(),
-    };
-    let sandbox = SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None };
-    let options = SlotOptions::new(sandbox);
-    let slot = Slot::new(services, options).unwrap();
+    }
+}
+
+fn slot(services: &SlotServices, limits: Limits) -> Slot {
+    Slot::new(services.clone(), slot_options(limits)).unwrap()
+}
+
+fn slot_options(limits: Limits) -> SlotOptions {
+    SlotOptions::new(SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None })
+}
+
+/// A slot in which the example provider serves, whose jail is the real one.
+async fn serving(limits: Limits) -> Slot {
+    let slot = slot(&services(), limits);
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
     slot
 }
@@ -335,6 +344,65 @@ async fn logged(command: JailCommand) -> String {
     assert!(error.to_string().contains("overflowed its stack"), "{error}");
     assert!(!error.to_string().contains("Landlock"), "that is no reason: {error}");
     String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+}
+
+/// What was reused for each release that one of these slots was offered, in order, as the log tells.
+async fn reused(offers: &[(usize, Vec<u8>)]) -> Vec<u32> {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).json().finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    // All of one process: they share their compiler's caches.
+    let services = services();
+    let slots = [slot(&services, Limits::default()), slot(&services, Limits::default())];
+    for (to, component) in offers {
+        drop(offer(&slots[*to], component.clone()).await);
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let compiled = lines.filter(|line| line["fields"]["message"] == "component compiled");
+    compiled.map(|line| u32::try_from(line["fields"]["reused"].as_u64().unwrap()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_slot_builds_upon_what_it_compiled_last_and_no_other_slot_does() {
+    let dummy = |mark| marked("dummy", mark);
+    let reused = reused(&[(0, dummy(1)), (0, dummy(2)), (1, dummy(3)), (1, dummy(4)), (0, dummy(5))]).await;
+    assert_eq!(reused.len(), 5, "{reused:?}");
+    assert_eq!((reused[0], reused[2]), (0, 0), "another slot's: {reused:?}");
+    assert!(reused[1] > 100 && reused[3] > 100 && reused[4] > 100, "{reused:?}");
+}
+
+#[tokio::test]
+async fn nobody_builds_upon_a_release_that_was_refused() {
+    // It compiles, and is not who served before.
+    let reused = reused(&[(0, marked("dummy", 1)), (0, built("probe-regression")), (0, marked("dummy", 2))]).await;
+    assert_eq!(reused.len(), 3, "{reused:?}");
+    assert_eq!(reused[2], 0, "{reused:?}");
+}
+
+#[tokio::test]
+async fn what_serves_is_loaded_again_under_other_settings_while_the_jail_is_out_of_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("compile-jail");
+    std::os::unix::fs::symlink(binary("compile-jail"), &program).unwrap();
+    let services = SlotServices {
+        compiler: Compiler::jailed(JailCommand { program: program.clone(), args: Vec::new() }),
+        ..services()
+    };
+    let slot = slot(&services, Limits::default());
+    assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
+    // More than the cache holds.
+    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
+    for n in 0..17 {
+        let other = (Bytes::from(marked("dummy", n)), [n; 32]);
+        services.compiler.compile(&engine, other, limits(), || {}).await.unwrap();
+    }
+    fs::remove_file(program).unwrap();
+    let options = slot_options(Limits { deadline_ms: 1_000, http_time_ms: 1_000, ..Limits::default() });
+    slot.prepare(options, EarlierOffers::Stand).await.unwrap().commit();
+    assert!(slot.info().is_some(), "{:?}", slot.status().borrow().refused);
+    assert_eq!(offer(&slot, marked("dummy", 18)).await.unwrap_err().code, "CompileUnavailable");
 }
 
 #[tokio::test]

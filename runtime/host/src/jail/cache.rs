@@ -41,7 +41,7 @@ impl Cache {
         let entry = self.entries.remove(at)?;
         let found = (Arc::clone(&entry.code), entry.cost);
         self.entries.push_back(entry);
-        let affordable = found.1.is_none_or(|cost| cost.cpu <= limits.time && cost.memory_bytes <= limits.memory_bytes);
+        let affordable = found.1.is_none_or(|cost| cost.is_within(limits));
         affordable.then_some(found)
     }
 

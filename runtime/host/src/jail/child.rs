@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::FileExt as _,
     process::ExitCode,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -61,68 +61,67 @@ fn run() -> io::Result<()> {
     let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length, functions: functions_length } = Request::read(&mut stdin)?;
-    let space = Arc::new(AddressSpace::now()?);
+    let used = Arc::new(Used::now()?);
     let threads = threads::count();
     let apart = threads::address_space(threads).saturating_add(functions_length);
-    let missing = confine(limits, &space, apart)?;
+    let missing = confine(limits, &used, apart)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
     }
     let mut component = Vec::new();
     if component.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
-        return answer(Kind::Memory, 0, &space, &[]);
+        return answer(Kind::Memory, 0, &used, &[]);
     }
     stdin.by_ref().take(length).read_to_end(&mut component)?;
-    let mut functions = Vec::new();
-    stdin.take(functions_length).read_to_end(&mut functions)?;
-    space.apart.store(functions_length, Ordering::Relaxed);
-    watch(limits.time, parent, Arc::clone(&space))?;
+    watch(limits.time, parent, Arc::clone(&used))?;
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
-    answer(Kind::Findings, 0, &space, &serde_json::to_vec(&findings)?)?;
+    answer(Kind::Findings, 0, &used, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, None, &space, threads),
+        Task::Compile if admitted => compile(&component, None, &used, threads),
         Task::CompileNext if admitted => {
+            let mut functions = Vec::new();
+            let length = usize::try_from(functions_length).map_err(io::Error::other)?;
+            if functions.try_reserve_exact(length).is_err() {
+                return answer(Kind::Memory, 0, &used, &[]);
+            }
+            stdin.take(functions_length).read_to_end(&mut functions)?;
+            used.apart.fetch_add(functions_length, Ordering::Relaxed);
             let functions = Arc::new(Functions::read(functions)?);
-            compile(&component, Some(functions), &space, threads)
+            compile(&component, Some(Arc::clone(used.functions.get_or_init(|| functions))), &used, threads)
         }
         Task::Compile | Task::CompileNext | Task::Examine => Ok(()),
     }
 }
 
-fn compile(
-    component: &[u8],
-    functions: Option<Arc<Functions>>,
-    space: &AddressSpace,
-    threads: usize,
-) -> io::Result<()> {
+fn compile(component: &[u8], functions: Option<Arc<Functions>>, used: &Used, threads: usize) -> io::Result<()> {
     let mut config = engine_config(Limits::default().stack_bytes);
     if let Some(functions) = functions.clone() {
         config.enable_incremental_compilation(functions).map_err(io::Error::other)?;
     }
     let engine = Engine::new(&config).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
-    space.apart.fetch_add(threads::address_space(threads), Ordering::Relaxed);
     let Ok(pool) = threads::start(threads) else {
         // One thread alone needs memory and nothing else.
-        return answer(Kind::Memory, compatibility, space, &[]);
+        return answer(Kind::Memory, compatibility, used, &[]);
     };
+    used.apart.fetch_add(threads::address_space_of(&pool), Ordering::Relaxed);
     match pool.install(|| engine.precompile_component(component)) {
         Ok(code) => {
             if let Some(functions) = functions {
-                answer(Kind::Functions, compatibility, space, &functions.written())?;
+                answer(Kind::Functions, compatibility, used, &functions.written())?;
             }
-            answer(Kind::Code, compatibility, space, &code)
+            answer(Kind::Code, compatibility, used, &code)
         }
-        Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, space, &[]),
-        Err(error) => answer(Kind::Refused, compatibility, space, one_line(&format!("{error:#}")).as_bytes()),
+        Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, used, &[]),
+        Err(error) => answer(Kind::Refused, compatibility, used, one_line(&format!("{error:#}")).as_bytes()),
     }
 }
 
 /// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
 /// `apart` is address space that is no part of what the component may use.
-fn confine(limits: CompileLimits, space: &AddressSpace, apart: u64) -> io::Result<Vec<String>> {
+fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<String>> {
     let seconds = limits.time.as_secs().saturating_add(2);
     let limit = |resource, max: u64| {
         // What is lower already cannot be raised, and need not be.
@@ -131,7 +130,7 @@ fn confine(limits: CompileLimits, space: &AddressSpace, apart: u64) -> io::Resul
     };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
-    limit(Resource::As, space.base.saturating_add(limits.memory_bytes).saturating_add(apart))?;
+    limit(Resource::As, used.base.saturating_add(limits.memory_bytes).saturating_add(apart))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
@@ -145,11 +144,11 @@ fn confine(limits: CompileLimits, space: &AddressSpace, apart: u64) -> io::Resul
 ///
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
 /// parent reads what comes first.
-fn watch(budget: Duration, parent: Option<Pid>, space: Arc<AddressSpace>) -> io::Result<()> {
+fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<()> {
     /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
     const STACK: usize = 256 << 10;
     let watch = move || {
-        while cpu_time() < budget {
+        while used.cpu_time() < budget {
             // The system gives an orphan another parent.
             if getppid() != parent {
                 std::process::exit(1);
@@ -157,48 +156,52 @@ fn watch(budget: Duration, parent: Option<Pid>, space: Arc<AddressSpace>) -> io:
             thread::park_timeout(WATCH_PERIOD);
         }
         // Where the parent is gone nobody needs the answer.
-        drop(answer(Kind::Cpu, 0, &space, &[]));
+        drop(answer(Kind::Cpu, 0, &used, &[]));
         std::process::exit(0);
     };
     thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
 }
 
-fn answer(kind: Kind, compatibility: u64, space: &AddressSpace, body: &[u8]) -> io::Result<()> {
-    let memory_bytes = space.added().unwrap_or_default();
+fn answer(kind: Kind, compatibility: u64, used: &Used, body: &[u8]) -> io::Result<()> {
+    let memory_bytes = used.memory().unwrap_or_default();
     let head = AnswerHead {
         kind,
         compatibility,
-        cost: CompileCost { cpu: cpu_time(), memory_bytes },
+        cost: CompileCost { cpu: used.cpu_time(), memory_bytes },
         length: body.len() as u64,
     };
     head.write(&mut io::stdout().lock(), body)
 }
 
-/// CPU time of this process, all threads.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-/// What this process knows of its own size.
-struct AddressSpace {
+/// What the component has used, as far as this process knows.
+struct Used {
     /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from its start is a new one.
     status: File,
-    /// What there was before the component came, in bytes.
+    /// Address space that there was before the component came, in bytes.
     base: u64,
     /// What the threads had that compile, when they were started, and the functions that came with the component, in bytes.
     apart: AtomicU64,
+    /// Once it is compiled with what was compiled before it.
+    functions: OnceLock<Arc<Functions>>,
 }
 
-impl AddressSpace {
+impl Used {
     fn now() -> io::Result<Self> {
-        let mut space = Self { status: File::open("/proc/self/status")?, base: 0, apart: AtomicU64::new(0) };
-        space.base = space.read("VmSize:")?;
-        Ok(space)
+        let status = File::open("/proc/self/status")?;
+        let mut used = Self { status, base: 0, apart: AtomicU64::new(0), functions: OnceLock::new() };
+        used.base = used.read("VmSize:")?;
+        Ok(used)
     }
 
-    /// What the component added at the peak, in bytes.
-    fn added(&self) -> io::Result<u64> {
+    /// CPU time of this process, all threads, and what functions took that were there already: a component that has served once must be able to do so at a first start.
+    fn cpu_time(&self) -> Duration {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let spent = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default());
+        spent + self.functions.get().map_or(Duration::ZERO, |functions| functions.spared())
+    }
+
+    /// Address space that the component added at the peak, in bytes.
+    fn memory(&self) -> io::Result<u64> {
         let others = self.base.saturating_add(self.apart.load(Ordering::Relaxed));
         Ok(self.read("VmPeak:")?.saturating_sub(others))
     }

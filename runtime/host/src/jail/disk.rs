@@ -71,7 +71,7 @@ impl Disk {
             tracing::warn!(file = %path.display(), "machine code on disk is not what was written: the component is compiled again");
             return None;
         };
-        if cost.cpu > limits.time || cost.memory_bytes > limits.memory_bytes {
+        if !cost.is_within(limits) {
             return None;
         }
         Some((bytes.split_off(HEAD_BYTES), cost))

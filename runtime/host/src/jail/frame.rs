@@ -36,7 +36,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    pub(super) const fn word(self) -> u64 {
+    const fn word(self) -> u64 {
         match self {
             Self::Examine => 0,
             Self::Compile => 1,

@@ -2,13 +2,13 @@
 
 use std::{
     io,
-    os::unix::process::ExitStatusExt as _,
+    os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
     process::{ExitStatus, Stdio},
     sync::Once,
 };
 
 use bytes::Bytes;
-use rustix::process::Signal;
+use rustix::{pipe::fcntl_setpipe_size, process::Signal};
 use skysail_provider::Limit;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -25,6 +25,9 @@ use crate::admission::Findings;
 
 /// Bytes of the child's standard error that are kept; the rest is read and dropped.
 const SAID_BYTES_MAX: u64 = 4096;
+
+/// Bytes that a pipe to or from a child holds: the most that Linux gives everybody.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// What Rust's runtime writes before it aborts because an allocation failed.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
@@ -162,6 +165,10 @@ async fn talk(
     let stdin = child.stdin.take().ok_or_else(piped)?;
     let stdout = child.stdout.take().ok_or_else(piped)?;
     let stderr = child.stderr.take().ok_or_else(piped)?;
+    // Megabytes go through: with the pipes that everybody has parent and child would wait for each other at every 64 KiB. It is no loss where the system refuses it.
+    for pipe in [stdin.as_fd(), stdout.as_fd()] {
+        let _refused_or_not = fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
     let answer = read_answers(stdout, input.task, admitted);
     let (_fed, answer, said) = tokio::join!(feed(stdin, limits, input), answer, read_said(stderr));
     Ok(Ended { status: child.wait().await?, answer, said: said? })

@@ -9,7 +9,7 @@ use wasmtime::Engine;
 
 use super::{
     CompileCost, Compiler, JailCommand, compatibility,
-    frame::{AnswerHead, Kind, Task},
+    frame::{AnswerHead, Kind, REQUEST_HEAD},
 };
 use crate::admission::Findings;
 
@@ -50,21 +50,22 @@ pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compil
     script(&format!("cat >/dev/null; cat '{}'", file.display()))
 }
 
-/// The same, which says it only where it is not given what is left of an earlier compilation; there it says that the component is admitted, and crashes. Each
-/// is asked by writing a line into the file that comes back, the number of its task.
+/// The same, which says it only where it is not given functions of an earlier compilation; there it says that the component is admitted, and crashes. With the
+/// file in which each notes how many bytes of functions it was given.
 pub(crate) fn failing_over_functions(folder: &Path, engine: &Engine, answers: &[Said]) -> (Compiler, PathBuf) {
-    let asked = folder.join("asked");
+    let given = folder.join("given");
     saying(folder, engine, &[Said::Admitted]);
     let (said, admitted) = (folder.join("said"), folder.join("admitted"));
     fs::rename(&said, &admitted).unwrap();
     saying(folder, engine, answers);
-    let (asked_file, said, admitted) = (asked.display(), said.display(), admitted.display());
-    let next = Task::CompileNext.word();
     let compiler = script(&format!(
-        "task=$(head -c 48 | od -An -tu8 -j8 -N8 | tr -d ' '); cat >/dev/null; echo $task >>'{asked_file}'
-         if [ $task = {next} ]; then cat '{admitted}'; echo 'no such function' >&2; exit 101; fi; cat '{said}'"
+        "functions=$(head -c {REQUEST_HEAD} | tail -c 8 | od -An -tu8 | tr -d ' '); cat >/dev/null; echo $functions >>'{}'
+         if [ $functions != 0 ]; then cat '{}'; echo 'no such function' >&2; exit 101; fi; cat '{}'",
+        given.display(),
+        admitted.display(),
+        said.display()
     ));
-    (compiler, asked)
+    (compiler, given)
 }
 
 fn script(script: &str) -> Compiler {

@@ -138,12 +138,13 @@ async fn what_a_childs_kernel_does_not_keep_it_from_is_no_part_of_why_it_crashed
 async fn a_component_is_judged_by_itself_where_a_child_fails_over_what_came_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine();
-    let (compiler, asked) = failing_over_functions(folder.path(), &engine, &[Said::Admitted, Said::Refused]);
-    let error = compile_with(&engine, &compiler.for_one_provider()).await;
-    check(&error, true, expect!["the compiler refused the component: too strange"]);
-    assert_eq!(fs::read_to_string(&asked).unwrap(), "2\n1\n");
-    // Where nothing came before it nobody asks twice, and what is not admitted is not admitted.
-    let error = compile_with(&engine, &compiler).await;
-    check(&error, true, expect!["the compiler refused the component: too strange"]);
-    assert_eq!(fs::read_to_string(&asked).unwrap(), "2\n1\n1\n");
+    let (compiler, given) = failing_over_functions(folder.path(), &engine, &[Said::Admitted, Said::Refused]);
+    let compiler = compiler.for_one_provider();
+    compiler.functions.as_ref().unwrap().put(Bytes::from_static(b"broken"));
+    let refused = || expect!["the compiler refused the component: too strange"];
+    check(&compile_with(&engine, &compiler).await, true, refused());
+    assert_eq!(fs::read_to_string(&given).unwrap(), "6\n0\n");
+    // They are gone with it, and where nothing came before nobody asks twice.
+    check(&compile_with(&engine, &compiler).await, true, refused());
+    assert_eq!(fs::read_to_string(&given).unwrap(), "6\n0\n0\n");
 }

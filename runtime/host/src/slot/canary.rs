@@ -97,6 +97,13 @@ impl Slot {
     fn set_canary(&self, canary: Option<(Arc<Canary>, CanaryStatus)>, taken_back: Option<&Refusal>) {
         let (canary, status) = canary.unzip();
         let before = self.canary.send_replace(canary);
+        let active = self.active.load();
+        if let Some(release) = before.as_ref().map(|before| before.release())
+            // It may have borne out.
+            && active.as_ref().is_none_or(|active| !Arc::ptr_eq(active, release))
+        {
+            release.drain.begin();
+        }
         self.shared.canary(status, taken_back);
         drop(before);
         self.shared.count_draining();

@@ -11,6 +11,21 @@ use skysail_provider::{
 
 use super::Slot;
 
+/// A call on the release that is to have it; once more, on what serves then, where that release is exchanged and the call does not end in time.
+macro_rules! on {
+    ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
+        loop {
+            let release = $slot.hold(Interface::$interface, $uid)?;
+            let $provider = &release.provider;
+            tokio::select! {
+                biased;
+                answer = $call => break answer,
+                () = release.drain.over() => $slot.repeats(&release),
+            }
+        }
+    };
+}
+
 impl Provider for Slot {
     fn info(&self) -> Option<Arc<Info>> {
         self.active.load().as_ref().map(|active| Arc::clone(&active.info))
@@ -52,13 +67,12 @@ impl Provider for Slot {
 #[async_trait]
 impl LoadBalancers for Slot {
     async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String> {
-        LoadBalancers::name(&self.hold(Interface::LoadBalancers, Some(&service.uid))?.provider, call, cluster, service)
-            .await
+        on!(self, LoadBalancers, Some(&service.uid), |provider| LoadBalancers::name(provider, call, cluster, service))
     }
 
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         self.memory.service(call, cluster, service);
-        self.hold(Interface::LoadBalancers, Some(&service.uid))?.provider.get(call, cluster, service).await
+        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.get(call, cluster, service))
     }
 
     async fn ensure(
@@ -69,17 +83,17 @@ impl LoadBalancers for Slot {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
         self.memory.service(call, cluster, service);
-        self.hold(Interface::LoadBalancers, Some(&service.uid))?.provider.ensure(call, cluster, service, nodes).await
+        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure(call, cluster, service, nodes))
     }
 
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
         self.memory.service(call, cluster, service);
-        self.hold(Interface::LoadBalancers, Some(&service.uid))?.provider.update(call, cluster, service, nodes).await
+        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.update(call, cluster, service, nodes))
     }
 
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()> {
         self.memory.forget(&service.uid);
-        self.hold(Interface::LoadBalancers, Some(&service.uid))?.provider.ensure_deleted(call, cluster, service).await
+        on!(self, LoadBalancers, Some(&service.uid), |provider| provider.ensure_deleted(call, cluster, service))
     }
 }
 
@@ -87,18 +101,13 @@ impl LoadBalancers for Slot {
 impl LoadBalancerInventory for Slot {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         self.memory.inventory(call, cluster);
-        LoadBalancerInventory::list(&self.hold(Interface::LoadBalancerInventory, uid(call))?.provider, call, cluster)
-            .await
+        on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::list(provider, call, cluster))
     }
 
     async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()> {
-        LoadBalancerInventory::delete(
-            &self.hold(Interface::LoadBalancerInventory, uid(call))?.provider,
-            call,
-            cluster,
-            name,
-        )
-        .await
+        on!(self, LoadBalancerInventory, uid(call), |provider| LoadBalancerInventory::delete(
+            provider, call, cluster, name
+        ))
     }
 }
 
@@ -106,32 +115,43 @@ impl LoadBalancerInventory for Slot {
 impl Instances for Slot {
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         self.memory.nodes(call, nodes, detail);
-        let Some(canary) = self.canary_with(Interface::Instances) else {
-            return self.hold(Interface::Instances, None)?.provider.describe(call, nodes, detail).await;
-        };
-        let (share, rest): (Vec<_>, Vec<_>) =
-            nodes.as_slice().iter().cloned().partition(|node| canary.serves(&node.uid));
-        let (share, rest) = (NodeSet::new(share), NodeSet::new(rest));
-        if share.is_empty() {
-            return self.hold(Interface::Instances, None)?.provider.describe(call, nodes, detail).await;
+        loop {
+            let Some(canary) = self.canary_with(Interface::Instances) else {
+                return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
+            };
+            let (share, rest): (Vec<_>, Vec<_>) =
+                nodes.as_slice().iter().cloned().partition(|node| canary.serves(&node.uid));
+            let (share, rest) = (NodeSet::new(share), NodeSet::new(rest));
+            if share.is_empty() {
+                return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
+            }
+            let tried = canary.release();
+            let active = if rest.is_empty() { Arc::clone(tried) } else { self.hold(Interface::Instances, None)? };
+            let of_rest = async {
+                if rest.is_empty() { Ok(Vec::new()) } else { active.provider.describe(call, &rest, detail).await }
+            };
+            let answers = async { tokio::join!(tried.provider.describe(call, &share, detail), of_rest) };
+            let (share, rest) = tokio::select! {
+                biased;
+                answers = answers => answers,
+                () = tried.drain.over() => {
+                    self.repeats(tried);
+                    continue;
+                }
+                () = active.drain.over() => {
+                    self.repeats(&active);
+                    continue;
+                }
+            };
+            // Where one of both has no answer there is none: taken apart, an error about all nodes would look like one about each of them.
+            let (mut share, mut rest) = (share?.into_iter(), rest?.into_iter());
+            // Both keep the order of the nodes.
+            return Ok(nodes
+                .as_slice()
+                .iter()
+                .filter_map(|node| if canary.serves(&node.uid) { share.next() } else { rest.next() })
+                .collect());
         }
-        if rest.is_empty() {
-            return canary.release().provider.describe(call, nodes, detail).await;
-        }
-        let active = self.hold(Interface::Instances, None)?;
-        // Where one of both has no answer there is none: taken apart, an error about all nodes would look like one about each of them.
-        let (share, rest) = tokio::join!(
-            canary.release().provider.describe(call, &share, detail),
-            active.provider.describe(call, &rest, detail)
-        );
-        let (share, rest) = (share?, rest?);
-        let (mut share, mut rest) = (share.into_iter(), rest.into_iter());
-        // Both keep the order of the nodes.
-        Ok(nodes
-            .as_slice()
-            .iter()
-            .filter_map(|node| if canary.serves(&node.uid) { share.next() } else { rest.next() })
-            .collect())
     }
 }
 
@@ -139,52 +159,52 @@ impl Instances for Slot {
 impl Routes for Slot {
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<Route>> {
         self.memory.routes(call, cluster);
-        Routes::list(&self.hold(Interface::Routes, uid(call))?.provider, call, cluster).await
+        on!(self, Routes, uid(call), |provider| Routes::list(provider, call, cluster))
     }
 
     async fn create(&self, call: &Call, cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
-        self.hold(Interface::Routes, uid(call))?.provider.create(call, cluster, routes).await
+        on!(self, Routes, uid(call), |provider| provider.create(call, cluster, routes))
     }
 
     async fn delete(&self, call: &Call, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        Routes::delete(&self.hold(Interface::Routes, uid(call))?.provider, call, cluster, routes).await
+        on!(self, Routes, uid(call), |provider| Routes::delete(provider, call, cluster, routes))
     }
 }
 
 #[async_trait]
 impl Zones for Slot {
     async fn current(&self, call: &Call) -> Result<Zone> {
-        self.hold(Interface::Zones, uid(call))?.provider.current(call).await
+        on!(self, Zones, uid(call), |provider| provider.current(call))
     }
 
     async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone> {
-        self.hold(Interface::Zones, uid(call))?.provider.by_provider_id(call, provider_id).await
+        on!(self, Zones, uid(call), |provider| provider.by_provider_id(call, provider_id))
     }
 
     async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone> {
-        self.hold(Interface::Zones, uid(call))?.provider.by_node_name(call, node).await
+        on!(self, Zones, uid(call), |provider| provider.by_node_name(call, node))
     }
 }
 
 #[async_trait]
 impl Clusters for Slot {
     async fn list(&self, call: &Call) -> Result<Vec<String>> {
-        Clusters::list(&self.hold(Interface::Clusters, uid(call))?.provider, call).await
+        on!(self, Clusters, uid(call), |provider| Clusters::list(provider, call))
     }
 
     async fn master(&self, call: &Call, cluster: &str) -> Result<String> {
-        self.hold(Interface::Clusters, uid(call))?.provider.master(call, cluster).await
+        on!(self, Clusters, uid(call), |provider| provider.master(call, cluster))
     }
 }
 
 #[async_trait]
 impl NodeLegacy for Slot {
     async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()> {
-        self.hold(Interface::NodeLegacy, uid(call))?.provider.add_ssh_key_to_all_instances(call, user, key).await
+        on!(self, NodeLegacy, uid(call), |provider| provider.add_ssh_key_to_all_instances(call, user, key))
     }
 
     async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String> {
-        self.hold(Interface::NodeLegacy, uid(call))?.provider.current_node_name(call, hostname).await
+        on!(self, NodeLegacy, uid(call), |provider| provider.current_node_name(call, hostname))
     }
 
     async fn scrub_dns(
@@ -193,14 +213,14 @@ impl NodeLegacy for Slot {
         nameservers: &[String],
         searches: &[String],
     ) -> Result<(Vec<String>, Vec<String>)> {
-        self.hold(Interface::NodeLegacy, uid(call))?.provider.scrub_dns(call, nameservers, searches).await
+        on!(self, NodeLegacy, uid(call), |provider| provider.scrub_dns(call, nameservers, searches))
     }
 }
 
 #[async_trait]
 impl PersistentVolumeLabels for Slot {
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
-        self.hold(Interface::PersistentVolumeLabels, uid(call))?.provider.labels(call, cluster, volume).await
+        on!(self, PersistentVolumeLabels, uid(call), |provider| provider.labels(call, cluster, volume))
     }
 }
 

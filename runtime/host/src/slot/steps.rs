@@ -5,8 +5,8 @@ use std::sync::Arc;
 use skysail_provider::{Info, Interface};
 
 use super::{
-    Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, Step, is_same_identity,
-    shadow::Compared, status::Shared,
+    Active, CandidateStatus, Offer, Reason, Refusal, Release, Slot, SlotOptions, Stage, Step, drain::Drain,
+    is_same_identity, shadow::Compared, status::Shared,
 };
 use crate::{
     Problem, Sandbox, SandboxedProvider, Severity,
@@ -75,7 +75,7 @@ impl Slot {
         let mut candidate = Candidate { digest, status, shared: &self.shared };
         let compiled = self.compile(&mut candidate, sandbox, offer).await?;
         candidate.advance();
-        let release = Arc::new(link(&candidate, sandbox, compiled).await?);
+        let release = Arc::new(link(&candidate, sandbox, &compiled).await?);
         candidate.advance();
         let info = self.described(&candidate, options, sandbox, &release).await?;
         candidate.advance();
@@ -88,7 +88,8 @@ impl Slot {
         }
         candidate.advance();
         self.shared.entered();
-        Ok(Active { provider, info, interfaces, offer: offer.clone(), shared: Arc::clone(&self.shared) })
+        let (offer, shared) = (offer.clone(), Arc::clone(&self.shared));
+        Ok(Active { provider, info, interfaces, offer, compiled, drain: Drain::new(), shared })
     }
 
     /// Reaches `Verified` on the way: the jail judges and compiles in one run.
@@ -99,6 +100,15 @@ impl Slot {
         offer: &Offer,
     ) -> Result<Compiled, Refusal> {
         let (engine, limits) = (sandbox.wasmtime(), CompileLimits::from(sandbox.limits()));
+        let active = self.active.load_full();
+        if let Some(active) = active.filter(|active| active.provider.release().digest() == candidate.status.digest)
+            && active.compiled.is_within(limits)
+            && offer.bytes.len() as u64 <= limits.component_bytes
+        {
+            // What serves is loaded again, under other settings: that needs no jail, which may be out of order just now.
+            candidate.advance();
+            return Ok(active.compiled.clone());
+        }
         let component = (offer.bytes.clone(), candidate.digest);
         let compiled = self.services.compiler.compile(engine, component, limits, || candidate.advance()).await;
         if let Ok(Compiled { cost: Some(cost), cached: false, reuse, .. }) = &compiled {
@@ -216,10 +226,11 @@ fn unmet_egress(options: &SlotOptions, sandbox: &Sandbox, info: &Info) -> Option
     })
 }
 
-async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: Compiled) -> Result<Release, Refusal> {
+async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: &Compiled) -> Result<Release, Refusal> {
     let (sandbox, digest) = (Arc::clone(sandbox), candidate.status.digest.clone());
+    let component = Arc::clone(&compiled.component);
     // Copies the machine code and links hundreds of functions: milliseconds.
-    let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &compiled.component, &digest)).await;
+    let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &component, &digest)).await;
     match linked {
         Ok(Ok(release)) => Ok(release),
         Ok(Err(error)) => Err(candidate.refuse(Reason::LinkFailed, &chain(&error))),

@@ -66,15 +66,20 @@ impl Slot {
         let digest = release.provider.release().digest().to_owned();
         let (reason, asked) = (breach.reason(), self.asked.borrow().clone());
         self.shared.step(&digest, stage, Step::Refused(reason));
+        let retried = asked.as_ref() == Some(&digest);
+        let way_out = if retried {
+            "it was tried once more already, and is tried another time only where rollout.retry is removed and written again"
+        } else {
+            "this one is tried again only where rollout.retry names its digest"
+        };
         let refusal = Refusal {
-            retried: asked.as_ref() == Some(&digest),
+            retried,
             digest,
             origin: release.offer.origin.clone(),
             stage,
             code: reason.category(),
             reason: format!(
-                "{}: it was taken back, and {serves}: {breach}: offer a mended release; this one is tried again only where rollout.retry \
-                 names its digest",
+                "{}: it was taken back, and {serves}: {breach}: offer a mended release; {way_out}",
                 release.offer.origin
             ),
             lasting: true,
@@ -86,6 +91,7 @@ impl Slot {
             "release taken back: {}", refusal.reason
         );
         self.quarantine.put(&refusal);
+        self.services.compiler.forget();
         work.asked = asked;
         // What waits, serves a share or was taken back before was offered later.
         let is_newest = work.refused.is_none() && (stage == Stage::Canary || self.canary.borrow().is_none());

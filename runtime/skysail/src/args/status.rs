@@ -23,13 +23,15 @@ Examples:
   skysail status sim --output wide
   watch skysail status sim
   kubectl -n skysail-system port-forward deploy/skysail 10258 &
-  kubectl create token operator >token
+  kubectl -n default create token operator >token
   skysail status --server https://127.0.0.1:10258 --token-file token \\
     --insecure-skip-tls-verify
 
-Rights: list providers.skysail.dev; with --server, get the path /providers.
+Rights: list providers.skysail.dev; with --server, get the path /providers:
+deploy/docs/providers.md makes the account and its right.
 The exit code is 0 whether the providers are ready or not: `kubectl wait
---for=condition=Ready provider/sim` waits for one.";
+--for=condition=Ready provider/sim` waits for one, and `kubectl wait
+--for=condition=Progressing=false provider/sim` for the end of a roll-out.";
 
 /// `skysail status`.
 #[derive(Debug, Args)]

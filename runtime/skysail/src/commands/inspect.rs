@@ -85,7 +85,9 @@ fn compile(bytes: &Bytes, limits: &Limits) -> anyhow::Result<CompileCost> {
         let options =
             SandboxOptions { name: "inspect".to_owned(), limits: limits.clone(), config: String::new(), http: None };
         let sandbox = Sandbox::new(&engine, recorder, options).context("cannot make a sandbox")?;
+        // As at a first start: with nothing that came before, and all that the next one may build upon.
         let compiled = providers::compiler()?
+            .for_one_provider()
             .compile(sandbox.wasmtime(), (bytes.clone(), digest_of(bytes)), CompileLimits::from(limits), || {})
             .await?;
         Ok(compiled.cost.unwrap_or_default())

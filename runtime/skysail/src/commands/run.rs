@@ -7,7 +7,7 @@ mod permissions;
 mod resources;
 mod serving;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
@@ -18,7 +18,11 @@ use skysail_election::{ElectionMetrics, fenced};
 use skysail_provider::Provider;
 use skysail_serving::{SecureServer, metrics::RestClientMetrics};
 use skysail_sources::Archive;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 use board::Board;
@@ -37,6 +41,11 @@ use crate::{
     signals::{OF_A_SERVICE, Signals},
     telemetry::{self, Verbosity},
 };
+
+/// How long the API server may take to answer at the start.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked meanwhile.
+const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 
 /// Runs the manager to its end.
 ///
@@ -103,14 +112,18 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let client_metrics = RestClientMetrics::register(&mut registry);
     let cluster = Cluster::find(&args.generic, client_metrics.clone()).await.or_exit(Reason::Usage)?;
     let clients = cluster.clients().or_exit(Reason::Usage)?;
-    let version = clients.shared_informers.apiserver_version().await;
-    let version = version
-        .context("the cluster does not answer: check the kubeconfig's server and credentials")
-        .or_exit(Reason::Unreachable)?;
-    tracing::info!(kubernetes_version = version.git_version, "cluster reached");
+    let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
+    let file = match file {
+        Some((path, ProviderFile { providers, files })) => {
+            // These need no cluster: what is kept of them serves while it is waited for.
+            fleet.apply(providers).await.or_exit(Reason::Usage)?;
+            Some((path, files))
+        }
+        None => None,
+    };
+    reach(&clients.shared_informers).await?;
     permissions::warn_of_missing(&clients, settings.controllers).await;
 
-    let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);
@@ -119,10 +132,7 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
     let health = Health::register(&mut registry, health);
     let follow = match file {
-        Some((path, ProviderFile { providers, files })) => {
-            fleet.apply(providers).await.or_exit(Reason::Usage)?;
-            Follow::File(FollowFile::new(path, files, &fleet))
-        }
+        Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
             // A client of its own: however many Secrets are named, the controllers do not wait for them.
             let mut resources = Resources::start(cluster.client("providers").or_exit(Reason::Usage)?).await?;
@@ -143,6 +153,30 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let servers = serving::bind(&args, registry, served).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
     Ok(Prepared { manage, fleet, follow, elections, servers, board })
+}
+
+/// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a control plane that starts as a whole comes up in any order.
+async fn reach(client: &kube::Client) -> anyhow::Result<()> {
+    let end = Instant::now() + CLUSTER_PATIENCE;
+    let mut said = false;
+    let version = loop {
+        match client.apiserver_version().await {
+            // One that answers with an error will do so again.
+            Err(error) if !matches!(error, kube::Error::Api(_)) && Instant::now() < end => {
+                if !std::mem::replace(&mut said, true) {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "the cluster does not answer: trying for {} s", CLUSTER_PATIENCE.as_secs());
+                }
+                time::sleep(CLUSTER_PERIOD).await;
+            }
+            version => break version,
+        }
+    };
+    let version = version
+        .context("the cluster does not answer: check the kubeconfig's server and credentials")
+        .or_exit(Reason::Unreachable)?;
+    tracing::info!(kubernetes_version = version.git_version, "cluster reached");
+    Ok(())
 }
 
 /// A fleet without providers, and what it keeps on disk.

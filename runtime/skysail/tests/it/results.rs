@@ -66,6 +66,19 @@ fn a_file_that_is_no_component_is_told_as_what_it_is_and_no_more() {
 }
 
 #[test]
+fn what_it_costs_to_compile_is_told_for_people_and_for_programs() {
+    let (code, stdout, stderr) = run(&[&"inspect", &"--compile", &built("dummy")]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let cost = stdout.lines().find_map(|line| line.strip_prefix("compile")).unwrap_or_else(|| panic!("{stdout}"));
+    let numbers: Vec<u64> = cost.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|number| *number > 0), "{cost}");
+    let (_, stdout, _) = run(&[&"inspect", &"--compile", &built("dummy"), &"--output", &"json"]);
+    let inspection: Value = serde_json::from_str(&stdout).unwrap();
+    let cost = |name: &str| inspection["compile"][name].as_u64().unwrap();
+    assert!(cost("cpuMs") > 0 && cost("memoryBytes") > 1 << 20, "{stdout}");
+}
+
+#[test]
 fn a_wrong_log_filter_is_told_once() {
     let (code, _, stderr) = run(&[&"call", &"p.wasm", &"identity.describe", &"--log", &"x=y=z"]);
     assert_eq!((code, stderr.matches("error parsing level filter").count()), (Some(2), 1), "{stderr}");

@@ -90,6 +90,19 @@ impl Run {
         timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say {part:?}"))
     }
 
+    /// Reads until all of these were said, in whichever order.
+    async fn says_all(&mut self, parts: &[&str]) {
+        let mut missing = parts.to_vec();
+        let read = async {
+            while !missing.is_empty() {
+                let line =
+                    self.log.next_line().await.unwrap().unwrap_or_else(|| panic!("it ends before it says {missing:?}"));
+                missing.retain(|part| !line.contains(part));
+            }
+        };
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say all of {parts:?}"));
+    }
+
     fn services(&self) -> Api<Service> {
         Api::namespaced(self.client.clone(), "default")
     }
@@ -181,7 +194,7 @@ async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
 #[tokio::test]
 async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
-    run.says("nothing to offer").await;
+    run.says_all(&["nothing to offer", "serving HTTPS"]).await;
     let withheld = "[-]provider/c failed: reason withheld\nreadyz check failed\n";
     assert_eq!(run.ask("readyz").await, (500, withheld.to_owned()));
     let line = run.says("/readyz fails").await;

@@ -364,6 +364,11 @@ async fn rolled_back(world: &World, before: &str) -> Result<()> {
     ensure!(at(&status, "/active/digest") == before && at(&status, "/refused/code") == "ProbationTrap", "{status:#}");
     ensure!(is(&status, "Ready", "True") && is(&status, "Degraded", "True"), "{status:#}");
     world.until_told("RolledBack").await?;
+    let metrics = world.manager.metrics().await?;
+    let counted = |line: &str| {
+        line.starts_with("skysail_slot_rollbacks_total{") && line.contains("ProbationTrap") && line.ends_with(" 1")
+    };
+    ensure!(metrics.lines().any(counted), "no metric tells of it:\n{metrics}");
     world.wait("Ready").map(drop)
 }
 
@@ -376,7 +381,11 @@ async fn restarted(world: &mut World, before: &str) -> Result<()> {
     let status = world.until("the registry is missed", away).await?;
     ensure!(at(&status, "/active/digest") == before && is(&status, "Ready", "True"), "{status:#}");
     world.until_told("SourceFailed").await?;
-    world.registry.start_again().await
+    // What was taken back is still there, and still taken back.
+    world.registry.start_again().await?;
+    let status = world.until("it is known", |status| at(status, "/refused/code") == "Quarantined").await?;
+    ensure!(at(&status, "/active/digest") == before && is(&status, "Ready", "True"), "{status:#}");
+    Ok(())
 }
 
 async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
@@ -408,6 +417,11 @@ async fn unsigned(world: &World, serving: &str) -> Result<()> {
     let status = world.until("it is refused", |status| at(status, "/sourceFailure/code") == "ArtifactUnsigned").await?;
     let reason = at(&status, "/sourceFailure/reason");
     ensure!(reason.contains("sign"), "{reason}");
+    // A good one is refused, too.
+    world.push_marked(&component("simcloud")?, 4)?;
+    let is_another = |status: &Value| at(status, "/sourceFailure/reason") != reason;
+    let status = world.until("the next one is looked at", is_another).await?;
+    ensure!(at(&status, "/sourceFailure/code") == "ArtifactUnsigned", "{status:#}");
     ensure!(at(&status, "/active/digest") == serving && is(&status, "Ready", "True"), "{status:#}");
     Ok(())
 }

@@ -112,6 +112,20 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let compiled = compiled.filter(|file| file.path().extension().is_some_and(|extension| extension == "code")).count();
     ensure!(compiled == 2, "machine code of {compiled} releases is on disk, and two were compiled");
 
+    // The API server, too.
+    manager.kill()?;
+    let (kubeconfig, lines) = (server.kubeconfig(), manager.log().lines().count());
+    let reachable = fs::read_to_string(&kubeconfig)?;
+    fs::write(&kubeconfig, of_nobody(&reachable)?)?;
+    manager.start_again()?;
+    let status = manager.ended().await?;
+    let log = manager.log();
+    let serves = log.lines().skip(lines).any(|line| line.contains("release active") && line.contains(&second));
+    ensure!(serves && status.code() == Some(4), "without a cluster: {status}: {}", manager.last_words());
+
+    fs::write(&kubeconfig, reachable)?;
+    manager.start_again()?;
+    manager.wait_until_ready().await.map_err(|error| error.context(manager.last_words()))?;
     registry.start_again().await?;
     manager.offer_another_release()?;
     registry.push(&manager.component(), "stable")?;
@@ -120,6 +134,13 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     let status = manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");
     Ok(())
+}
+
+/// The same kubeconfig for a server that nobody is.
+fn of_nobody(kubeconfig: &str) -> Result<String> {
+    let (before, rest) = kubeconfig.split_once("server: ").context("the kubeconfig names no server")?;
+    let (_, after) = rest.split_once('\n').context("the kubeconfig ends with its server")?;
+    Ok(format!("{before}server: https://127.0.0.1:1\n{after}"))
 }
 
 /// The digest that serves after this one.

@@ -21,7 +21,7 @@ use libc::c_long;
 use rustix::process::{Resource, Rlimit, Signal, getppid, kill_process, setrlimit};
 use wasmtime::Engine;
 
-use super::{AddressSpace, confine, threads, walls};
+use super::{Used, confine, threads, walls};
 use crate::{Limits, engine_config, jail::CompileLimits};
 
 /// More than one, also on a machine that has one core.
@@ -177,7 +177,7 @@ fn behind(walls: &OsStr) -> ! {
         "seccomp" => walls::seccomp().err().into_iter().collect(),
         _ => {
             let limits = CompileLimits { time: Duration::from_secs(60), ..CompileLimits::from(&Limits::default()) };
-            confine(limits, &AddressSpace::now().unwrap(), threads::address_space(THREADS)).unwrap()
+            confine(limits, &Used::now().unwrap(), threads::address_space(THREADS)).unwrap()
         }
     };
     for missing in missing {
@@ -298,7 +298,7 @@ fn where_there_are_no_more_threads_one_compiles_alone() {
     if env::var_os(WALLS).is_some() {
         let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
         // Less than one stack.
-        let max = Some(AddressSpace::now().unwrap().base + (6 << 20));
+        let max = Some(Used::now().unwrap().base + (6 << 20));
         setrlimit(Resource::As, Rlimit { current: max, maximum: max }).unwrap();
         let pool = threads::start(THREADS).unwrap();
         assert_eq!(pool.current_num_threads(), 1);

@@ -19,6 +19,15 @@ pub(super) fn address_space(count: usize) -> u64 {
     (count * STACK_BYTES) as u64
 }
 
+/// What those had that were started.
+pub(super) fn address_space_of(pool: &ThreadPool) -> u64 {
+    // One alone is the thread that was there, where no other could be started; where it is another, its stack is a small part of what a component may use.
+    match pool.current_num_threads() {
+        1 => 0,
+        count => address_space(count),
+    }
+}
+
 /// Starts them, behind the walls: a thread is confined by what held its parent when it was started. Where the system has no more of them (the limit on processes of a
 /// container counts threads), this one compiles alone; to be called once.
 pub(super) fn start(count: usize) -> Result<ThreadPool, ThreadPoolBuildError> {

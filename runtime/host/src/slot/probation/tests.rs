@@ -143,7 +143,11 @@ async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
     assert_eq!(slot.retry().await, Ok(Offered::Activated));
     assert!(slot.status().borrow().probation.is_some(), "on probation as before");
     guarded(&slot, trap(), |status| status.refused.is_some()).await;
-    assert!(slot.status().borrow().refused.as_ref().unwrap().retried);
+    let refused = slot.status().borrow().refused.clone().unwrap();
+    assert!(
+        refused.retried && refused.reason.ends_with("where rollout.retry is removed and written again"),
+        "{refused}"
+    );
     slot.ask_again(Some(refusal.digest.clone()));
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "it is not tried a third time");
     assert_eq!(offer(&slot, &bad).await.unwrap_err().code, "ProbationTrap");

@@ -1,0 +1,126 @@
+//! The way out of a release that serves no longer: its calls end there. One that does not end in time is cancelled and repeated on what serves instead.
+//!
+//! A call may take as long as its deadline, which may be an hour, and holds its release for as long. It is repeated and does not fail: every function of the contract may be
+//! called again after it was cut off, as it is after a restart of the manager.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::{Active, Slot};
+
+/// How long calls may go on after their release was exchanged.
+pub(super) const DRAIN: Duration = Duration::from_secs(30);
+
+/// When the calls of a release have to have ended; none while it serves.
+pub(super) struct Drain(watch::Sender<Option<Instant>>);
+
+impl Drain {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// It serves no longer.
+    pub(super) fn begin(&self) {
+        self.0.send_replace(Some(Instant::now() + DRAIN));
+    }
+
+    /// It serves, perhaps again.
+    pub(super) fn end(&self) {
+        self.0.send_replace(None);
+    }
+
+    /// Ends when its calls have to.
+    pub(super) async fn over(&self) {
+        let mut until = self.0.subscribe();
+        loop {
+            let end = *until.borrow_and_update();
+            let over = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // Never an error: this holds the sender.
+                _ = until.changed() => {}
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// A call was cancelled, and is repeated.
+    pub(super) fn repeats(&self, release: &Active) {
+        tracing::warn!(
+            provider.name = %self.name,
+            component.digest = release.provider.release().digest(),
+            "a call that began on this release did not end within {} s after another one took its place: it is cancelled and repeated",
+            DRAIN.as_secs()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use skysail_provider::Code;
+    use tokio::{task::JoinSet, time};
+
+    use super::DRAIN;
+    use crate::{
+        Limits, SandboxOptions,
+        slot::{
+            Offered, Slot, SlotOptions,
+            tests::{offer, options, services, version},
+        },
+        test_guest::{GUEST, Guest, Master, component},
+    };
+
+    /// A slot whose release has one call under way, which would go on for minutes.
+    async fn busy() -> (Arc<Slot>, JoinSet<Result<String, Code>>) {
+        let limits =
+            Limits { deadline_ms: 600_000, http_time_ms: 600_000, fuel: 1_000_000_000_000, ..Limits::default() };
+        let SlotOptions { sandbox, .. } = options("");
+        let options = SlotOptions::new(SandboxOptions { limits, ..sandbox });
+        let slot = Arc::new(Slot::new(services(), options).unwrap());
+        let endless = component(&Guest { master: Master::Version(u32::MAX), ..GUEST });
+        assert_eq!(offer(&slot, &endless).await, Ok(Offered::Activated));
+        let (mut call, called) = (JoinSet::new(), Arc::clone(&slot));
+        call.spawn(async move { version(&called).await });
+        time::sleep(Duration::from_millis(20)).await;
+        (slot, call)
+    }
+
+    #[tokio::test]
+    async fn a_call_that_does_not_end_in_time_is_cancelled_and_repeated_on_what_serves() {
+        let (slot, mut call) = busy().await;
+        assert_eq!(offer(&slot, &component(&Guest { version: "2", ..GUEST })).await, Ok(Offered::Activated));
+        assert_eq!(version(&slot).await, Ok("2".to_owned()));
+        time::pause();
+        time::advance(DRAIN.checked_sub(Duration::from_secs(1)).unwrap()).await;
+        assert!(call.try_join_next().is_none());
+        assert_eq!(slot.status().borrow().draining, 1);
+        time::advance(Duration::from_secs(2)).await;
+        assert_eq!(call.join_next().await.unwrap().unwrap(), Ok("2".to_owned()));
+        let mut status = slot.status();
+        status.wait_for(|status| status.draining == 0).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_release_that_serves_again_keeps_its_calls() {
+        let (slot, mut call) = busy().await;
+        let first = slot.active.load_full().unwrap();
+        assert_eq!(offer(&slot, &component(&Guest { version: "2", ..GUEST })).await, Ok(Offered::Activated));
+        slot.exchange(Arc::clone(&first), None, None);
+        time::pause();
+        time::advance(DRAIN * 2).await;
+        tokio::task::yield_now().await;
+        assert!(call.try_join_next().is_none());
+    }
+}
