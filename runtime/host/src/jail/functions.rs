@@ -10,7 +10,8 @@
 //! came of one that was not to be trusted ends with it. And they decide nothing: what they spared counts as if it had been spent, and a child that fails with them is followed by one without.
 //!
 //! # Caveats
-//! That memory is limited is no part of it: a component whose functions are known needs less of it than at a first start.
+//! - Machine code is kept by the digest of its component: two providers that have the same one share it, whichever of them had it compiled.
+//! - Memory is what was used: a component whose functions are known may need less of it than at a first start.
 
 use std::{
     borrow::Cow,
