@@ -5,7 +5,7 @@ mod tests;
 
 use std::{
     fs::File,
-    io::{self, Read as _, Write as _},
+    io::{self, Read, Write as _},
     os::unix::fs::FileExt as _,
     process::ExitCode,
     sync::{
@@ -19,14 +19,14 @@ use std::{
 use rustix::{
     process::{Pid, Resource, Rlimit, getppid, getrlimit, setrlimit},
     thread::set_no_new_privs,
-    time::{ClockId, clock_gettime},
+    time::ClockId,
 };
 use wasmtime::Engine;
 
 use super::{
     CompileCost, CompileLimits, compatibility,
     frame::{AnswerHead, Kind, Request, Task},
-    functions::Functions,
+    functions::{Functions, reading},
     one_line, walls,
 };
 use crate::{Limits, admission, engine_config};
@@ -69,36 +69,43 @@ fn run() -> io::Result<()> {
         // The parent has this pipe; where it is gone the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
     }
-    let mut component = Vec::new();
-    if component.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
+    let Some(component) = receive(&mut stdin, length)? else {
         return answer(Kind::Memory, 0, &used, &[]);
-    }
-    stdin.by_ref().take(length).read_to_end(&mut component)?;
+    };
     watch(limits.time, parent, Arc::clone(&used))?;
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
     answer(Kind::Findings, 0, &used, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, None, &used, threads),
+        Task::Compile if admitted => compile(&component, &used, threads),
         Task::CompileNext if admitted => {
-            let mut functions = Vec::new();
-            let length = usize::try_from(functions_length).map_err(io::Error::other)?;
-            if functions.try_reserve_exact(length).is_err() {
+            let Some(functions) = receive(&mut stdin, functions_length)? else {
                 return answer(Kind::Memory, 0, &used, &[]);
-            }
-            stdin.take(functions_length).read_to_end(&mut functions)?;
+            };
             used.apart.fetch_add(functions_length, Ordering::Relaxed);
             let functions = Arc::new(Functions::read(functions)?);
-            compile(&component, Some(Arc::clone(used.functions.get_or_init(|| functions))), &used, threads)
+            used.functions.get_or_init(|| functions);
+            compile(&component, &used, threads)
         }
         Task::Compile | Task::CompileNext | Task::Examine => Ok(()),
     }
 }
 
-fn compile(component: &[u8], functions: Option<Arc<Functions>>, used: &Used, threads: usize) -> io::Result<()> {
+/// So many bytes; none where there is no memory for them.
+fn receive(stdin: &mut impl Read, length: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
+        return Ok(None);
+    }
+    stdin.take(length).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     let mut config = engine_config(Limits::default().stack_bytes);
-    if let Some(functions) = functions.clone() {
-        config.enable_incremental_compilation(functions).map_err(io::Error::other)?;
+    let functions = used.functions.get();
+    if let Some(functions) = functions {
+        config.enable_incremental_compilation(Arc::<Functions>::clone(functions)).map_err(io::Error::other)?;
     }
     let engine = Engine::new(&config).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
@@ -195,9 +202,7 @@ impl Used {
 
     /// CPU time of this process, all threads, and what functions took that were there already: a component that has served once must be able to do so at a first start.
     fn cpu_time(&self) -> Duration {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        let spent = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default());
-        spent + self.functions.get().map_or(Duration::ZERO, |functions| functions.spared())
+        reading(ClockId::ProcessCPUTime) + self.functions.get().map_or(Duration::ZERO, |functions| functions.spared())
     }
 
     /// Address space that the component added at the peak, in bytes.

@@ -131,13 +131,11 @@ impl Functions {
             Some((key, place.micros, self.before.get(place.code.clone())?))
         });
         let made = now.made.iter().map(|(key, made)| (key, made.micros, made.code.as_slice()));
-        let mut out = Vec::new();
-        if !now.is_too_much() {
-            out.reserve_exact(HEAD_BYTES + now.bytes);
-        }
+        let kept_bytes = if now.is_too_much() { 0 } else { now.bytes };
+        let mut out = Vec::with_capacity(HEAD_BYTES + kept_bytes);
         out.extend(now.asked.to_le_bytes());
         out.extend(now.found.to_le_bytes());
-        if now.is_too_much() {
+        if kept_bytes == 0 {
             return out;
         }
         for (key, micros, code) in reused.chain(made) {
@@ -176,7 +174,12 @@ impl Now {
 
 /// CPU time of this thread.
 fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    reading(ClockId::ThreadCPUTime)
+}
+
+/// What a clock of CPU time says.
+pub(super) fn reading(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 

@@ -79,28 +79,22 @@ impl Run {
 
     /// The next line of the log that contains this.
     async fn says(&mut self, part: &str) -> String {
+        self.says_all(&[part]).await
+    }
+
+    /// Reads until all of these were said, in whichever order; the last line of them.
+    async fn says_all(&mut self, parts: &[&str]) -> String {
+        let mut missing = parts.to_vec();
         let read = async {
             loop {
                 let line = self.log.next_line().await.unwrap().expect("it should not end");
-                if line.contains(part) {
+                missing.retain(|part| !line.contains(part));
+                if missing.is_empty() {
                     return line;
                 }
             }
         };
-        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say {part:?}"))
-    }
-
-    /// Reads until all of these were said, in whichever order.
-    async fn says_all(&mut self, parts: &[&str]) {
-        let mut missing = parts.to_vec();
-        let read = async {
-            while !missing.is_empty() {
-                let line =
-                    self.log.next_line().await.unwrap().unwrap_or_else(|| panic!("it ends before it says {missing:?}"));
-                missing.retain(|part| !line.contains(part));
-            }
-        };
-        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say all of {parts:?}"));
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say {parts:?}"))
     }
 
     fn services(&self) -> Api<Service> {
