@@ -85,7 +85,7 @@ impl ClientCertificate {
 /// Options for a free port on loopback.
 pub(crate) fn loopback(mut options: SecureServingOptions) -> SecureServingOptions {
     options.bind_address = [127, 0, 0, 1].into();
-    options.secure_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    options.secure_port = skysail_test_support::ports::free().unwrap();
     options
 }
 

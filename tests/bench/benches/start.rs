@@ -9,7 +9,7 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -28,7 +28,7 @@ use skysail_dev::{
     api::{ApiOptions, ApiServer, Serving},
     cloud::{SimCloud, SimOptions, SimServer},
 };
-use skysail_test_support::simcloud;
+use skysail_test_support::{ports, simcloud};
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, time::Instant};
 
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn spawn(&self, program: &Path) -> Manager {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::free().unwrap();
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let child = Command::new(program)
             .args(["run", "--log=warn"])

@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -11,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use skysail_test_support::ports;
 use tempfile::TempDir;
 
 use crate::{api_server::tail, wait::eventually, workspace::skysail};
@@ -94,10 +94,10 @@ impl Manager {
     }
 
     fn spawn_in(folder: TempDir, flags: &[&str], kubeconfig: &Path) -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut command = command(folder.path(), kubeconfig, address.port())?;
+        let port = ports::free()?;
+        let mut command = command(folder.path(), kubeconfig, port)?;
         let process = command.args(flags).spawn().context("cannot start the manager")?;
-        Ok(Self { folder, command, process, metrics: format!("https://{address}") })
+        Ok(Self { folder, command, process, metrics: format!("https://127.0.0.1:{port}") })
     }
 
     /// Ends it by SIGKILL: when this returns it is gone, and nothing of it runs any more.

@@ -2,12 +2,13 @@
 
 use std::{
     fs::{self, File},
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, bail};
+use skysail_test_support::ports;
 use tempfile::TempDir;
 
 use crate::{
@@ -50,7 +51,7 @@ impl Registry {
 
     async fn start(secured: bool) -> Result<Self> {
         let folder = TempDir::new()?;
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let at = |name: &str| folder.path().join(name).display().to_string();
         let mut text = format!(
             "version: 0.1\nlog: {{level: warn}}\nstorage:\n  delete: {{enabled: true}}\n  filesystem: {{rootdirectory: {}}}\nhttp:\n  addr: {address}\n",

@@ -6,7 +6,6 @@
 
 mod binaries;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
 use self::binaries::Binaries;
+use crate::ports;
 
 /// How long the API server may take to be ready: 3 s on an idle machine, a minute on one that compiles beside it.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -53,7 +53,7 @@ impl ApiServer {
     pub fn start() -> anyhow::Result<Self> {
         let binaries = Binaries::find()?;
         let folder = tempfile::tempdir().context("making a folder for the API server")?;
-        let [port, etcd, peer] = free_ports()?;
+        let (port, etcd, peer) = (ports::free()?, ports::free()?, ports::free()?);
         write_inputs(folder.path())?;
         let mut server = Self { folder, port, processes: Vec::new() };
         let flags = server.flags(etcd);
@@ -202,19 +202,6 @@ impl Drop for ApiServer {
 #[expect(clippy::disallowed_methods, reason = "a process outside of tokio's clock is waited for")]
 fn pause() {
     std::thread::sleep(READY_POLL);
-}
-
-fn free_ports() -> anyhow::Result<[u16; 3]> {
-    let listeners: Vec<TcpListener> = (0..3)
-        .map(|_| TcpListener::bind(("127.0.0.1", 0)))
-        .collect::<Result<_, _>>()
-        .context("looking for free ports on loopback")?;
-    let ports: Vec<u16> = listeners
-        .iter()
-        .map(|l| Ok(l.local_addr()?.port()))
-        .collect::<std::io::Result<_>>()
-        .context("reading ports")?;
-    ports.try_into().map_err(|_| anyhow::anyhow!("three listeners must have three ports"))
 }
 
 fn write_inputs(folder: &Path) -> anyhow::Result<()> {

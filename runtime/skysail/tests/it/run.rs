@@ -15,6 +15,7 @@ use kube::{
 };
 use serde_json::json;
 use skysail_dev::api::{ApiOptions, ApiServer, Serving};
+use skysail_test_support::ports;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -58,14 +59,14 @@ impl Run {
         }
         fs::write(path("providers.yaml"), providers).unwrap();
         fs::write(path("kubeconfig"), ApiServer::kubeconfig_yaml(&serving.url())).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = ports::free().unwrap();
         let mut command = Command::new(SKYSAIL);
         command.arg("run").arg("--leader-elect=false").arg("--bind-address=127.0.0.1");
-        command.arg(format!("--secure-port={}", address.port()));
+        command.arg(format!("--secure-port={port}"));
         command.arg("--provider-file").arg(path("providers.yaml")).arg("--kubeconfig").arg(path("kubeconfig"));
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
-        let admin = format!("https://{address}");
+        let admin = format!("https://127.0.0.1:{port}");
         Self { folder, client: api.client(), admin, log, _process: process, _api: serving }
     }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -24,7 +24,7 @@ use serde_json::json;
 use skysail_dev::cloud::{SimCloud, SimOptions, SimServer};
 use skysail_sources::{Artifact, Reference};
 use skysail_test_e2e::registry::Registry;
-use skysail_test_support::{apiserver::ApiServer, simcloud};
+use skysail_test_support::{apiserver::ApiServer, ports, simcloud};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
@@ -121,7 +121,7 @@ impl World {
     }
 
     fn start(&self) -> Result<Manager> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr())?.port();
+        let port = ports::free()?;
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let log = File::create(path("log")).context("creating the manager's log")?;
         let mut command = Command::new(crate::skysail()?);

@@ -1,7 +1,5 @@
 //! The webhook that labels volumes: a real API server asks the manager, which asks a real component.
 
-use std::net::TcpListener;
-
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::{
     ByteString,
@@ -11,6 +9,7 @@ use kube::{Api, ResourceExt as _, api::PostParams};
 use serde_json::json;
 use skysail_dev::cloud::NewVolume;
 use skysail_test_e2e::{api_server::ApiServer, manager::Manager, workspace::component};
+use skysail_test_support::ports;
 
 use crate::simulated::Simulated;
 
@@ -21,7 +20,7 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
     let disk = cloud.cloud.create_volume(new)?;
     let server = ApiServer::start()?;
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = ports::free()?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let folder = tempfile::tempdir()?;
     let [certificate_file, key_file] = [("tls.crt", &certificate), ("tls.key", &key)].map(|(name, text)| {

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
+use crate::cache::{self, variable};
+
 /// The Kubernetes release whose API server is built.
 const KUBERNETES_VERSION: &str = "1.36.3";
 /// The etcd release inside it: the one that Kubernetes release requires.
@@ -29,20 +31,12 @@ impl Binaries {
             }
             return Ok(Self::Assets { apiserver, etcd });
         }
-        let built = cache_folder()?.join(format!("apiserver-{KUBERNETES_VERSION}-{ETCD_VERSION}"));
+        let built = cache::folder()?.join(format!("apiserver-{KUBERNETES_VERSION}-{ETCD_VERSION}"));
         if !built.is_file() {
             build(&built)?;
         }
         Ok(Self::One(built))
     }
-}
-
-fn cache_folder() -> anyhow::Result<PathBuf> {
-    let base = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    let folder = base.context("neither XDG_CACHE_HOME nor HOME is set: no place for the built API server")?;
-    let folder = folder.join("skysail").join("tests");
-    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    Ok(folder)
 }
 
 /// Builds under a lock, so that test binaries that start together build once.
@@ -76,12 +70,4 @@ fn path_with_go() -> std::ffi::OsString {
     let mut path = variable("PATH").unwrap_or_default().into_os_string();
     path.push(":/usr/local/go/bin:/usr/lib/go/bin");
     path
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "test harnesses are configured by the environment, as the ecosystem's are"
-)]
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var(name).ok().filter(|v| !v.is_empty()).map(PathBuf::from)
 }

@@ -1,0 +1,73 @@
+//! Ports for servers that are processes of their own and cannot be handed a socket.
+//!
+//! Binding port 0, closing it and passing the number on is a race: the kernel gives the same number to the next that binds port 0 and to any
+//! connection that goes out. These numbers are below those the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless somebody set
+//! it lower), and each is locked on this machine until the process that asked has ended.
+
+use std::{
+    fs::{self, File},
+    net::{Ipv4Addr, TcpListener},
+    ops::Range,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::{Context as _, bail};
+
+/// Well above the ports of known services; Kubernetes' node ports begin at its end.
+const RANGE: Range<u16> = 10_000..30_000;
+
+/// What this process was given; the locks end with it.
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { next: RANGE.start, locks: Vec::new() });
+
+struct Taken {
+    next: u16,
+    locks: Vec<File>,
+}
+
+/// A port of loopback on which nobody listens, and that no other test gets while this process runs.
+///
+/// # Errors
+/// No place for the locks can be had, or no port is free.
+pub fn free() -> anyhow::Result<u16> {
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folder()?;
+    while RANGE.contains(&taken.next) {
+        let port = taken.next;
+        taken.next += 1;
+        let path = folder.join(port.to_string());
+        let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            taken.locks.push(lock);
+            return Ok(port);
+        }
+    }
+    bail!(
+        "no port of loopback is free from {} to {}: look what listens there with `ss -ltn`",
+        RANGE.start,
+        RANGE.end - 1
+    )
+}
+
+fn folder() -> anyhow::Result<PathBuf> {
+    let folder = crate::cache::folder()?.join("ports");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_a_port_that_is_listened_on_nor_one_that_is_locked_nor_one_of_before_is_given() {
+        let first = free().unwrap();
+        let listened: Vec<_> =
+            (first + 1..first + 20).map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port))).collect();
+        // As another process has it: a lock belongs to the file that was opened.
+        let locked = File::create(folder().unwrap().join((first + 20).to_string())).unwrap();
+        locked.try_lock().unwrap();
+        assert!(free().unwrap() > first + 20);
+        drop(listened);
+    }
+}
