@@ -31,9 +31,10 @@ struct Options {
     /// What is measured; both if nothing is named.
     #[arg(long, value_enum)]
     part: Vec<Part>,
-    /// The component that is exchanged for itself, by its name in the folder `components`; one that serves the simulated cloud. Of several each is followed by the next:
-    /// what two of them have in common is not compiled again, so builds of which nothing is the same show the most that a swap takes. The restart has the first.
-    #[arg(long, default_value = "simcloud")]
+    /// The component that is exchanged for itself, by its name in the folder `components`; one that serves the simulated cloud. The default is as large as the
+    /// bounds have it. Of several each is followed by the next: what two of them have in common is not compiled again, so builds of which nothing is the same show
+    /// the most that a swap takes. The restart has the first.
+    #[arg(long, default_value = "simcloud-basic")]
     component: Vec<String>,
     /// Calls throughout.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
