@@ -74,7 +74,8 @@ impl Disk {
         if !cost.is_within(limits) {
             return None;
         }
-        Some((bytes.split_off(HEAD_BYTES), cost))
+        bytes.drain(..HEAD_BYTES);
+        Some((bytes, cost))
     }
 
     /// Keeps it. That it cannot be kept is told: the next start compiles.
@@ -92,7 +93,7 @@ impl Disk {
         rest.extend_from_slice(&u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes());
         rest.extend_from_slice(&cost.memory_bytes.to_le_bytes());
         rest.extend_from_slice(code);
-        let tag = hmac::sign(&self.key, &signed(key, &rest));
+        let tag = self.keyed_hash(key, &rest);
         self.make_room(rest.len() as u64)?;
         let (path, new) = (self.path(key), self.path(key).with_extension("new"));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
@@ -126,27 +127,35 @@ impl Disk {
     fn cost(&self, key: &Key, bytes: &[u8]) -> Option<CompileCost> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (tag, rest) = rest.split_at_checked(TAG_BYTES)?;
-        hmac::verify(&self.key, &signed(key, rest), tag).ok()?;
+        // ring compares no two tags: each is hashed once more, and that it does compare, in constant time.
+        let ours = self.keyed_hash(key, rest);
+        hmac::verify(&self.key, tag, hmac::sign(&self.key, ours.as_ref()).as_ref()).ok()?;
         let (cpu, rest) = rest.split_first_chunk::<8>()?;
         let (memory, _) = rest.split_first_chunk::<8>()?;
         let cpu = Duration::from_micros(u64::from_le_bytes(*cpu));
         Some(CompileCost { cpu, memory_bytes: u64::from_le_bytes(*memory) })
     }
 
+    /// Of all that a file stands for. The parts are hashed where they lie: the last is the machine code.
+    fn keyed_hash(&self, key: &Key, rest: &[u8]) -> hmac::Tag {
+        let Key { digest, compatibility } = key;
+        let parts: [&[u8]; 5] =
+            [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in parts {
+            // Each with its length: nothing can move from one part to the next.
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        context.sign()
+    }
+
     /// Of one component and engine. The name says nothing that the keyed hash does not.
     fn path(&self, key: &Key) -> PathBuf {
-        let name = hmac::sign(&self.key, &signed(key, b"name"));
+        let name = self.keyed_hash(key, b"name");
         let hex = name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         self.folder.join(format!("{hex}.code"))
     }
-}
-
-fn signed(key: &Key, rest: &[u8]) -> Vec<u8> {
-    let Key { digest, compatibility } = key;
-    let parts: [&[u8]; 5] =
-        [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
-    // Each with its length: nothing can move from one part to the next.
-    parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied())).collect()
 }
 
 /// The key of this folder, made at the first time.
@@ -179,11 +188,13 @@ fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
 /// A regular file within its limit, and no link.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
     let max = CODE_BYTES_MAX + HEAD_BYTES as u64;
-    let mut bytes = Vec::new();
+    // One more than it has: the end is found without a larger buffer.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default() + 1);
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(io::Error::other("it is too large"));

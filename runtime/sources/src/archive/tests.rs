@@ -161,8 +161,8 @@ fn two_processes_do_not_share_a_folder() {
 /// The variable that makes this test the process that is killed: the folder it writes to.
 const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
 
-/// Kill -9 at 200 moments while releases are exchanged as fast as the disk allows: whoever opens the folder afterwards finds a whole one,
-/// and none older than the one before the last that was there.
+/// Kill -9 at 200 moments while releases are exchanged and taken back as fast as the disk allows: whoever opens the folder afterwards finds a whole one,
+/// and none older than the one before the last that was there; and all that was taken back, but for the one that was under way.
 #[test]
 fn a_kill_at_any_moment_leaves_a_whole_release() {
     if let Some(folder) = std::env::var_os(WRITER) {
@@ -192,6 +192,12 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
         assert_eq!(text, release(number), "kill {kill}");
         assert!(number >= last, "kill {kill}: {number} came back after {last}");
         last = number;
+        let taken_back = archive.quarantined("a");
+        // Each release is taken back right after it was put.
+        let under_way = u64::from(taken_back.last() != Some(&bad(number)));
+        let until = number - under_way;
+        let from = until.saturating_sub(Archive::QUARANTINED_MAX as u64) + 1;
+        assert_eq!(taken_back, (from..=until).map(bad).collect::<Vec<_>>(), "kill {kill}");
     }
     assert!(last > 0, "no release was ever written whole");
 }
@@ -205,10 +211,17 @@ fn release(number: u64) -> String {
     format!("{number} ") + &"x".repeat(300_000)
 }
 
+fn bad(number: u64) -> Quarantined {
+    Quarantined { digest: format!("sha256:{number:064x}"), reason: "it traps".to_owned(), retried: false }
+}
+
 fn write_until_killed(folder: &Path) -> ! {
     let archive = open(folder);
     let mut number = text(&archive, "a").map_or(0, |text| text.split(' ').next().unwrap().parse().unwrap());
     loop {
+        if number > 0 {
+            archive.quarantine("a", bad(number)).unwrap();
+        }
         number += 1;
         archive.put("a", SOURCE, &offer(&release(number))).unwrap();
     }

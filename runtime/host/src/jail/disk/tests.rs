@@ -1,6 +1,12 @@
 //! What is believed of a folder that somebody else may have been in.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use tempfile::TempDir;
 
@@ -121,4 +127,64 @@ fn a_link_a_folder_and_a_cut_key_are_survived() {
     assert_eq!(code(&disk, 1), None, "another key");
     disk.put(&key(1), b"code", COST);
     assert!(code(&open(&folder), 1).is_some());
+}
+
+/// The variable that makes this test the process that is killed: the folder it writes to.
+const WRITER: &str = "SKYSAIL_TEST_MACHINE_CODE_WRITER";
+
+/// Kill -9 at 200 moments while machine code is written as fast as the disk allows, from the first file on: whatever has a name afterwards is whole, and
+/// nothing else is left.
+#[test]
+fn a_kill_at_any_moment_leaves_whole_machine_code() {
+    if let Some(folder) = std::env::var_os(WRITER) {
+        write_until_killed(Path::new(&folder));
+    }
+    let parent = TempDir::new().unwrap();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut whole, mut cut) = (0, 0);
+    for kill in 0..200_u8 {
+        // Ten in the same folder, then a new one: its key is part of what a kill may cut.
+        let folder = parent.path().join((kill / 10).to_string());
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_whole_machine_code"])
+            .env(WRITER, &folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::park_timeout(Duration::from_micros(random.u64(2_000..25_000)));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        cut += named(&folder, "new");
+        let disk = Disk::open(folder.clone(), CODE_MAX).unwrap();
+        let found = (0..=u8::MAX).filter(|n| disk.path(&key(*n)).exists());
+        for n in found {
+            assert_eq!(disk.get(&key(n), LIMITS), Some((machine_code(n), COST)), "kill {kill}, code {n}");
+            whole += 1;
+        }
+        assert_eq!(named(&folder, "new"), 0, "kill {kill}");
+    }
+    assert!(whole > 0 && cut > 0, "{whole} files were whole, {cut} writes were cut off");
+}
+
+/// Room for three files.
+const CODE_MAX: u64 = 1 << 20;
+
+/// Long enough for a write to be caught in the middle.
+fn machine_code(n: u8) -> Vec<u8> {
+    vec![n; 300_000]
+}
+
+fn named(folder: &Path, extension: &str) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|found| found == extension)).count()
+}
+
+fn write_until_killed(folder: &Path) -> ! {
+    let disk = Disk::open(folder.to_owned(), CODE_MAX).unwrap();
+    for n in (0..=u8::MAX).cycle() {
+        disk.put(&key(n), &machine_code(n), COST);
+    }
+    unreachable!("the numbers go round");
 }
