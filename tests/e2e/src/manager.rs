@@ -300,8 +300,8 @@ pub async fn get(url: &str) -> Result<String> {
     Ok(client()?.get(url).send().await?.error_for_status()?.text().await?)
 }
 
-/// Whose certificate it is does not matter: the manager makes its own.
-fn client() -> Result<reqwest::Client> {
+/// Whose certificate it is does not matter: those who are asked make their own.
+pub(crate) fn client() -> Result<reqwest::Client> {
     // reqwest wants one in any case; somebody may have set it already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(3));

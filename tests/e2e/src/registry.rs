@@ -1,5 +1,7 @@
 //! A real OCI registry: Debian's `docker-registry` on loopback, with TLS and a password or without both.
 
+mod signing;
+
 use std::{
     fs::{self, File},
     net::{Ipv4Addr, SocketAddr},

@@ -1,8 +1,13 @@
 //! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and refused on a real API server, from a real registry.
 
 mod rollout;
+mod trust;
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
@@ -184,13 +189,17 @@ impl World {
 
     /// The same with a mark: each makes another digest.
     fn push_marked(&self, wasm: &Path, mark: u8) -> Result<String> {
+        self.push(&self.marked(wasm, mark)?)
+    }
+
+    fn marked(&self, wasm: &Path, mark: u8) -> Result<PathBuf> {
         let file = self.folder.path().join("provider.wasm");
         let mut bytes = fs::read(wasm)?;
         // A custom section of eight bytes: the length of its name, the name, two bytes of content.
         bytes.extend_from_slice(b"\0\x08\x05again\0");
         bytes.push(mark);
         fs::write(&file, bytes)?;
-        self.push(&file)
+        Ok(file)
     }
 
     fn push(&self, wasm: &Path) -> Result<String> {
@@ -249,7 +258,8 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     rolled_back(&world, &second).await.context("a release that traps")?;
     restarted(&mut world, &second).await.context("a restart without the registry")?;
     wrong_objects(&world, &second).await.context("wrong objects")?;
-    unsigned(&world, &second).await.context("an unsigned release")?;
+    trust::rotated(&world).await.context("a token that is exchanged")?;
+    trust::unsigned(&world, &second).await.context("an unsigned release")?;
     from_a_config_map(&world, &wasm).await.context("a ConfigMap")?;
 
     orphans(&world).context("skysail orphans")?;
@@ -404,25 +414,6 @@ async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
     world.until_told("SpecRefused").await?;
     world.patch(&json!({ "spec": { "egress": { "allowCidrs": ["127.0.0.1/32"] } } }))?;
     world.until("it is right again", |status| !is_refused(status)).await?;
-    Ok(())
-}
-
-async fn unsigned(world: &World, serving: &str) -> Result<()> {
-    // Any key: nobody has signed with it.
-    let key = run("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout"])?;
-    let file = world.folder.path().join("key.pem");
-    fs::write(&file, key)?;
-    let public = run("openssl", &["ec", "-pubout", "-in", &file.display().to_string()])?;
-    world.patch(&json!({ "spec": { "source": { "oci": { "signatures": { "keys": [{ "pem": public }] } } } } }))?;
-    let status = world.until("it is refused", |status| at(status, "/sourceFailure/code") == "ArtifactUnsigned").await?;
-    let reason = at(&status, "/sourceFailure/reason");
-    ensure!(reason.contains("sign"), "{reason}");
-    // A good one is refused, too.
-    world.push_marked(&component("simcloud")?, 4)?;
-    let is_another = |status: &Value| at(status, "/sourceFailure/reason") != reason;
-    let status = world.until("the next one is looked at", is_another).await?;
-    ensure!(at(&status, "/sourceFailure/code") == "ArtifactUnsigned", "{status:#}");
-    ensure!(at(&status, "/active/digest") == serving && is(&status, "Ready", "True"), "{status:#}");
     Ok(())
 }
 
