@@ -2,12 +2,12 @@
 //!
 //! # Flow
 //! 1. Something wakes the source: a notification from the kernel, or the slow poll.
-//! 2. The file is read and hashed, twice, [`FileSourceSettings::settle`] apart, until two readings agree.
+//! 2. The file is read and hashed, twice, [`FileSourceSettings::settle`] apart (after a rename one right after the other), until two readings agree.
 //! 3. A digest that differs from the last one offered becomes an [`Offer`]; the same one means silence.
 //!
 //! # Why two readings
-//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as a whole: the first reading is already
-//! right. `cp` truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and digest of two readings
+//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as a whole: nobody writes it any more, and it needs no
+//! rest where the kernel says that it was one. `cp` truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and digest of two readings
 //! agree while a writer is at work only if the writer paused for the whole settle time, without one notification; the pieces of a copy
 //! on a local disk follow each other within microseconds. A writer that does pause that long (a stalled network disk) leaves a truncated
 //! component, which the next guard refuses: a component's sections carry their lengths, and its exports come last. When the rest
@@ -45,8 +45,8 @@ use watch::Watches;
 pub struct FileSourceSettings {
     /// How often the file is read where no notification came. Default 30 s, at least [`Self::POLL_MIN`].
     pub poll: Duration,
-    /// How long the file has to rest before it is offered. Default 50 ms: ten thousand times the pause between two writes of a copy, and
-    /// a sixth of what a swap may take.
+    /// How long the file has to rest before it is offered, unless it was renamed into its place. Default 50 ms: ten thousand times the pause between two
+    /// writes of a copy, and a sixth of what a swap may take.
     pub settle: Duration,
     /// Largest file that is read, in bytes. Default 32 MiB.
     pub bytes_max: u64,
@@ -140,7 +140,10 @@ impl Task {
             if self.is_old_news(&before) {
                 return before;
             }
-            time::sleep(self.settings.settle).await;
+            // Asked after the reading: whoever writes to what was renamed takes this away again.
+            if !self.watches.take_replaced() {
+                time::sleep(self.settings.settle).await;
+            }
             self.watches.follow(&self.path);
             let after = self.read().await;
             if agree(&before, &after) {

@@ -228,6 +228,74 @@ async fn a_file_that_never_rests_is_reported_and_offered_once_it_does() {
     assert_eq!(offers.next().await.unwrap().unwrap().bytes.len(), length);
 }
 
+/// Seconds of the paused clock: what a file has to rest is all that passes.
+#[tokio::test(start_paused = true)]
+async fn what_was_renamed_into_its_place_need_not_rest_and_what_was_written_there_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.wasm");
+    fs::write(&path, "one").unwrap();
+    let (wake, watches) = (Arc::new(Notify::new()), Watches::none());
+    let seen = watches.seen();
+    let mut offers = FileSource::new(path.clone(), NO_POLL).watch_with(Arc::clone(&wake), watches);
+    assert_eq!(offered(&mut offers).await, b"one");
+    for (content, replaced, rest) in [("two", true, Duration::ZERO), ("three", false, NO_POLL.settle)] {
+        replace(&path, content);
+        seen.lock().unwrap().replaced = replaced;
+        let start = time::Instant::now();
+        wake.notify_one();
+        assert_eq!(offered(&mut offers).await, content.as_bytes());
+        assert_eq!(start.elapsed(), rest, "{content}");
+    }
+}
+
+/// What the kernel tells of each way in which people save.
+#[tokio::test]
+async fn a_rename_and_a_swapped_link_replace_and_a_copy_a_new_file_and_a_later_write_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mount, path) = (dir.path().join("mount"), dir.path().join("p.wasm"));
+    fs::create_dir(&mount).unwrap();
+    project(&mount, "..2026_1", "one");
+    fs::write(&path, "one").unwrap();
+
+    let key = watched(&mount.join("provider.wasm"));
+    project(&mount, "..2026_2", "two");
+    until(&key, true).await;
+
+    let file = watched(&path);
+    replace(&path, "two");
+    until(&file, true).await;
+    assert!(file.take_replaced());
+    assert!(!file.take_replaced(), "taken once");
+    replace(&path, "three");
+    until(&file, true).await;
+    fs::write(&path, "three, and more by who had it open").unwrap();
+    until(&file, false).await;
+    for change in ["moved away", "a new file", "a copy in place"] {
+        file.seen().lock().unwrap().replaced = true;
+        match change {
+            "moved away" => fs::rename(&path, dir.path().join("elsewhere")).unwrap(),
+            _ => fs::write(&path, change).unwrap(),
+        }
+        until(&file, false).await;
+    }
+}
+
+fn watched(path: &Path) -> Watches {
+    let mut watches = Watches::new(Arc::default());
+    watches.follow(path);
+    watches
+}
+
+async fn until(watches: &Watches, replaced: bool) {
+    let seen = watches.seen();
+    let told = time::timeout(PATIENCE, async {
+        while seen.lock().unwrap().replaced != replaced {
+            tokio::task::yield_now().await;
+        }
+    });
+    told.await.expect("a notification must come");
+}
+
 #[tokio::test]
 async fn dropping_the_stream_ends_the_source() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
-    event::{AccessKind, AccessMode},
+    event::{AccessKind, AccessMode, ModifyKind, RenameMode},
 };
 use tokio::sync::Notify;
 
@@ -25,40 +25,62 @@ type Identity = (u64, u64);
 pub(super) struct Watches {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeMap<PathBuf, Identity>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What is between the source and the thread that hears the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
     /// File and link names whose events matter; the rest of a busy directory does not wake the source.
-    names: Arc<Mutex<BTreeSet<OsString>>>,
+    names: BTreeSet<OsString>,
+    /// Whether the newest change put something whole in the place of what was there.
+    pub(super) replaced: bool,
 }
 
 impl Watches {
     /// Wakes `wake` on every event that may concern the file. Where the kernel gives no notifications the poll does all the work.
     pub(super) fn new(wake: Arc<Notify>) -> Self {
-        let names = Arc::new(Mutex::new(BTreeSet::new()));
-        let relevant = Arc::clone(&names);
+        let seen = Arc::<Mutex<Seen>>::default();
+        let heard = Arc::clone(&seen);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let names = relevant.lock().unwrap_or_else(PoisonError::into_inner);
-            if event.map_or(true, |event| matters(&event, &names)) {
-                wake.notify_one();
+            let mut seen = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            match event {
+                Ok(event) if !matters(&event, &seen.names) => return,
+                Ok(event) => seen.note(&event),
+                Err(_) => seen.replaced = false,
             }
+            wake.notify_one();
         });
         let watcher = watcher
             .inspect_err(|error| {
                 tracing::warn!(error = error as &dyn std::error::Error, "no file notifications, polling only");
             })
             .ok();
-        Self { watcher, watched: BTreeMap::new(), names }
+        Self { watcher, watched: BTreeMap::new(), seen }
     }
 
     /// No notifications at all, as on a network file system.
     #[cfg(test)]
     pub(super) fn none() -> Self {
-        Self { watcher: None, watched: BTreeMap::new(), names: Arc::default() }
+        Self { watcher: None, watched: BTreeMap::new(), seen: Arc::default() }
+    }
+
+    /// To say what a notification would have said.
+    #[cfg(test)]
+    pub(super) fn seen(&self) -> Arc<Mutex<Seen>> {
+        Arc::clone(&self.seen)
+    }
+
+    /// Whether the newest change since this was asked last was a rename: of a file, a link or a folder that was there whole under another name.
+    pub(super) fn take_replaced(&self) -> bool {
+        std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).replaced)
     }
 
     /// Watches every directory on the way to `path` as the links lead at present, and no other.
     pub(super) fn follow(&mut self, path: &Path) {
         let Some(watcher) = &mut self.watcher else { return };
         let way = Way::to(path);
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = way.names;
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).names = way.names;
         let wanted: BTreeMap<PathBuf, Identity> =
             way.directories.into_iter().filter_map(|dir| identity(&dir).map(|id| (dir, id))).collect();
         for (dir, _) in self.watched.iter().filter(|(dir, id)| wanted.get(*dir) != Some(*id)) {
@@ -81,6 +103,21 @@ impl Watches {
                     tracing::debug!(path = %dir.display(), error = &error as &dyn std::error::Error, "no watch")
                 }
             }
+        }
+    }
+}
+
+impl Seen {
+    fn note(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both)) => {
+                // Of two paths the last is the new one. What was moved away leaves a gap.
+                let new = event.paths.last().and_then(|path| path.file_name());
+                self.replaced = new.is_some_and(|name| self.names.contains(name));
+            }
+            // What went was of before: kubelet removes the old folder after the rename.
+            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {}
+            _ => self.replaced = false,
         }
     }
 }
