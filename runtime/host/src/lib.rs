@@ -7,6 +7,7 @@
 //! Read `call` first: it is the walk through one call.
 
 pub mod admission;
+pub mod allocator;
 mod bindings;
 mod cache;
 mod call;

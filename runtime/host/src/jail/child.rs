@@ -29,7 +29,7 @@ use super::{
     functions::{Functions, reading},
     one_line, walls,
 };
-use crate::{Limits, admission, engine_config};
+use crate::{Limits, admission, allocator, engine_config};
 
 mod threads;
 
@@ -57,7 +57,7 @@ pub fn child_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    threads::one_arena();
+    allocator::use_one_arena();
     let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length, functions: functions_length } = Request::read(&mut stdin)?;

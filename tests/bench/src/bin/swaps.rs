@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
+use skysail_host::allocator;
 use skysail_test_bench::{
     swaps::{Figures, REFERENCE, Restart, Source, Task, insert, markdown, reference_main, restart, swaps},
     target_folder,
@@ -76,6 +77,8 @@ fn main() -> Result<ExitCode> {
     if std::env::args().nth(1).as_deref() == Some(REFERENCE) {
         return reference_main().map(|()| ExitCode::SUCCESS);
     }
+    // As the manager does, whose memory this process has to show.
+    allocator::give_back_large_buffers();
     let options = Options::parse();
     let out = match &options.out {
         Some(out) => out.clone(),

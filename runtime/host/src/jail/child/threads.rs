@@ -34,18 +34,3 @@ pub(super) fn start(count: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
     let pool = ThreadPoolBuilder::new().num_threads(count).stack_size(STACK_BYTES).build();
     pool.or_else(|_| ThreadPoolBuilder::new().num_threads(1).use_current_thread().build())
 }
-
-/// Keeps the allocator from reserving 64 MiB of address space for each thread, which would count as memory of the component. To be called before there is
-/// a second thread.
-#[cfg(target_env = "gnu")]
-pub(super) fn one_arena() {
-    #[expect(unsafe_code, reason = "the allocator's settings are a function of C")]
-    // SAFETY: changes a setting of the allocator and touches no memory of this program. Where it is refused, a component may use less.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
-}
-
-/// Other allocators do not.
-#[cfg(not(target_env = "gnu"))]
-pub(super) const fn one_arena() {}

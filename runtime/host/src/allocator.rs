@@ -1,0 +1,28 @@
+//! Settings of the C library's allocator, where it is glibc's; others do by themselves what is asked for here.
+
+/// From this size on a buffer is memory of its own, in bytes: a component, its machine code, a cluster's list of nodes.
+#[cfg(target_env = "gnu")]
+const LARGE_BYTES: libc::c_int = 256 << 10;
+
+/// Gives large buffers back to the system as soon as they are freed. By default glibc raises the size from which it does so to the largest that it has seen freed, and keeps
+/// the rest among small ones that live on: with each release that is exchanged a manager would be some KiB larger. To be called at the start of a program.
+pub fn give_back_large_buffers() {
+    #[cfg(target_env = "gnu")]
+    set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+}
+
+/// Keeps the allocator from reserving 64 MiB of address space for each thread, which would count as memory of the component that is compiled. To be called before there is
+/// a second thread.
+pub(crate) fn use_one_arena() {
+    #[cfg(target_env = "gnu")]
+    set(libc::M_ARENA_MAX, 1);
+}
+
+#[cfg(target_env = "gnu")]
+fn set(parameter: libc::c_int, value: libc::c_int) {
+    #[expect(unsafe_code, reason = "the allocator's settings are a function of C")]
+    // SAFETY: changes a setting of the allocator and touches no memory of this program. Where it is refused the allocator does as it did.
+    unsafe {
+        libc::mallopt(parameter, value);
+    }
+}
