@@ -47,7 +47,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub async fn restart(component: &str, rounds: u32, say: impl Fn(&str)) -> Result<Restart> {
     let mut world = World::new(component).await?;
     // What serves is on disk when its record is: written last.
-    let mut manager = world.start()?;
+    let mut manager = world.start(KUBECONFIG)?;
     world.round(0, &mut manager).await.context("the first start")?;
     let record = world.folder.path().join("state/providers/sim.json");
     until(async || Ok(record.is_file())).await.context("the release is not kept on disk")?;
@@ -55,18 +55,25 @@ pub async fn restart(component: &str, rounds: u32, say: impl Fn(&str)) -> Result
     world.registry.stop()?;
     let (mut requests, mut nodes) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
-        let mut manager = world.start()?;
+        let mut manager = world.start(KUBECONFIG)?;
         let (request, node) = world.round(round, &mut manager).await.with_context(|| format!("round {round}"))?;
         requests.push(request);
         nodes.push(node);
         manager.kill()?;
         say(&format!("restart: {round} of {rounds}"));
     }
+    let mut alone = Vec::new();
+    for round in 1..=rounds {
+        let mut manager = world.start(OF_NOBODY)?;
+        alone.push(world.serving(&mut manager).await.with_context(|| format!("alone, round {round}"))?);
+        manager.kill()?;
+    }
     Ok(Restart {
         component: component.to_owned(),
         rounds,
         first_request_ms: Spread::of(&requests),
         first_node_ms: Spread::of(&nodes),
+        alone_ms: Spread::of(&alone),
     })
 }
 
@@ -108,19 +115,20 @@ impl World {
         let providers = simcloud::provider_file(&server.url);
         ensure!(providers.contains(FILE), "the provider file of the tests has another source");
         for (name, text) in [
-            ("kubeconfig", api.kubeconfig_yaml()),
+            (KUBECONFIG, api.kubeconfig_yaml()),
+            (OF_NOBODY, api.kubeconfig_yaml().replace(&api.url(), "https://127.0.0.1:1")),
             ("token", server.token.clone()),
             ("providers.yaml", providers.replace(FILE, &source)),
         ] {
             fs::write(folder.path().join(name), text).with_context(|| format!("writing {name}"))?;
         }
-        let kubeconfig = Kubeconfig::read_from(folder.path().join("kubeconfig"))?;
+        let kubeconfig = Kubeconfig::read_from(folder.path().join(KUBECONFIG))?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let nodes = Api::all(Client::try_from(config)?);
         Ok(Self { cloud, registry, nodes, folder, _api: api, _cloud: server })
     }
 
-    fn start(&self) -> Result<Manager> {
+    fn start(&self, kubeconfig: &str) -> Result<Manager> {
         let port = ports::free()?;
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let log = File::create(path("log")).context("creating the manager's log")?;
@@ -128,7 +136,7 @@ impl World {
         command
             .args(["run", "--leader-elect=false", "--bind-address=127.0.0.1"])
             .arg(format!("--secure-port={port}"))
-            .arg(format!("--kubeconfig={}", path("kubeconfig")))
+            .arg(format!("--kubeconfig={}", path(kubeconfig)))
             .arg(format!("--provider-file={}", path("providers.yaml")))
             .arg(format!("--state-dir={}", path("state")))
             .stdin(Stdio::null())
@@ -154,6 +162,12 @@ impl World {
         Ok((request, node))
     }
 
+    /// How long until the log says that what is kept serves: nobody can be asked for anything else.
+    async fn serving(&self, manager: &mut Manager) -> Result<Duration> {
+        let log = self.folder.path().join("log");
+        self.until(manager, async || Ok(fs::read_to_string(&log).context("reading the log")?.contains(SERVES))).await
+    }
+
     /// A machine, and its node as a kubelet registers it.
     async fn register(&self, name: &str) -> Result<()> {
         self.cloud.add_instance(name, "zone-a")?;
@@ -174,6 +188,12 @@ impl World {
         Ok(manager.begun.elapsed())
     }
 }
+
+/// The API server's, and one that leads to nobody.
+const KUBECONFIG: &str = "kubeconfig";
+const OF_NOBODY: &str = "kubeconfig-of-nobody";
+/// What the log says of a release that serves.
+const SERVES: &str = "release active";
 
 /// What stands in the provider file that the tests have.
 const FILE: &str = "source: {file: provider.wasm}";

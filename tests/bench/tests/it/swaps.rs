@@ -42,4 +42,5 @@ async fn a_manager_that_was_killed_serves_again_without_its_registry() {
     let figures = restart("simcloud", 2, |_| {}).await.unwrap();
     let (request, node) = (figures.first_request_ms, figures.first_node_ms);
     assert!(request.min > 0.0 && request.min <= node.min && request.max <= node.max, "{figures:?}");
+    assert!(figures.alone_ms.min > 0.0, "{figures:?}");
 }
