@@ -300,6 +300,34 @@ async fn nested_components_meet_the_jails_time() {
     assert!(slot.info().is_some(), "what served serves on");
 }
 
+/// What stops a compilation stops nothing else.
+#[tokio::test]
+async fn a_release_that_compiles_for_ever_or_takes_all_memory_leaves_what_serves_alone() {
+    let patient = Limits { component_bytes: 64 << 20, compile_time_ms: 60_000, ..Limits::default() };
+    for (hostile, limits, limit) in [
+        (slow_to_compile(350), Limits { compile_time_ms: 2_000, ..patient.clone() }, "compileTimeMs"),
+        (large(48 << 20), Limits { compile_memory_bytes: 64 << 20, ..patient.clone() }, "compileMemoryBytes"),
+        (wide_types(20_000), Limits { compile_memory_bytes: 64 << 20, ..patient.clone() }, "compileMemoryBytes"),
+    ] {
+        let slot = serving(limits).await;
+        let refusal = offer(&slot, hostile).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.lasting), ("CompileLimit", true), "{refusal}");
+        assert!(refusal.reason.contains(limit), "{refusal}");
+        assert!(slot.info().is_some() && slot.status().borrow().swaps == 1, "what served serves on");
+    }
+}
+
+/// A type section of so many functions, each with a thousand parameters, and no two alike.
+fn wide_types(functions: usize) -> Vec<u8> {
+    let mut types = leb(functions);
+    for number in 0..functions {
+        types.extend([&[0x60][..], &leb(1000)].concat());
+        types.extend((0..1000).map(|bit| if bit < 32 && number >> bit & 1 == 1 { 0x7e } else { 0x7f }));
+        types.push(0);
+    }
+    with_module(&[&b"\0asm\x01\0\0\0"[..], &section(1, &types)].concat())
+}
+
 #[tokio::test]
 async fn a_judgement_that_nobody_waits_for_holds_up_nothing() {
     let slot = serving(Limits { compile_time_ms: 60_000, ..Limits::default() }).await;

@@ -33,7 +33,7 @@ impl Registry {
         let [key, file, signature] = [key, &file, &signature].map(|path| path.display().to_string());
         run("openssl", &["dgst", "-sha256", "-sign", &key, "-out", &signature, &file])?;
         let signature = run("openssl", &["base64", "-A", "-in", &signature])?;
-        let (config, layer) = (self.put_blob("{}").await?, self.put_blob(&payload).await?);
+        let (config, layer) = (self.put_blob(b"{}").await?, self.put_blob(payload.as_bytes()).await?);
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -41,22 +41,33 @@ impl Registry {
             "layers": [{ "mediaType": PAYLOAD, "digest": layer, "size": payload.len(), "annotations": { SIGNATURE: signature } }],
         });
         let tag = format!("{}.sig", artifact.replace(':', "-"));
-        let put = self.request("PUT", &format!("{}/manifests/{tag}", self.api()))?;
-        put.header("content-type", MANIFEST).body(manifest.to_string()).send().await?.error_for_status()?;
+        self.put_manifest(&tag, MANIFEST, manifest.to_string().as_bytes()).await
+    }
+
+    /// Puts a manifest of this media type into `org/provider`, under a tag or its digest.
+    ///
+    /// # Errors
+    /// The registry does not take it.
+    pub async fn put_manifest(&self, name: &str, media_type: &str, bytes: &[u8]) -> Result<()> {
+        let put = self.request("PUT", &format!("{}/manifests/{name}", self.api()))?;
+        put.header("content-type", media_type).body(bytes.to_vec()).send().await?.error_for_status()?;
         Ok(())
     }
 
-    /// Its digest.
-    async fn put_blob(&self, text: &str) -> Result<String> {
+    /// Puts a blob into `org/provider`; its digest.
+    ///
+    /// # Errors
+    /// The registry does not take it.
+    pub async fn put_blob(&self, bytes: &[u8]) -> Result<String> {
         let file = self.path("blob");
-        fs::write(&file, text)?;
+        fs::write(&file, bytes)?;
         let sums = run("sha256sum", &[&file.display().to_string()])?;
         let digest = format!("sha256:{}", sums.split(' ').next().context("no sum")?);
         let begun =
             self.request("POST", &format!("{}/blobs/uploads/", self.api()))?.send().await?.error_for_status()?;
         let place = begun.headers().get("location").context("the registry names no place for a blob")?.to_str()?;
         let put = self.request("PUT", &format!("{place}&digest={digest}"))?;
-        put.body(text.to_owned()).send().await?.error_for_status()?;
+        put.body(bytes.to_vec()).send().await?.error_for_status()?;
         Ok(digest)
     }
 

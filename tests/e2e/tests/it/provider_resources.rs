@@ -1,5 +1,6 @@
 //! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and refused on a real API server, from a real registry.
 
+mod parts;
 mod rollout;
 mod trust;
 
@@ -261,6 +262,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     trust::rotated(&world).await.context("a token that is exchanged")?;
     trust::unsigned(&world, &second).await.context("an unsigned release")?;
     from_a_config_map(&world, &wasm).await.context("a ConfigMap")?;
+    parts::in_parts(&world, &wasm).await.context("ConfigMaps as parts")?;
 
     orphans(&world).context("skysail orphans")?;
     set_port(&world.client, "web", 9090, NODE_PORT).await?;

@@ -3,12 +3,13 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
     registry::Registry,
     wait::eventually,
-    workspace::{component, run, skysail},
+    workspace::{component, root, run, skysail},
 };
 
 use crate::simulated::Simulated;
@@ -37,6 +38,54 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
     ensure!(refused.to_string().contains("does not know who asks (without credentials)"), "{refused}");
     let refused = run(&program, &["pull", &reference]).err().context("no TLS at all")?;
     ensure!(refused.to_string().contains("cannot be reached"), "{refused}");
+    Ok(())
+}
+
+/// What cosign 3 wrote, byte for byte, in a registry that has no referrers API: with a key, then with a certificate instead.
+#[tokio::test]
+async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -> Result<()> {
+    const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+    const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+    let registry = Registry::secured().await?;
+    let recorded = root().join("runtime/sources/src/oci/tests/cosign");
+    let read = |name: &str| fs::read(recorded.join(name)).with_context(|| name.to_owned());
+    registry.put_blob(b"{}").await?;
+    registry.put_blob(b"component one").await?;
+    registry.put_manifest("v1", MANIFEST, &read("artifact.json")?).await?;
+    let file = registry.path("pulled.wasm").display().to_string();
+    let pull = |flags: &[&str]| {
+        let reference = format!("{}/org/provider:v1", registry.host());
+        registry.skysail(&[&["pull", &reference, "--file", &file], flags].concat())
+    };
+    let at = |name: &str| recorded.join(name).display().to_string();
+    let (key, trusted_root) = (at("cosign.pub"), at("keyless/root.json"));
+    let key = ["--key", &key];
+    let identity = |subject| {
+        let issuer = ["--certificate-oidc-issuer", "http://127.0.0.1:5081", "--trusted-root", &trusted_root];
+        [&["--certificate-identity", subject], &issuer[..]].concat()
+    };
+    let unsigned = pull(&key).err().context("nobody has signed it")?.to_string();
+    ensure!(unsigned.contains("is not signed, and --key or --certificate-identity asks for it"), "{unsigned}");
+
+    // The tag under which what refers to the artifact is listed.
+    let listed = format!("sha256-{}", run("sha256sum", &[&at("artifact.json")])?.split(' ').next().context("no sum")?);
+    let (signer, stranger) = (identity("release@skysail.example"), identity("release@example.com"));
+    for (form, signed_by, not_by) in
+        [("v3", &key[..], &signer[..]), ("keyless/log", &signer, &key), ("keyless/log", &signer, &stranger)]
+    {
+        registry.put_blob(&read(&format!("{form}-bundle.json"))?).await?;
+        let manifest = read(&format!("{form}-manifest.json"))?;
+        let index: Value = serde_json::from_slice(&read(&format!("{form}-index.json"))?)?;
+        let name = index.pointer("/manifests/0/digest").and_then(Value::as_str).context("the index lists nothing")?;
+        registry.put_manifest(name, MANIFEST, &manifest).await?;
+        registry.put_manifest(&listed, INDEX, &read(&format!("{form}-index.json"))?).await?;
+        let printed = pull(signed_by).with_context(|| format!("{form}, by who signed it"))?;
+        ensure!(fs::read(&file)? == b"component one", "{printed}");
+        fs::remove_file(&file)?;
+        let refused = pull(not_by).err().context("it was signed by another")?.to_string();
+        ensure!(refused.contains("let those sign it who are meant"), "{refused}");
+        ensure!(!fs::exists(&file)?, "it was written all the same");
+    }
     Ok(())
 }
 

@@ -76,7 +76,7 @@ fn failed(world: &World) -> Result<BTreeSet<String>> {
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
-/// By the rule of the documents: the first two bytes of the UID's SHA-256, modulo a hundred.
+/// By the rule of `canary.rs` in the host: the first two bytes of the UID's SHA-256, modulo a hundred.
 async fn share(world: &World) -> Result<BTreeSet<String>> {
     let services: Api<Service> = Api::default_namespaced(world.client.clone());
     let mut share = BTreeSet::new();
