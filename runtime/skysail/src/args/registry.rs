@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use skysail_host::Limits;
 
 use super::OutputFormat;
 
@@ -22,6 +23,9 @@ pub(crate) struct RegistryArgs {
     /// Host that the registry may lead to although it is private, and whose token service may learn the log-in. May be repeated.
     #[arg(long, value_name = "HOST")]
     pub(crate) trusted_host: Vec<String>,
+    /// Largest component, in bytes, up to 268435456. What a manager takes is its provider's limit `componentBytes`, with the same default.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().component_bytes, value_parser = clap::value_parser!(u64).range(1..=256 << 20))]
+    pub(crate) component_bytes: u64,
 }
 
 /// `skysail push`.

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
-use skysail_host::Limits;
 use skysail_sources::{Identity, PublicKey, PullOptions, Pulled, Reference, SignaturePolicy, Signers, TrustRoot};
 
 use super::registry;
@@ -29,11 +28,12 @@ pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
 
 async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let PullArgs { reference, file, output, key, certificate, registry } = args;
+    let bytes_max = registry.component_bytes;
     let (reference, registry) = registry::open(&reference, registry)?;
     let signatures = signatures(&key, certificate).or_exit(Reason::Usage)?;
-    let bytes_max = Limits::default().component_bytes;
     let options = PullOptions { bytes_max, timeout: registry::TIMEOUT, signatures };
-    let pulled = registry.pull(&reference, None, &options).await.with_context(|| format!("cannot pull {reference}"))?;
+    let pulled = registry.pull(&reference, None, &options).await.map_err(registry::told);
+    let pulled = pulled.with_context(|| format!("cannot pull {reference}"))?;
     let Pulled { bytes, digest, manifest } = pulled.context("the registry has nothing new")?;
     let file = file.unwrap_or_else(|| named(&reference));
     write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;

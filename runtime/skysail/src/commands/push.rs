@@ -27,12 +27,19 @@ pub(crate) fn run(args: PushArgs) -> anyhow::Result<()> {
 
 async fn push(args: PushArgs) -> anyhow::Result<()> {
     let PushArgs { file, reference, annotation, output, registry } = args;
+    let limits = Limits { component_bytes: registry.component_bytes, ..Limits::default() };
     let (reference, registry) = registry::open(&reference, registry)?;
-    let limits = Limits::default();
+    if reference.digest().is_some() {
+        let text = "a digest is what a push makes: name a tag, or none";
+        return (|| bail!("{reference}: {text}"))().or_exit(Reason::Usage);
+    }
     let component = match component_file::read(&file, limits.component_bytes).or_exit(Reason::Usage)? {
         Contents::Whole(bytes) => bytes,
         Contents::TooLarge { size, bytes_max } => {
-            let text = format!("{} has {size} bytes, and a component may have {bytes_max}", file.display());
+            let text = format!(
+                "{} has {size} bytes, and --component-bytes is {bytes_max}: raise it, and with it the provider's limit componentBytes",
+                file.display()
+            );
             return (|| bail!(text))().or_exit(Reason::Refused);
         }
     };
@@ -50,7 +57,7 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     let artifact = Artifact { component, title, config, annotations: annotation.into_iter().collect() };
     let pushed = tokio::time::timeout(registry::TIMEOUT, registry.push(&reference, artifact)).await;
     let pushed = pushed.with_context(|| format!("not done after {} s", registry::TIMEOUT.as_secs()))?;
-    let manifest = pushed.with_context(|| format!("cannot push {reference}"))?;
+    let manifest = pushed.map_err(registry::told).with_context(|| format!("cannot push {reference}"))?;
     output::print(match output {
         OutputFormat::Text => format!("{reference}@{manifest}\ncomponent {}, {size} bytes\n", inspection.digest),
         OutputFormat::Json => {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use skysail_host::egress::judge_public_address;
-use skysail_sources::{Credentials, Reference, Registry, RegistryOptions};
+use skysail_sources::{Credentials, Reference, Registry, RegistryFailure, RegistryOptions};
 
 use crate::{
     args::RegistryArgs,
@@ -24,10 +24,11 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         .parse()
         .map_err(|error| anyhow!("{reference:?} is no reference ({error}): write ghcr.io/org/provider:v1"))
         .or_exit(Reason::Usage)?;
-    let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host } = args;
+    let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host, component_bytes: _ } = args;
     let ca_bundle = match registry_ca {
         Some(file) => {
-            let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()));
+            let text = std::fs::read_to_string(&file);
+            let text = text.with_context(|| format!("--registry-ca: cannot read {}", file.display()));
             Some(text.or_exit(Reason::Usage)?)
         }
         None => None,
@@ -41,13 +42,84 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         credentials: registry_config.or_else(docker_config).map(Credentials::File),
         judge: Arc::new(judge_public_address),
     };
-    let registry = Registry::new(options).or_exit(Reason::Usage)?;
-    Ok((parsed, registry))
+    let registry = Registry::new(options).map_err(|error| anyhow!(in_flags(&format!("{error:#}"))));
+    Ok((parsed, registry.or_exit(Reason::Usage)?))
 }
+
+/// What a failure says, and what the network said, with the flags of these commands where fields of a Provider are named.
+pub(super) fn told(failure: RegistryFailure) -> anyhow::Error {
+    anyhow!(in_flags(&format!("{:#}", anyhow::Error::from(failure))))
+}
+
+fn in_flags(text: &str) -> String {
+    FLAGS.iter().fold(text.to_owned(), |text, (field, flag)| text.replace(field, flag))
+}
+
+/// Fields of a Provider, and what takes their place here; the longer of two that begin alike comes first.
+const FLAGS: [(&str, &str); 12] = [
+    ("give credentials for", "log in with docker login, or give a configuration for"),
+    (" in source.oci.credentials, or correct them", " by --registry-config, or correct it"),
+    ("source.oci.signatures asks for it", "--key or --certificate-identity asks for it"),
+    ("; it is taken up when it is", ""),
+    ("; it is taken up as soon as it is there", ""),
+    ("let this account pull", "this account lacks the right to what was asked for:"),
+    ("it is asked again then; a longer pollInterval asks less", "try again then"),
+    ("source.oci.signatures", "--key or --certificate-identity"),
+    ("source.oci.trustedHosts", "--trusted-host"),
+    ("source.oci.plainHTTP", "--plain-http"),
+    ("caBundle", "--registry-ca"),
+    ("the limit componentBytes is", "--component-bytes is"),
+];
 
 /// Where `docker login` keeps its configuration, if it has one.
 fn docker_config() -> Option<PathBuf> {
     let folder = environment("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(environment("HOME")?).join(".docker")))?;
     Some(folder.join("config.json")).filter(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skysail_sources::{Digest, RegistryFailure};
+
+    use super::{in_flags, told};
+
+    /// Whoever pushes by hand has no Provider whose fields they could write.
+    #[test]
+    fn a_failure_names_flags_and_no_fields() {
+        let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));
+        let why = "that host is private: name that host in source.oci.trustedHosts if this is meant".to_owned();
+        let failures = [
+            (RegistryFailure::NotFound { host: host.clone(), what: what.clone() }, "correct the reference"),
+            (RegistryFailure::Unauthorized { host: host.clone(), how: "without credentials" }, "--registry-config"),
+            (RegistryFailure::Forbidden { host: host.clone(), what }, "lacks the right"),
+            (
+                RegistryFailure::TooManyRequests { host: host.clone(), retry_after: Some(Duration::from_secs(5)) },
+                "try again then",
+            ),
+            (RegistryFailure::LedAstray { host, to: "10.0.0.1".to_owned(), why }, "--trusted-host"),
+            (RegistryFailure::TooLarge { size: 2, max: 1 }, "--component-bytes is 1"),
+            (RegistryFailure::Unsigned { artifact }, "--key or --certificate-identity asks for it"),
+            (
+                RegistryFailure::WronglySigned {
+                    artifact,
+                    seen: 1,
+                    signers: 0,
+                    required: 1,
+                    why: "is wrong".to_owned(),
+                },
+                "correct --key or --certificate-identity",
+            ),
+        ];
+        for (failure, flag) in failures {
+            let text = told(failure).to_string();
+            assert!(text.contains(flag), "{flag} is not in: {text}");
+            for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "taken up"] {
+                assert!(!text.contains(field), "{text}");
+            }
+        }
+        assert_eq!(in_flags("check caBundle"), "check --registry-ca");
+    }
 }
