@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use skysail_provider::EventKind;
 
 use super::status::{CLAIM_TAKEN, RELEASE_ACCEPTED, SPEC_REFUSED, condition};
-use crate::custom_resource::ProviderStatus;
+use crate::custom_resource::{ProviderStatus, Refused};
 
 /// The codes of releases that were taken back begin so.
 const OF_PROBATION: &str = "Probation";
@@ -57,7 +57,12 @@ pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
 /// A release was taken back since, and its predecessor serves.
 fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String> {
     let refused = after.refused.as_ref().filter(|refused| refused.code.starts_with(OF_PROBATION))?;
-    if before.refused.as_ref().is_some_and(|known| known.digest == refused.digest && known.code == refused.code) {
+    let same = |known: &Refused| {
+        // Tried once more because a person asked, and taken back again, is another time.
+        let again = refused.retried && !known.retried;
+        known.digest == refused.digest && known.code == refused.code && !again
+    };
+    if before.refused.as_ref().is_some_and(same) {
         return None;
     }
     after.active.as_ref()?;

@@ -192,7 +192,12 @@ fn what_is_taken_back_missed_or_wrong_is_told_once() {
     let taken_back = refusal(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
     let taken_back = SlotStatus { refused: Some(taken_back), ..serving(1) };
     life.step("it is taken back", &good, Some(&taken_back));
+    let mut again = taken_back.clone();
+    again.refused.as_mut().unwrap().retried = true;
+    life.step("a person asked for it, and it is taken back again", &good, Some(&again));
+    life.step("nothing new", &good, Some(&again));
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
+    life.step("they ask no more", &good, Some(&taken_back));
     life.step("the registry is away", &good, Some(&SlotStatus { source_failure: Some(failure), ..taken_back.clone() }));
     life.step("it is back", &good, Some(&taken_back));
     life.step("the object is wrong", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&taken_back));
@@ -211,6 +216,22 @@ fn what_is_taken_back_missed_or_wrong_is_told_once() {
         Progressing=False Complete since 1: nothing is on its way
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
+        --- a person asked for it, and it is taken back again
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
+        --- nothing new
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
+        --- they ask no more
+        Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
+        ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
+        Progressing=False Complete since 1: nothing is on its way
+        Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         --- the registry is away
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached
