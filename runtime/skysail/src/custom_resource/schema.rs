@@ -53,9 +53,11 @@ fn required(branch: &Value) -> Option<&str> {
 /// A choice between shapes that is no choice between fields.
 pub(super) fn fit(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
     walk(spec, "spec", &mut |place, schema| {
-        // The API server writes defaults into what it stores: they would stay when a later release has better ones, and each object would
-        // seem to ask for them. The descriptions say what holds where nothing is written.
-        schema.remove("default");
+        // The API server writes defaults into what it stores: figures would stay when a later release has better ones, and each object would seem to ask for them. The
+        // descriptions say what holds where nothing is written. What is off unless somebody wants it stays so, and whoever reads an object may see it.
+        if schema.get("default") != Some(&Value::Bool(false)) {
+            schema.remove("default");
+        }
         // As everywhere in the API null is nothing to write down; and a rule may trust that what is there is no null.
         schema.remove("nullable");
         schema.remove("title");
