@@ -145,7 +145,8 @@ pub enum ConfigMapFailure {
     },
     /// The Kubernetes API does not show it.
     #[error(
-        "the Kubernetes API does not show it ({reason}): the account needs get, list and watch for configmaps of these names"
+        "the Kubernetes API does not show it ({reason}): it is asked again. Where that is for want of rights, the account needs get, list and watch for configmaps of \
+         these names, by a Role and a RoleBinding"
     )]
     Api {
         /// What it said.

@@ -300,7 +300,7 @@ pub(super) const COMPILE_TIME_MS: Bound = Bound {
     max: HOUR_MS,
     default: 60_000,
     beyond: "the release is refused",
-    reason: "a provider in Rust compiles in 0.1 s, a large interpreter in tens of seconds",
+    reason: "a provider in Rust compiles in less than a second, a large interpreter in tens of seconds",
     value: |limits| limits.compile_time_ms,
 };
 pub(super) const COMPILE_MEMORY_BYTES: Bound = Bound {

@@ -51,7 +51,8 @@ impl Step {
     }
 }
 
-/// The only ways there are. Of the codes of [`Reason::Admission`] one stands for all.
+/// The only ways of a release that is met for the first time. One that was refused before and is offered again takes none: it is told again what it was told. A
+/// predecessor that serves again, and a release that is replaced, are the other side of these exchanges. Of the codes of [`Reason::Admission`] one stands for all.
 #[rustfmt::skip]
 pub(super) const EDGES: [(Stage, Step); 34] = {
     use Reason::{

@@ -204,13 +204,13 @@ pub enum Reason {
     ShadowBroken,
     /// Asked what its predecessor was asked, it answered otherwise, and the operator wants such a release refused.
     ShadowDiffers,
-    /// On probation a call trapped, and none of its predecessor's had.
+    /// On probation or as a canary calls trapped: one where none of its predecessor's had, else more than twice their share.
     ProbationTrap,
-    /// On probation a call met a limit, and none of its predecessor's had.
+    /// The same of calls that met a limit.
     ProbationLimit,
-    /// On probation a call met its deadline, and none of its predecessor's had.
+    /// The same of calls that met their deadline.
     ProbationDeadline,
-    /// On probation far more calls failed than of its predecessor's.
+    /// On probation or as a canary far more calls failed than of its predecessor's.
     ProbationErrors,
     /// It was taken back before this process began.
     Quarantined,

@@ -31,7 +31,8 @@ Rights: list providers.skysail.dev; with --server, get the path /providers:
 deploy/docs/providers.md makes the account and its right.
 The exit code is 0 whether the providers are ready or not: `kubectl wait
 --for=condition=Ready provider/sim` waits for one, and `kubectl wait
---for=condition=Progressing=false provider/sim` for the end of a roll-out.";
+--for=condition=Progressing=false --timeout=3h provider/sim` for the end of a
+roll-out.";
 
 /// `skysail status`.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 //! | pushed by | the component's layer | config |
 //! |---|---|---|
 //! | `wkg`, `skysail push` (CNCF layout) | `application/wasm` | `application/vnd.wasm.config.v0+json` |
-//! | `oras` | `application/wasm`, or what its user wrote | any |
+//! | `oras` | `application/wasm`, where its user says so | any |
 //! | `kwctl`, `wasm-to-oci`, `spin` | `application/vnd.wasm.content.layer.v1+wasm` | any |
 //! | Istio's tools | `application/vnd.module.wasm.content.layer.v1+wasm` | any |
 //!
