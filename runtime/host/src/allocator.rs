@@ -4,15 +4,18 @@
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 256 << 10;
 
-/// Gives large buffers back to the system as soon as they are freed. By default glibc raises the size from which it does so to the largest that it has seen freed, and keeps
-/// the rest among small ones that live on: with each release that is exchanged a manager would be some KiB larger. To be called at the start of a program.
+/// Gives large buffers back to the system as soon as they are freed. To be called at the start of a program.
+///
+/// By default glibc raises the size from which it does so to the largest that it has seen freed, and keeps
+/// the rest among small ones that live on: with each release that is exchanged a manager would be some KiB larger.
 pub fn give_back_large_buffers() {
     #[cfg(target_env = "gnu")]
     set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
 }
 
-/// Keeps the allocator from reserving 64 MiB of address space for each thread, which would count as memory of the component that is compiled. To be called before there is
-/// a second thread.
+/// Keeps the allocator from reserving 64 MiB of address space for each thread. To be called before there is a second one.
+///
+/// In the compile jail it would count as memory of the component.
 pub(crate) fn use_one_arena() {
     #[cfg(target_env = "gnu")]
     set(libc::M_ARENA_MAX, 1);
