@@ -260,7 +260,7 @@ impl EgressPolicy {
 /// # Errors
 /// What it is.
 pub fn judge_public_address(address: IpAddr) -> Result<(), String> {
-    Addresses::default().judge(address).map(drop).map_err(|refused| refused.to_string())
+    Addresses::default().judge(address).map(drop).map_err(|refused| refused.reason())
 }
 
 // === impl Rule ===

@@ -22,6 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Digest, Offer};
@@ -309,8 +310,9 @@ impl Archive {
 
 /// A regular file that is no longer than this, and no link.
 fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    // A pipe would be waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }

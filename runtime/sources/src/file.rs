@@ -6,8 +6,8 @@
 //! 3. A digest that differs from the last one offered becomes an [`Offer`]; the same one means silence.
 //!
 //! # Why two readings
-//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as a whole: nobody writes it any more, and it needs no
-//! rest where the kernel says that it was one. `cp` truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and digest of two readings
+//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as a whole: who saves so has written it, and it needs no
+//! rest where the kernel says that it was one (whoever writes on after the rename has a truncated component refused, as below). `cp` truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and digest of two readings
 //! agree while a writer is at work only if the writer paused for the whole settle time, without one notification; the pieces of a copy
 //! on a local disk follow each other within microseconds. A writer that does pause that long (a stalled network disk) leaves a truncated
 //! component, which the next guard refuses: a component's sections carry their lengths, and its exports come last. When the rest
@@ -140,7 +140,7 @@ impl Task {
             if self.is_old_news(&before) {
                 return before;
             }
-            // Asked after the reading: whoever writes to what was renamed takes this away again.
+            // Asked after the reading: whoever was seen to write to what was renamed has taken this away again.
             if !self.watches.take_replaced() {
                 time::sleep(self.settings.settle).await;
             }

@@ -249,14 +249,22 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
 
 // === impl RefusedAddress ===
 
+impl RefusedAddress {
+    /// Without the way out that a provider's settings have.
+    pub(super) fn reason(&self) -> String {
+        let Self { address, judged_as, what, .. } = self;
+        if address == judged_as {
+            format!("address {address} is refused ({what})")
+        } else {
+            format!("address {address} is refused (it stands for {judged_as}, {what})")
+        }
+    }
+}
+
 impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, judged_as, what, exception } = self;
-        if address == judged_as {
-            write!(f, "address {address} is refused ({what})")?;
-        } else {
-            write!(f, "address {address} is refused (it stands for {judged_as}, {what})")?;
-        }
+        let Self { judged_as, exception, .. } = self;
+        f.write_str(&self.reason())?;
         let bits = if judged_as.is_ipv4() { 32 } else { 128 };
         match exception {
             Exception::Cidr => f.write_str("; an operator can open it in allowCidrs"),

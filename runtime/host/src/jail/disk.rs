@@ -187,7 +187,9 @@ fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
 
 /// A regular file within its limit, and no link.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    // A pipe would be waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));

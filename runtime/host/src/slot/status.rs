@@ -331,6 +331,13 @@ impl Shared {
         self.status.send_modify(|status| status.refused = Some(refusal.clone()));
     }
 
+    /// A person asks for something else than before: what was tried once more may be so again.
+    pub(super) fn asked_anew(&self) {
+        self.status.send_if_modified(|status| {
+            status.refused.as_mut().is_some_and(|refusal| std::mem::take(&mut refusal.retried))
+        });
+    }
+
     /// What is to be said now, which was said before and is not counted again.
     pub(super) fn settled(&self, refusal: Option<Refusal>) {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.refused, refusal.clone()) != refusal);

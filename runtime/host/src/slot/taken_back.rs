@@ -46,6 +46,7 @@ impl Slot {
         let asked = self.asked.borrow().clone();
         if work.asked != asked {
             self.quarantine.asked_anew();
+            self.shared.asked_anew();
             work.asked.clone_from(&asked);
         }
         let asked = asked?;

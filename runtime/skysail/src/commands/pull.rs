@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use serde_json::json;
 use skysail_sources::{Identity, PublicKey, PullOptions, Pulled, Reference, SignaturePolicy, Signers, TrustRoot};
 
@@ -28,6 +28,9 @@ pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
 
 async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let PullArgs { reference, file, output, key, certificate, registry } = args;
+    if let Some(file) = &file {
+        is_replaceable(file).or_exit(Reason::Usage)?;
+    }
     let bytes_max = registry.component_bytes;
     let (reference, registry) = registry::open(&reference, registry)?;
     let signatures = signatures(&key, certificate).or_exit(Reason::Usage)?;
@@ -83,8 +86,17 @@ fn named(reference: &Reference) -> PathBuf {
     PathBuf::from(format!("{name}.wasm"))
 }
 
-/// Whoever watches the file never sees a part of it.
+/// A pipe or a device that stands there is not to become a file.
+fn is_replaceable(file: &Path) -> anyhow::Result<()> {
+    match std::fs::metadata(file) {
+        Ok(there) if !there.is_file() => bail!("--file: {} is no regular file: name another one", file.display()),
+        _ => Ok(()),
+    }
+}
+
+/// Whoever watches the file never sees a part of it. Of a link what it leads to is replaced.
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     // As any new file: the umask decides who may read it.
     let mut new = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
@@ -96,9 +108,12 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::PathBuf};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
 
-    use super::signatures;
+    use super::{is_replaceable, signatures, write};
     use crate::args::CertificateArgs;
 
     const ROOT: &str = include_str!("../../../sources/src/oci/tests/cosign/keyless/root.json");
@@ -123,6 +138,21 @@ mod tests {
         assert!(one.starts_with(r#"1 of "release@example.com" of "https://issuer.example" by sha256:"#), "{one}");
         let both = signatures(&[key], by(root)).unwrap().unwrap().to_string();
         assert!(both.starts_with("2 of sha256:"), "{both}");
+    }
+
+    #[test]
+    fn a_device_stays_one_and_a_link_leads_where_it_led() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["provider.wasm", "current.wasm"].map(|name| folder.path().join(name));
+        let refused = is_replaceable(Path::new("/dev/null")).unwrap_err().to_string();
+        assert_eq!(refused, "--file: /dev/null is no regular file: name another one");
+        is_replaceable(&file).unwrap();
+        write(&file, b"one").unwrap();
+        std::os::unix::fs::symlink("provider.wasm", &link).unwrap();
+        is_replaceable(&link).unwrap();
+        write(&link, b"two").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 
     #[test]

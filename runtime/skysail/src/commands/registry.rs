@@ -1,6 +1,10 @@
 //! What `push` and `pull` share: a reference, and the registry that it names.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow};
 use skysail_host::egress::judge_public_address;
@@ -33,6 +37,9 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         }
         None => None,
     };
+    if let Some(file) = &registry_config {
+        is_docker_config(file).or_exit(Reason::Usage)?;
+    }
     let options = RegistryOptions {
         host: parsed.resolve_registry().to_owned(),
         mirrors: Vec::new(),
@@ -71,6 +78,14 @@ const FLAGS: [(&str, &str); 12] = [
     ("the limit componentBytes is", "--component-bytes is"),
 ];
 
+/// One that is named has to be one, also where the registry asks for no log-in.
+fn is_docker_config(file: &Path) -> anyhow::Result<()> {
+    let shown = file.display();
+    let text = std::fs::read(file).with_context(|| format!("--registry-config: cannot read {shown}"))?;
+    let config = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&text);
+    config.map(drop).with_context(|| format!("--registry-config: {shown} is no Docker configuration"))
+}
+
 /// Where `docker login` keeps its configuration, if it has one.
 fn docker_config() -> Option<PathBuf> {
     let folder = environment("DOCKER_CONFIG").map(PathBuf::from);
@@ -80,17 +95,31 @@ fn docker_config() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{fs, time::Duration};
 
+    use skysail_host::egress::judge_public_address;
     use skysail_sources::{Digest, RegistryFailure};
 
-    use super::{in_flags, told};
+    use super::{in_flags, is_docker_config, told};
+
+    #[test]
+    fn a_configuration_that_is_none_is_told_with_its_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let told = || is_docker_config(&file).unwrap_err().to_string();
+        assert!(told().starts_with("--registry-config: cannot read "), "{}", told());
+        fs::write(&file, "[]").unwrap();
+        assert!(told().ends_with("config.json is no Docker configuration"), "{}", told());
+        fs::write(&file, r#"{"auths": {}}"#).unwrap();
+        is_docker_config(&file).unwrap();
+    }
 
     /// Whoever pushes by hand has no Provider whose fields they could write.
     #[test]
     fn a_failure_names_flags_and_no_fields() {
         let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));
-        let why = "that host is private: name that host in source.oci.trustedHosts if this is meant".to_owned();
+        let private = judge_public_address([10, 0, 0, 1].into()).unwrap_err();
+        let why = format!("{private}: name that host in source.oci.trustedHosts if this is meant");
         let failures = [
             (RegistryFailure::NotFound { host: host.clone(), what: what.clone() }, "correct the reference"),
             (RegistryFailure::Unauthorized { host: host.clone(), how: "without credentials" }, "--registry-config"),
@@ -116,7 +145,7 @@ mod tests {
         for (failure, flag) in failures {
             let text = told(failure).to_string();
             assert!(text.contains(flag), "{flag} is not in: {text}");
-            for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "taken up"] {
+            for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "allowCidrs", "taken up"] {
                 assert!(!text.contains(field), "{text}");
             }
         }

@@ -64,7 +64,7 @@ fn a_component_of_another_source_is_not_this_providers() {
 }
 
 #[test]
-fn a_changed_component_a_broken_record_and_a_link_are_not_believed() {
+fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     let put = |text: &str| {
@@ -82,6 +82,10 @@ fn a_changed_component_a_broken_record_and_a_link_are_not_believed() {
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
     assert_eq!(text(&archive, "a"), None, "a link, though to the right content");
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(text(&archive, "a"), None, "nobody writes to it");
+    fs::remove_file(&path).unwrap();
     let record = folder.path().join("providers/a.json");
     for broken in ["", "{", "[]", r#"{"digest":"../../lock","origin":"","source":"oci ghcr.io/org/provider:v1"}"#] {
         fs::write(&record, broken).unwrap();

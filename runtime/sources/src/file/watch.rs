@@ -1,4 +1,5 @@
-//! Notifications from the kernel for every directory on the way to a file. They only wake the source; they decide nothing.
+//! Notifications from the kernel for every directory on the way to a file in which a link, the file or what is missing stands. They wake the source, and say whether a
+//! change was a rename; they decide nothing else. A folder further up that is exchanged is found by the poll.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,6 +36,8 @@ pub(super) struct Seen {
     names: BTreeSet<OsString>,
     /// Whether the newest change put something whole in the place of what was there.
     pub(super) replaced: bool,
+    /// Whether something went: a directory's watch goes with it, and another one may have its path and its inode by now.
+    gone: bool,
 }
 
 impl Watches {
@@ -44,6 +47,7 @@ impl Watches {
         let heard = Arc::clone(&seen);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let mut seen = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.gone |= event.as_ref().is_ok_and(tells_of_an_end);
             match event {
                 Ok(event) if !matters(&event, &seen.names) => return,
                 Ok(event) => seen.note(&event),
@@ -80,16 +84,21 @@ impl Watches {
     pub(super) fn follow(&mut self, path: &Path) {
         let Some(watcher) = &mut self.watcher else { return };
         let way = Way::to(path);
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).names = way.names;
+        let gone = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.names = way.names;
+            std::mem::take(&mut seen.gone)
+        };
         let wanted: BTreeMap<PathBuf, Identity> =
             way.directories.into_iter().filter_map(|dir| identity(&dir).map(|id| (dir, id))).collect();
-        for (dir, _) in self.watched.iter().filter(|(dir, id)| wanted.get(*dir) != Some(*id)) {
+        let stays = |dir: &PathBuf, id: &Identity| !gone && wanted.get(dir) == Some(id);
+        for (dir, _) in self.watched.iter().filter(|(dir, id)| !stays(dir, id)) {
             // A directory that is gone has no watch any more: an error says what is wanted.
             if let Err(error) = watcher.unwatch(dir) {
                 tracing::trace!(path = %dir.display(), error = &error as &dyn std::error::Error, "watch was gone");
             }
         }
-        self.watched.retain(|dir, id| wanted.get(dir) == Some(id));
+        self.watched.retain(|dir, id| stays(dir, id));
         for (dir, id) in wanted {
             if self.watched.contains_key(&dir) {
                 continue;
@@ -120,6 +129,10 @@ impl Seen {
             _ => self.replaced = false,
         }
     }
+}
+
+fn tells_of_an_end(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)))
 }
 
 /// Opening and reading are not changes, and the source's own reading would wake it for ever.

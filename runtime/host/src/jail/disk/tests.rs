@@ -108,7 +108,7 @@ fn code_above_a_lowered_limit_is_not_used() {
 }
 
 #[test]
-fn a_link_a_folder_and_a_cut_key_are_survived() {
+fn a_link_a_folder_a_pipe_and_a_cut_key_are_survived() {
     let folder = TempDir::new().unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
@@ -120,6 +120,9 @@ fn a_link_a_folder_and_a_cut_key_are_survived() {
     fs::create_dir(&path).unwrap();
     assert_eq!(code(&disk, 1), None);
     fs::remove_dir(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(code(&disk, 1), None, "nobody writes to it");
+    fs::remove_file(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
     assert!(code(&disk, 1).is_some());
     fs::write(folder.path().join("key"), "cut").unwrap();

@@ -157,6 +157,8 @@ async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
     // Named anew.
     slot.ask_again(None);
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
+    let retried = slot.status().borrow().refused.as_ref().map(|refused| refused.retried);
+    assert_eq!(retried, Some(false), "the next try is told as another one");
     slot.ask_again(Some(refusal.digest.clone()));
     assert_eq!(slot.retry().await, Ok(Offered::Activated));
     // Something newer was offered meanwhile: it stays.

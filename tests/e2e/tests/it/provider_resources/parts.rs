@@ -9,7 +9,7 @@ digest=sha256:$(sha256sum <provider.wasm | cut -d' ' -f1)
 gzip --force --keep provider.wasm
 split --number=2 --numeric-suffixes=1 --suffix-length=1 provider.wasm.gz provider-
 for part in provider-1 provider-2; do
-  kubectl create configmap $part --from-file=provider.wasm=$part --dry-run=client -o yaml |
+  kubectl -n default create configmap $part --from-file=provider.wasm=$part --dry-run=client -o yaml |
     kubectl annotate --local -f - skysail.dev/component-digest=$digest -o yaml |
     kubectl --kubeconfig "$2" apply --server-side -f -
 done
