@@ -414,10 +414,14 @@ async fn right_providers_with_every_field_are_taken_and_their_status_is_shown() 
     let untried: Vec<_> = known.difference(&written).collect();
     ensure!(untried.is_empty(), "no provider here has {untried:?}");
 
-    // What is stored is what was written: no default comes to it.
+    // What is stored is what was written, and what is off; no other default comes to it.
+    let mut expected = provider()["spec"].clone();
+    for off in ["allowIdentityChange", "allowInterfaceLoss", "allowUnmetEgress", "default"] {
+        expected[off] = json!(false);
+    }
     cluster.create(&provider(), &[])?;
     let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "provider", "sim", "-o", "json"])?)?;
-    ensure!(stored["spec"] == provider()["spec"], "stored: {}", stored["spec"]);
+    ensure!(stored["spec"] == expected, "stored: {}", stored["spec"]);
     let status = status();
     let (mut told, mut known) = (BTreeSet::new(), BTreeSet::new());
     fields_of(&schema["status"], &status, "status", &mut told)?;
