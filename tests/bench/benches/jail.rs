@@ -10,15 +10,13 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
 use skysail_host::{
     CompiledComponent, Limits, engine_config,
-    jail::{CompileLimits, Compiler, JailCommand, child_main},
+    jail::{CompileLimits, Compiler, child_main},
 };
 use skysail_sources::Digest;
-use skysail_test_bench::component;
+use skysail_test_bench::{JAIL, component, own_jail};
 use tokio::runtime::Runtime;
 use wasmtime::Engine;
 
-/// This executable is its own jail.
-const JAIL: &str = "compile-jail";
 /// As large as the component for which the bound is.
 const COMPONENT: &str = "simcloud-basic";
 
@@ -40,8 +38,7 @@ fn bench(criterion: &mut Criterion) {
     group.bench_function("in this process", |bencher| {
         bencher.iter(|| CompiledComponent::in_process(&engine, &component).unwrap());
     });
-    let program = std::env::current_exe().unwrap();
-    let compiler = Compiler::jailed(JailCommand { program, args: vec![JAIL.into()] });
+    let compiler = Compiler::jailed(own_jail().unwrap());
     let mut round = 0_u64;
     group.bench_function("in the jail", |bencher| {
         let another = || {

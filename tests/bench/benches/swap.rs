@@ -11,17 +11,15 @@ use std::{fs, process::ExitCode, sync::Arc, time::Duration};
 use criterion::Criterion;
 use skysail_host::{
     CallRecorder, Engine, Limits, SandboxOptions,
-    jail::{Compiler, JailCommand, child_main},
+    jail::{Compiler, child_main},
     slot::{Offer, Slot, SlotMetrics, SlotOptions, SlotServices},
 };
 use skysail_sources::{Digest, FileSource, FileSourceSettings};
-use skysail_test_bench::component;
+use skysail_test_bench::{JAIL, component, own_jail};
 use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
 
 /// What simcloud wants to know before it serves; nothing is asked of that address here.
 const CONFIG: &str = "[Global]\nendpoint = http://127.0.0.1:1\n";
-/// This executable is its own jail.
-const JAIL: &str = "compile-jail";
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(JAIL) {
@@ -34,11 +32,10 @@ fn main() -> ExitCode {
 }
 
 fn slot() -> Slot {
-    let program = std::env::current_exe().unwrap();
     let services = SlotServices {
         engine: Engine::new().unwrap(),
         recorder: CallRecorder::default(),
-        compiler: Compiler::jailed(JailCommand { program, args: vec![JAIL.into()] }),
+        compiler: Compiler::jailed(own_jail().unwrap()),
         metrics: SlotMetrics::default(),
     };
     let sandbox =

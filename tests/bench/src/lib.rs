@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
+use skysail_host::jail::JailCommand;
 
 pub mod side_by_side;
 pub mod swaps;
@@ -45,6 +46,18 @@ pub fn skysail() -> Result<PathBuf> {
         program.display()
     );
     Ok(program)
+}
+
+/// The first argument of a benchmark that is its own compile jail: it has to look for it before anything else.
+pub const JAIL: &str = "compile-jail";
+
+/// The program that runs, as its own compile jail: with the optimisation that everything here has.
+///
+/// # Errors
+/// It does not know where it lies.
+pub fn own_jail() -> Result<JailCommand> {
+    let program = std::env::current_exe().context("this program does not know where it is")?;
+    Ok(JailCommand { program, args: vec![JAIL.into()] })
 }
 
 /// A size in the text of `/proc/PID/status`, for example `VmRSS:`, in MiB.

@@ -1,6 +1,6 @@
 //! A real OCI registry: Debian's `docker-registry` on loopback, with TLS and a password or without both.
 
-mod signing;
+pub mod signing;
 
 use std::{
     fs::{self, File},

@@ -44,6 +44,15 @@ pub fn component(name: &str) -> Result<PathBuf> {
     Ok(target().join(format!("components/{name}.wasm")))
 }
 
+/// The digest of a file's content, as a registry writes it: `sha256:…`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest_of(file: &Path) -> Result<String> {
+    let sums = run("sha256sum", &[&file.display().to_string()])?;
+    Ok(format!("sha256:{}", sums.split(' ').next().context("no sum")?))
+}
+
 /// Runs a command in the repository's root, as a shell outside of Cargo would, for at most [`RUN_SECONDS`].
 ///
 /// # Errors

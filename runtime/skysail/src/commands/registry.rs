@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use skysail_host::egress::judge_public_address;
-use skysail_sources::{Credentials, Reference, Registry, RegistryFailure, RegistryOptions};
+use skysail_sources::{Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions};
 
 use crate::{
     args::RegistryArgs,
@@ -81,9 +81,9 @@ const FLAGS: [(&str, &str); 12] = [
 /// One that is named has to be one, also where the registry asks for no log-in.
 fn is_docker_config(file: &Path) -> anyhow::Result<()> {
     let shown = file.display();
-    let text = std::fs::read(file).with_context(|| format!("--registry-config: cannot read {shown}"))?;
-    let config = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&text);
-    config.map(drop).with_context(|| format!("--registry-config: {shown} is no Docker configuration"))
+    let text = std::fs::read_to_string(file).with_context(|| format!("--registry-config: cannot read {shown}"))?;
+    let config = DockerConfig::new(&text, &shown.to_string());
+    config.check().map_err(|reason| anyhow!("--registry-config: {reason}"))
 }
 
 /// Where `docker login` keeps its configuration, if it has one.
@@ -109,7 +109,7 @@ mod tests {
         let told = || is_docker_config(&file).unwrap_err().to_string();
         assert!(told().starts_with("--registry-config: cannot read "), "{}", told());
         fs::write(&file, "[]").unwrap();
-        assert!(told().ends_with("config.json is no Docker configuration"), "{}", told());
+        assert!(told().ends_with("config.json is no Docker configuration: write {\"auths\": …} into it"), "{}", told());
         fs::write(&file, r#"{"auths": {}}"#).unwrap();
         is_docker_config(&file).unwrap();
     }

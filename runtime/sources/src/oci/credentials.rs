@@ -39,6 +39,14 @@ impl DockerConfig {
     pub fn new(text: &str, origin: &str) -> Self {
         Self { text: text.into(), origin: origin.into() }
     }
+
+    /// Whether it is one, before anybody is shown what is in it.
+    ///
+    /// # Errors
+    /// Where it is from, and what to write there.
+    pub fn check(&self) -> Result<(), String> {
+        Config::parse(self.text.as_bytes(), &self.origin).map(drop)
+    }
 }
 
 impl fmt::Debug for DockerConfig {

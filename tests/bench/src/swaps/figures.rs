@@ -144,7 +144,11 @@ impl Restart {
     /// Whether every round keeps the bound.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.first_request_ms.max <= Self::BOUND_MS && self.alone_ms.max <= Self::BOUND_MS
+        Self::keeps(&self.first_request_ms) && Self::keeps(&self.alone_ms)
+    }
+
+    pub(super) fn keeps(spread: &Spread) -> bool {
+        spread.max <= Self::BOUND_MS
     }
 }
 

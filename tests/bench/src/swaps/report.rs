@@ -114,7 +114,7 @@ fn restarts(text: &mut String, restart: &Restart) -> fmt::Result {
 }
 
 fn kept(spread: &Spread) -> &'static str {
-    if spread.max <= Restart::BOUND_MS { "holds" } else { "does not hold" }
+    if Restart::keeps(spread) { "holds" } else { "does not hold" }
 }
 
 fn shown(spread: &Spread) -> String {

@@ -6,9 +6,13 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::Registry;
-use crate::{manager::client, workspace::run};
+use crate::{
+    manager::client,
+    workspace::{digest_of, run},
+};
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// What most manifests are.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
@@ -61,8 +65,7 @@ impl Registry {
     pub async fn put_blob(&self, bytes: &[u8]) -> Result<String> {
         let file = self.path("blob");
         fs::write(&file, bytes)?;
-        let sums = run("sha256sum", &[&file.display().to_string()])?;
-        let digest = format!("sha256:{}", sums.split(' ').next().context("no sum")?);
+        let digest = digest_of(&file)?;
         let begun =
             self.request("POST", &format!("{}/blobs/uploads/", self.api()))?.send().await?.error_for_status()?;
         let place = begun.headers().get("location").context("the registry names no place for a blob")?.to_str()?;

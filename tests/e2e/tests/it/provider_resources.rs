@@ -20,7 +20,7 @@ use skysail_test_e2e::{
     registry::Registry,
     traffic::wait_for_answers,
     wait::eventually,
-    workspace::{component, run, skysail},
+    workspace::{component, digest_of, run, skysail},
 };
 use tempfile::TempDir;
 use tokio::time::interval;
@@ -207,11 +207,6 @@ impl World {
         self.registry.push(wasm, "stable")?;
         digest_of(wasm)
     }
-}
-
-fn digest_of(wasm: &Path) -> Result<String> {
-    let sums = run("sha256sum", &[&wasm.display().to_string()])?;
-    Ok(format!("sha256:{}", sums.split(' ').next().context("no sum")?))
 }
 
 fn apply(server: &ApiServer, folder: &Path, text: &str) -> Result<String> {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use skysail_test_e2e::{
     api_server::ApiServer,
     manager::Manager,
-    registry::Registry,
+    registry::{Registry, signing::MANIFEST},
     wait::eventually,
-    workspace::{component, root, run, skysail},
+    workspace::{component, digest_of, root, run, skysail},
 };
 
 use crate::simulated::Simulated;
@@ -44,7 +44,6 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
 /// What cosign 3 wrote, byte for byte, in a registry that has no referrers API: with a key, then with a certificate instead.
 #[tokio::test]
 async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -> Result<()> {
-    const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     const INDEX: &str = "application/vnd.oci.image.index.v1+json";
     let registry = Registry::secured().await?;
     let recorded = root().join("runtime/sources/src/oci/tests/cosign");
@@ -68,7 +67,7 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
     ensure!(unsigned.contains("is not signed, and --key or --certificate-identity asks for it"), "{unsigned}");
 
     // The tag under which what refers to the artifact is listed.
-    let listed = format!("sha256-{}", run("sha256sum", &[&at("artifact.json")])?.split(' ').next().context("no sum")?);
+    let listed = digest_of(&recorded.join("artifact.json"))?.replace(':', "-");
     let (signer, stranger) = (identity("release@skysail.example"), identity("release@example.com"));
     for (form, signed_by, not_by) in
         [("v3", &key[..], &signer[..]), ("keyless/log", &signer, &key), ("keyless/log", &signer, &stranger)]
