@@ -13,14 +13,6 @@ pub fn give_back_large_buffers() {
     set(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
 }
 
-/// Keeps the allocator from reserving 64 MiB of address space for each thread. To be called before there is a second one.
-///
-/// In the compile jail it would count as memory of the component.
-pub(crate) fn use_one_arena() {
-    #[cfg(target_env = "gnu")]
-    set(libc::M_ARENA_MAX, 1);
-}
-
 #[cfg(target_env = "gnu")]
 fn set(parameter: libc::c_int, value: libc::c_int) {
     #[expect(unsafe_code, reason = "the allocator's settings are a function of C")]

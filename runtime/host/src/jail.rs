@@ -60,7 +60,7 @@ pub struct CompileLimits {
     pub component_bytes: u64,
     /// CPU time of the child.
     pub time: Duration,
-    /// Address space that the child may add to what it has at its start, in bytes.
+    /// Memory that the child may add to what it has at its start, in bytes: what it may write, whether it has or not.
     pub memory_bytes: u64,
 }
 
@@ -91,7 +91,7 @@ impl From<&Limits> for CompileLimits {
 pub struct CompileCost {
     /// CPU time of the child, its start included.
     pub cpu: Duration,
-    /// Address space that the child added at its peak, in bytes.
+    /// Memory that the child added to what it had at its start, in bytes: the most that was seen, each ten milliseconds and at the end.
     pub memory_bytes: u64,
 }
 
@@ -184,7 +184,7 @@ pub enum CompileError {
 pub enum Stop {
     /// The CPU budget of the child.
     Cpu,
-    /// The address space of the child.
+    /// The memory of the child.
     Memory,
     /// The parent's clock.
     Wall,

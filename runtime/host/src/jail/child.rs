@@ -29,7 +29,7 @@ use super::{
     functions::{Functions, reading},
     one_line, walls,
 };
-use crate::{Limits, admission, allocator, engine_config};
+use crate::{Limits, admission, engine_config};
 
 mod threads;
 
@@ -37,7 +37,9 @@ mod threads;
 const NOT_ASKED: u8 = 2;
 /// Open files: the three pipes, what the process reads about itself, and Landlock's rules while they are made.
 const FILES_MAX: u64 = 8;
-/// How often the CPU time is compared with its budget, and the parent looked for.
+/// Address space beyond what may be written, in bytes: an allocator reserves some for each thread, and takes what it needs of it.
+const RESERVED_MAX: u64 = 1 << 30;
+/// How often the CPU time is compared with its budget, the memory looked at, and the parent looked for.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
 /// What the hidden subcommand of the executable does, and all that it may do: call this before anything else has started a thread or opened
@@ -57,13 +59,12 @@ pub fn child_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    allocator::use_one_arena();
     let parent = getppid();
     let mut stdin = io::stdin().lock();
     let Request { task, limits, length, functions: functions_length } = Request::read(&mut stdin)?;
     let used = Arc::new(Used::now()?);
     let threads = threads::count();
-    let apart = threads::address_space(threads).saturating_add(functions_length);
+    let apart = threads::stacks(threads).saturating_add(functions_length);
     let missing = confine(limits, &used, apart)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
@@ -113,7 +114,7 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
         // One thread alone needs memory and nothing else.
         return answer(Kind::Memory, compatibility, used, &[]);
     };
-    used.apart.fetch_add(threads::address_space_of(&pool), Ordering::Relaxed);
+    used.apart.fetch_add(threads::stacks_of(&pool), Ordering::Relaxed);
     match pool.install(|| engine.precompile_component(component)) {
         Ok(code) => {
             if let Some(functions) = functions {
@@ -127,7 +128,7 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
 }
 
 /// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
-/// `apart` is address space that is no part of what the component may use.
+/// `apart` is memory that is no part of what the component may use.
 fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<String>> {
     let seconds = limits.time.as_secs().saturating_add(2);
     let limit = |resource, max: u64| {
@@ -137,7 +138,10 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     };
     // The watch below is exact and ends the process first; this holds where the watch does not run.
     limit(Resource::Cpu, seconds)?;
-    limit(Resource::As, used.base.saturating_add(limits.memory_bytes).saturating_add(apart))?;
+    let memory = limits.memory_bytes.saturating_add(apart);
+    limit(Resource::Data, used.base.saturating_add(memory))?;
+    // What is shared counts here only: nothing in the compiler asks for it, and who breaks out of it is held as well.
+    limit(Resource::As, used.read(ADDRESS_SPACE)?.saturating_add(memory).saturating_add(RESERVED_MAX))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
@@ -152,7 +156,7 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
 /// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
 /// parent reads what comes first.
 fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<()> {
-    /// Enough for a loop that reads a clock and an answer without a body; address space is what the memory limit counts.
+    /// Enough for a loop that reads a clock and a file, and an answer without a body: it counts as memory of the component.
     const STACK: usize = 256 << 10;
     let watch = move || {
         while used.cpu_time() < budget {
@@ -160,6 +164,8 @@ fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<(
             if getppid() != parent {
                 std::process::exit(1);
             }
+            // It was there when the walls went up; where it cannot be read once, it is at the end.
+            drop(used.memory());
             thread::park_timeout(WATCH_PERIOD);
         }
         // Where the parent is gone nobody needs the answer.
@@ -180,12 +186,19 @@ fn answer(kind: Kind, compatibility: u64, used: &Used, body: &[u8]) -> io::Resul
     head.write(&mut io::stdout().lock(), body)
 }
 
+/// What `RLIMIT_DATA` counts: what this process alone may write, its first stack aside, whether it has or not.
+const MEMORY: &str = "VmData:";
+/// What `RLIMIT_AS` counts.
+const ADDRESS_SPACE: &str = "VmSize:";
+
 /// What the component has used, as far as this process knows.
 struct Used {
     /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from its start is a new one.
     status: File,
-    /// Address space that there was before the component came, in bytes.
+    /// Memory that there was before the component came, in bytes.
     base: u64,
+    /// The most that was seen of both, in bytes.
+    peak: AtomicU64,
     /// What the threads had that compile, when they were started, and the functions that came with the component, in bytes.
     apart: AtomicU64,
     /// Once it is compiled with what was compiled before it.
@@ -195,8 +208,9 @@ struct Used {
 impl Used {
     fn now() -> io::Result<Self> {
         let status = File::open("/proc/self/status")?;
-        let mut used = Self { status, base: 0, apart: AtomicU64::new(0), functions: OnceLock::new() };
-        used.base = used.read("VmSize:")?;
+        let mut used =
+            Self { status, base: 0, peak: AtomicU64::new(0), apart: AtomicU64::new(0), functions: OnceLock::new() };
+        used.base = used.read(MEMORY)?;
         Ok(used)
     }
 
@@ -205,10 +219,11 @@ impl Used {
         reading(ClockId::ProcessCPUTime) + self.functions.get().map_or(Duration::ZERO, |functions| functions.spared())
     }
 
-    /// Address space that the component added at the peak, in bytes.
+    /// Memory that the component added, in bytes: the most that was seen whenever this was asked.
     fn memory(&self) -> io::Result<u64> {
-        let others = self.base.saturating_add(self.apart.load(Ordering::Relaxed));
-        Ok(self.read("VmPeak:")?.saturating_sub(others))
+        let now = self.read(MEMORY)?;
+        let peak = self.peak.fetch_max(now, Ordering::Relaxed).max(now);
+        Ok(peak.saturating_sub(self.base).saturating_sub(self.apart.load(Ordering::Relaxed)))
     }
 
     /// One of the sizes, in bytes.

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use libc::c_long;
+use libc::{c_int, c_long};
 use rustix::process::{Resource, Rlimit, Signal, getppid, kill_process, setrlimit};
 use wasmtime::Engine;
 
@@ -177,7 +177,7 @@ fn behind(walls: &OsStr) -> ! {
         "seccomp" => walls::seccomp().err().into_iter().collect(),
         _ => {
             let limits = CompileLimits { time: Duration::from_secs(60), ..CompileLimits::from(&Limits::default()) };
-            confine(limits, &Used::now().unwrap(), threads::address_space(THREADS)).unwrap()
+            confine(limits, &Used::now().unwrap(), threads::stacks(THREADS)).unwrap()
         }
     };
     for missing in missing {
@@ -299,7 +299,7 @@ fn where_there_are_no_more_threads_one_compiles_alone() {
         let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
         // Less than one stack.
         let max = Some(Used::now().unwrap().base + (6 << 20));
-        setrlimit(Resource::As, Rlimit { current: max, maximum: max }).unwrap();
+        setrlimit(Resource::Data, Rlimit { current: max, maximum: max }).unwrap();
         let pool = threads::start(THREADS).unwrap();
         assert_eq!(pool.current_num_threads(), 1);
         pool.install(|| engine.precompile_component(&component())).unwrap();
@@ -308,4 +308,26 @@ fn where_there_are_no_more_threads_one_compiles_alone() {
     let folder = tempfile::tempdir().unwrap();
     let output = again(name, "no threads", folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn memory_ends_at_its_limit_also_where_it_is_shared() {
+    let name = "memory_ends_at_its_limit_also_where_it_is_shared";
+    if env::var_os(WALLS).is_some() {
+        let map = |mib: usize, sharing: c_int| {
+            let [protection, flags] = [libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS];
+            let [protection, flags] = [protection, flags].map(|bits| usize::try_from(bits).unwrap());
+            call(libc::SYS_mmap, [0, mib << 20, protection, flags]).map_err(|error| error.raw_os_error().unwrap())
+        };
+        map(2048, libc::MAP_PRIVATE).expect("no limit yet");
+        let limits = CompileLimits { memory_bytes: 64 << 20, ..CompileLimits::from(&Limits::default()) };
+        confine(limits, &Used::now().unwrap(), 0).unwrap();
+        map(32, libc::MAP_PRIVATE).expect("within its limit");
+        assert_eq!(map(64, libc::MAP_PRIVATE), Err(libc::ENOMEM), "more than its limit");
+        assert_eq!(map(2048, libc::MAP_SHARED), Err(libc::ENOMEM), "more than anybody reserves");
+        process::exit(0)
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = again(name, "memory", folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -14,17 +14,17 @@ pub(super) fn count() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(MAX)
 }
 
-/// Address space that so many threads have before they do anything. It is no part of what a component may use: that must not depend on the machine.
-pub(super) fn address_space(count: usize) -> u64 {
+/// Memory that so many threads have for their stacks, in bytes. It is no part of what a component may use: that must not depend on the machine.
+pub(super) fn stacks(count: usize) -> u64 {
     (count * STACK_BYTES) as u64
 }
 
 /// What those had that were started.
-pub(super) fn address_space_of(pool: &ThreadPool) -> u64 {
+pub(super) fn stacks_of(pool: &ThreadPool) -> u64 {
     // One alone is the thread that was there, where no other could be started; where it is another, its stack is a small part of what a component may use.
     match pool.current_num_threads() {
         1 => 0,
-        count => address_space(count),
+        count => stacks(count),
     }
 }
 
