@@ -1,6 +1,6 @@
 //! Why a source has nothing to offer. Every text names the place, the reason and the way out.
 
-use std::{error::Error as _, io, path::PathBuf, sync::Arc};
+use std::{error::Error, io, path::PathBuf, sync::Arc};
 
 use crate::{ConfigMapFailure, RegistryFailure};
 
@@ -102,17 +102,24 @@ impl SourceError {
         self.told() == other.told()
     }
 
-    /// With its causes, on one line.
+    /// With its causes and the way out, on one line.
     #[must_use]
     pub fn told(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
+        match self {
+            Self::Registry { failure, .. } => format!("{self}: {}", failure.told()),
+            _ => with_causes(self),
         }
-        text
     }
+}
+
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }
 
 fn listed(neighbours: &[String]) -> String {

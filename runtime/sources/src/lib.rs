@@ -20,7 +20,7 @@ pub use digest::{Digest, DigestError};
 pub use error::SourceError;
 pub use file::{FileSource, FileSourceSettings};
 pub use oci::{
-    AddressJudge, Artifact, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
+    AddressJudge, Artifact, Astray, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
     PublicKeyError, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions, RegistryOptionsError,
     SignaturePolicy, SignaturePolicyError, Signers, TrustRoot, TrustRootError,
 };

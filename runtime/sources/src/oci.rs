@@ -31,7 +31,7 @@ mod signature;
 mod tests;
 
 pub use credentials::{Credentials, DockerConfig};
-pub use failure::RegistryFailure;
+pub use failure::{Astray, RegistryFailure};
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};

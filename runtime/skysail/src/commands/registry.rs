@@ -1,6 +1,7 @@
 //! What `push` and `pull` share: a reference, and the registry that it names.
 
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use skysail_host::egress::judge_public_address;
-use skysail_sources::{Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions};
+use skysail_sources::{Astray, Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions};
 
 use crate::{
     args::RegistryArgs,
@@ -49,34 +50,56 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         credentials: registry_config.or_else(docker_config).map(Credentials::File),
         judge: Arc::new(judge_public_address),
     };
-    let registry = Registry::new(options).map_err(|error| anyhow!(in_flags(&format!("{error:#}"))));
+    let registry = Registry::new(options).map_err(|error| {
+        let of_the_ca_bundle = error.is_of_the_ca_bundle();
+        if of_the_ca_bundle { anyhow!(error).context("--registry-ca") } else { anyhow!(error) }
+    });
     Ok((parsed, registry.or_exit(Reason::Usage)?))
 }
 
-/// What a failure says, and what the network said, with the flags of these commands where fields of a Provider are named.
+/// What is wrong, with its causes, and the way out by the flags of these commands.
 pub(super) fn told(failure: RegistryFailure) -> anyhow::Error {
-    anyhow!(in_flags(&format!("{:#}", anyhow::Error::from(failure))))
+    let way_out = way_out(&failure);
+    let wrong = anyhow::Error::from(failure);
+    way_out.map_or_else(|| anyhow!("{wrong:#}"), |way_out| anyhow!("{wrong:#}: {way_out}"))
 }
 
-fn in_flags(text: &str) -> String {
-    FLAGS.iter().fold(text.to_owned(), |text, (field, flag)| text.replace(field, flag))
+fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
+    let text = match failure {
+        RegistryFailure::NotFound { .. } => "push it, or correct the reference",
+        RegistryFailure::Unauthorized { host, .. } => {
+            let text = format!("log in with docker login, or give a configuration for {host} by --registry-config");
+            return Some(format!("{text}, or correct it").into());
+        }
+        RegistryFailure::Forbidden { .. } => "ask who runs the registry for that right, or log in as somebody else",
+        RegistryFailure::TooManyRequests { .. } => "try again then",
+        RegistryFailure::TooSlow { .. } => "try again",
+        RegistryFailure::Unreachable { .. } => {
+            "check the name, the network and, with a certificate of your own, --registry-ca"
+        }
+        RegistryFailure::LedAstray { why: Astray::NotHttps, .. } => "name that host by --plain-http if this is meant",
+        RegistryFailure::LedAstray { why: Astray::Address(_) | Astray::CredentialsOfAnother, .. } => {
+            "name that host by --trusted-host if this is meant"
+        }
+        RegistryFailure::TooLarge { .. } => {
+            "build it smaller (release profile, opt-level \"s\", stripped), or allow more by --component-bytes"
+        }
+        RegistryFailure::Unsigned { artifact } => {
+            return Some(
+                format!(
+                    "sign it with cosign sign REFERENCE@{artifact}, or pull it without --key and --certificate-identity"
+                )
+                .into(),
+            );
+        }
+        RegistryFailure::WronglySigned { .. } => {
+            "let those sign it who are meant, or correct --key or --certificate-identity"
+        }
+        // Nothing of a Provider is in these.
+        other => return other.way_out(),
+    };
+    Some(text.into())
 }
-
-/// Fields of a Provider, and what takes their place here; the longer of two that begin alike comes first.
-const FLAGS: [(&str, &str); 12] = [
-    ("give credentials for", "log in with docker login, or give a configuration for"),
-    (" in source.oci.credentials, or correct them", " by --registry-config, or correct it"),
-    ("source.oci.signatures asks for it", "--key or --certificate-identity asks for it"),
-    ("; it is taken up when it is", ""),
-    ("; it is taken up as soon as it is there", ""),
-    ("let this account pull", "this account lacks the right to what was asked for:"),
-    ("it is asked again then; a longer pollInterval asks less", "try again then"),
-    ("source.oci.signatures", "--key or --certificate-identity"),
-    ("source.oci.trustedHosts", "--trusted-host"),
-    ("source.oci.plainHTTP", "--plain-http"),
-    ("caBundle", "--registry-ca"),
-    ("the limit componentBytes is", "--component-bytes is"),
-];
 
 /// One that is named has to be one, also where the registry asks for no log-in.
 fn is_docker_config(file: &Path) -> anyhow::Result<()> {
@@ -98,9 +121,9 @@ mod tests {
     use std::{fs, time::Duration};
 
     use skysail_host::egress::judge_public_address;
-    use skysail_sources::{Digest, RegistryFailure};
+    use skysail_sources::{Astray, Digest, RegistryFailure};
 
-    use super::{in_flags, is_docker_config, told};
+    use super::{is_docker_config, told};
 
     #[test]
     fn a_configuration_that_is_none_is_told_with_its_flag() {
@@ -119,18 +142,22 @@ mod tests {
     fn a_failure_names_flags_and_no_fields() {
         let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));
         let private = judge_public_address([10, 0, 0, 1].into()).unwrap_err();
-        let why = format!("{private}: name that host in source.oci.trustedHosts if this is meant");
+        let (private, plain) = (Astray::Address(private), Astray::NotHttps);
         let failures = [
             (RegistryFailure::NotFound { host: host.clone(), what: what.clone() }, "correct the reference"),
             (RegistryFailure::Unauthorized { host: host.clone(), how: "without credentials" }, "--registry-config"),
-            (RegistryFailure::Forbidden { host: host.clone(), what }, "lacks the right"),
+            (RegistryFailure::Forbidden { host: host.clone(), what }, "for that right"),
             (
                 RegistryFailure::TooManyRequests { host: host.clone(), retry_after: Some(Duration::from_secs(5)) },
                 "try again then",
             ),
-            (RegistryFailure::LedAstray { host, to: "10.0.0.1".to_owned(), why }, "--trusted-host"),
-            (RegistryFailure::TooLarge { size: 2, max: 1 }, "--component-bytes is 1"),
-            (RegistryFailure::Unsigned { artifact }, "--key or --certificate-identity asks for it"),
+            (
+                RegistryFailure::LedAstray { host: host.clone(), to: "10.0.0.1".to_owned(), why: private },
+                "--trusted-host",
+            ),
+            (RegistryFailure::LedAstray { host, to: "10.0.0.1".to_owned(), why: plain }, "--plain-http"),
+            (RegistryFailure::TooLarge { size: 2, max: 1 }, "--component-bytes"),
+            (RegistryFailure::Unsigned { artifact }, "without --key and --certificate-identity"),
             (
                 RegistryFailure::WronglySigned {
                     artifact,
@@ -149,6 +176,5 @@ mod tests {
                 assert!(!text.contains(field), "{text}");
             }
         }
-        assert_eq!(in_flags("check caBundle"), "check --registry-ca");
     }
 }

@@ -306,7 +306,10 @@ impl Check<'_> {
             credentials,
             judge: Arc::new(judge_public_address),
         });
-        let registry = registry.map_err(|error| self.wrong("spec.source.oci", super::schema::chain(&error)))?;
+        let registry = registry.map_err(|error| {
+            let place = if error.is_of_the_ca_bundle() { "spec.source.oci.caBundle" } else { "spec.source.oci" };
+            self.wrong(place, super::schema::chain(&error))
+        })?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
         Ok(OciComponent { reference, registry, settings, written })
     }

@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use super::{
     credentials::Login,
-    failure::RegistryFailure,
+    failure::{Astray, RegistryFailure},
     manifest,
-    registry::{Refused, Registry, RegistryOptions, astray, host_of},
+    registry::{Refused, Registry, RegistryOptions, host_of},
 };
 use crate::Digest;
 
@@ -139,8 +139,7 @@ impl<'a> Conversation<'a> {
             scrap(response).await;
             url = next;
         }
-        let why = format!("on from there, more than {REDIRECTS_MAX} times: ask who runs the registry");
-        Err(self.led_astray(&url, why))
+        Err(self.led_astray(&url, Astray::OnAndOn(REDIRECTS_MAX)))
     }
 
     /// Where an answer leads, if it may.
@@ -155,7 +154,7 @@ impl<'a> Conversation<'a> {
         self.options().judge_url(self.host, url).map_err(|why| self.led_astray(url, why))
     }
 
-    fn led_astray(&self, to: &Url, why: String) -> RegistryFailure {
+    fn led_astray(&self, to: &Url, why: Astray) -> RegistryFailure {
         // What stands behind the path of a blob store is often a signature.
         let to = host_of(to).map_or_else(|| to.scheme().to_owned(), |host| format!("{}://{host}", to.scheme()));
         RegistryFailure::LedAstray { host: self.host.to_owned(), to, why }
@@ -166,7 +165,7 @@ impl<'a> Conversation<'a> {
         while let Some(found) = cause {
             if let Some(Refused(reason)) = found.downcast_ref() {
                 let (host, to) = (self.host.to_owned(), host.to_owned());
-                return RegistryFailure::LedAstray { host, to, why: astray(reason) };
+                return RegistryFailure::LedAstray { host, to, why: Astray::Address(reason.clone()) };
             }
             cause = found.source();
         }
@@ -229,9 +228,7 @@ impl<'a> Conversation<'a> {
         let mut url = Url::parse(&realm).map_err(|error| malformed("the token service's address", &error))?;
         self.judge(&url)?;
         if login.is_some() && !self.options().may_learn_credentials(self.host, &url) {
-            let why = "that is another host, which must not learn this one's credentials: name it in \
-                       source.oci.trustedHosts if this is meant";
-            return Err(self.led_astray(&url, why.to_owned()));
+            return Err(self.led_astray(&url, Astray::CredentialsOfAnother));
         }
         let actions = if self.access == Access::Push { "pull,push" } else { "pull" };
         let scope = format!("repository:{}:{actions}", self.repository);

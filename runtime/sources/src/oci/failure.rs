@@ -1,15 +1,18 @@
-//! Why a registry gave nothing. Every text names who answered, what is wrong and the way out.
+//! Why a registry gave nothing. Every text names who answered and what is wrong; the way out depends on who asks.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use crate::Digest;
+use crate::{Digest, error::with_causes};
 
 /// Why an artifact is not here. None of these ends the source: it tries again.
+///
+/// The text says what is wrong, and [`RegistryFailure::way_out`] what the operator of a Provider does about it. Commands with flags have ways out of
+/// their own.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryFailure {
     /// 404.
-    #[error("{host} has no {what}: push it, or correct the reference; it is taken up as soon as it is there")]
+    #[error("{host} has no {what}")]
     NotFound {
         /// Who says so.
         host: String,
@@ -17,9 +20,7 @@ pub enum RegistryFailure {
         what: String,
     },
     /// 401.
-    #[error(
-        "{host} does not know who asks ({how}): give credentials for {host} in source.oci.credentials, or correct them"
-    )]
+    #[error("{host} does not know who asks ({how})")]
     Unauthorized {
         /// Who says so.
         host: String,
@@ -27,7 +28,7 @@ pub enum RegistryFailure {
         how: &'static str,
     },
     /// 403.
-    #[error("{host} knows who asks and refuses: let this account pull {what}")]
+    #[error("{host} knows who asks and refuses {what}")]
     Forbidden {
         /// Who says so.
         host: String,
@@ -35,7 +36,7 @@ pub enum RegistryFailure {
         what: String,
     },
     /// 429.
-    #[error("{host} has had too many requests{}: it is asked again then; a longer pollInterval asks less", after(*retry_after))]
+    #[error("{host} has had too many requests{}", after(*retry_after))]
     TooManyRequests {
         /// Who says so.
         host: String,
@@ -43,7 +44,7 @@ pub enum RegistryFailure {
         retry_after: Option<Duration>,
     },
     /// Any other status that is not success.
-    #[error("{host} answers {status} to the question for {what}: see that registry's log")]
+    #[error("{host} answers {status} to the question for {what}")]
     Status {
         /// Who says so.
         host: String,
@@ -53,7 +54,7 @@ pub enum RegistryFailure {
         what: String,
     },
     /// No connection, or one that broke.
-    #[error("{host} cannot be reached: check the name, the network and, with a certificate of your own, caBundle")]
+    #[error("{host} cannot be reached")]
     Unreachable {
         /// Who was asked.
         host: String,
@@ -62,7 +63,7 @@ pub enum RegistryFailure {
         source: Arc<reqwest::Error>,
     },
     /// It took longer than it may.
-    #[error("{host} was not done after {after:?}: it is tried again")]
+    #[error("{host} was not done after {after:?}")]
     TooSlow {
         /// Who was asked.
         host: String,
@@ -76,13 +77,11 @@ pub enum RegistryFailure {
         host: String,
         /// Where.
         to: String,
-        /// Why not, and the way out.
-        why: String,
+        /// Why not.
+        why: Astray,
     },
     /// The content is not what its name says.
-    #[error(
-        "{what} was promised as {expected} and is {actual}: the registry or something before it changes content; it is not used"
-    )]
+    #[error("{what} was promised as {expected} and is {actual}")]
     WrongDigest {
         /// What was fetched.
         what: &'static str,
@@ -92,7 +91,7 @@ pub enum RegistryFailure {
         actual: Digest,
     },
     /// The content is not as long as its descriptor says.
-    #[error("the component was promised with {expected} bytes and has {}: push it again", if actual > expected { "more".to_owned() } else { actual.to_string() })]
+    #[error("the component was promised with {expected} bytes and has {}", if actual > expected { "more".to_owned() } else { actual.to_string() })]
     WrongSize {
         /// By the manifest.
         expected: u64,
@@ -100,10 +99,7 @@ pub enum RegistryFailure {
         actual: u64,
     },
     /// More than the limit, by its own manifest; it was not fetched.
-    #[error(
-        "the component has {size} bytes, and the limit componentBytes is {max}: build it smaller (release profile, opt-level \"s\", stripped), or \
-         raise the limit"
-    )]
+    #[error("the component has {size} bytes, and {max} are allowed")]
     TooLarge {
         /// Bytes, as promised.
         size: u64,
@@ -114,7 +110,7 @@ pub enum RegistryFailure {
     #[error("the artifact holds {0}")]
     Layout(String),
     /// An answer that cannot be read.
-    #[error("{what} cannot be read ({reason}): push the artifact again, or ask who runs the registry")]
+    #[error("{what} cannot be read ({reason})")]
     Malformed {
         /// What was read.
         what: &'static str,
@@ -122,17 +118,15 @@ pub enum RegistryFailure {
         reason: String,
     },
     /// Nobody signed it, and somebody should have.
-    #[error(
-        "{artifact} is not signed, and source.oci.signatures asks for it: sign it with cosign sign REFERENCE@{artifact}, with --key KEY where keys are given; it is taken up when it is"
-    )]
+    #[error("{artifact} is not signed, and has to be")]
     Unsigned {
         /// What the reference leads to.
         artifact: Digest,
     },
     /// Signed, but not as the policy asks.
     #[error(
-        "{artifact} is signed by {signers} of those in source.oci.signatures, and {required} have to have signed; found: {seen}, of which the last to be of no use {why}: \
-         let those sign it who are meant, or correct source.oci.signatures"
+        "{artifact} is signed by {signers} of those who are trusted, and {required} have to have signed; found: {seen}, of which the last to be of no use \
+         {why}"
     )]
     WronglySigned {
         /// What the reference leads to.
@@ -156,7 +150,69 @@ pub enum RegistryFailure {
     },
 }
 
+/// Why a registry may not lead there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Astray {
+    /// There is no host in it.
+    #[error("that is no address of a host")]
+    NoHost,
+    /// Neither HTTPS, nor HTTP of a host that may.
+    #[error("that is not HTTPS")]
+    NotHttps,
+    /// An address that is not everybody's, in words.
+    #[error("{0}")]
+    Address(String),
+    /// A token service that asks for what another host was meant to get.
+    #[error("that is another host, which must not learn this one's credentials")]
+    CredentialsOfAnother,
+    /// It leads on and on.
+    #[error("on from there, more than {0} times")]
+    OnAndOn(usize),
+}
+
 impl RegistryFailure {
+    /// What an operator does about it, in fields of a Provider; none where the text itself ends with it.
+    #[must_use]
+    pub fn way_out(&self) -> Option<Cow<'static, str>> {
+        let text = match self {
+            Self::NotFound { .. } => "push it, or correct the reference; it is taken up as soon as it is there",
+            Self::Unauthorized { host, .. } => {
+                return Some(format!("give credentials for {host} in source.oci.credentials, or correct them").into());
+            }
+            Self::Forbidden { .. } => "give this account the right to pull it",
+            Self::TooManyRequests { .. } => "it is asked again then; a longer pollInterval asks less",
+            Self::Status { .. } => "see that registry's log",
+            Self::Unreachable { .. } => "check the name, the network and, with a certificate of your own, caBundle",
+            Self::TooSlow { .. } => "it is tried again",
+            Self::LedAstray { why: Astray::NoHost | Astray::OnAndOn(_), .. } => "ask who runs the registry",
+            Self::LedAstray { why: Astray::NotHttps, .. } => "name that host in source.oci.plainHTTP if this is meant",
+            Self::LedAstray { why: Astray::Address(_) | Astray::CredentialsOfAnother, .. } => {
+                "name that host in source.oci.trustedHosts if this is meant"
+            }
+            Self::WrongDigest { .. } => "the registry or something before it changes content; it is not used",
+            Self::WrongSize { .. } => "push it again",
+            Self::TooLarge { .. } => {
+                "build it smaller (release profile, opt-level \"s\", stripped), or raise the limit componentBytes"
+            }
+            Self::Layout(_) | Self::Credentials { .. } => return None,
+            Self::Malformed { .. } => "push the artifact again, or ask who runs the registry",
+            Self::Unsigned { artifact } => {
+                let sign =
+                    format!("sign it with cosign sign REFERENCE@{artifact}, with --key KEY where keys are given");
+                return Some(format!("{sign}, as source.oci.signatures asks; it is taken up when it is").into());
+            }
+            Self::WronglySigned { .. } => "let those sign it who are meant, or correct source.oci.signatures",
+        };
+        Some(text.into())
+    }
+
+    /// What is wrong, with its causes and the way out for an operator, on one line.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let wrong = with_causes(self);
+        self.way_out().map_or_else(|| wrong.clone(), |way_out| format!("{wrong}: {way_out}"))
+    }
+
     /// A stable CamelCase name: metric label and reason of a status.
     #[must_use]
     pub const fn category(&self) -> &'static str {

@@ -19,7 +19,7 @@ use reqwest::{
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
-use super::credentials::Credentials;
+use super::{credentials::Credentials, failure::Astray};
 
 /// Look-up, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,12 +73,10 @@ pub enum RegistryOptionsError {
     )]
     Host(String),
     /// The CA bundle holds something else, or nothing.
-    #[error(
-        "caBundle is no list of PEM certificates: write them one after the other, each with its BEGIN and END line"
-    )]
+    #[error("this is no list of PEM certificates: write them one after the other, each with its BEGIN and END line")]
     CaBundle,
     /// A certificate of the CA bundle.
-    #[error("take certificate {index} of caBundle as a root; it must be an X.509 certificate")]
+    #[error("take certificate {index} as a root; it must be an X.509 certificate")]
     Certificate {
         /// In the bundle, from 0.
         index: usize,
@@ -92,6 +90,14 @@ pub enum RegistryOptionsError {
     /// The client.
     #[error("set up the HTTP client for {0}")]
     Client(String, #[source] reqwest::Error),
+}
+
+impl RegistryOptionsError {
+    /// Whether the CA bundle is what cannot be used: whoever asked knows where it is from.
+    #[must_use]
+    pub const fn is_of_the_ca_bundle(&self) -> bool {
+        matches!(self, Self::CaBundle | Self::Certificate { .. })
+    }
 }
 
 /// A registry with its mirrors.
@@ -172,12 +178,10 @@ impl RegistryOptions {
     }
 
     /// Whether `from`, a host that was asked, may lead here.
-    pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), String> {
-        let Some(host) = host_of(to) else {
-            return Err("that is no address of a host: ask who runs the registry".to_owned());
-        };
+    pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), Astray> {
+        let Some(host) = host_of(to) else { return Err(Astray::NoHost) };
         if to.scheme() != "https" && !(to.scheme() == "http" && self.plain_http.contains(&host)) {
-            return Err("that is not HTTPS: name the host in source.oci.plainHTTP if this is meant".to_owned());
+            return Err(Astray::NotHttps);
         }
         if host == from || self.named().any(|named| *named == host) {
             return Ok(());
@@ -188,7 +192,7 @@ impl RegistryOptions {
             // Judged when it is looked up.
             Some(url::Host::Domain(_)) | None => return Ok(()),
         };
-        (self.judge)(address).map_err(|reason| astray(&reason))
+        (self.judge)(address).map_err(Astray::Address)
     }
 
     /// Whether the token service at `realm` may be told the credentials of `host`.
@@ -201,11 +205,6 @@ impl RegistryOptions {
         let parent = realm.contains('.') && name_of(host).ends_with(&format!(".{realm}"));
         realm == host || parent || (host, realm.as_str()) == DOCKER_HUB || self.trusted_hosts.contains(&realm)
     }
-}
-
-/// Why an address is refused, with the way out.
-pub(super) fn astray(reason: &str) -> String {
-    format!("{reason}: name that host in source.oci.trustedHosts if this is meant")
 }
 
 /// `host`, or `host:port` where the port is not the scheme's.

@@ -54,7 +54,7 @@ async fn pull(server: &Server, rest: &str) -> Result<Pulled, RegistryFailure> {
 /// The failure as people read it, with the port taken out.
 fn told(server: &Server, failure: &RegistryFailure) -> String {
     let port = server.host.split(':').next_back().unwrap();
-    format!("{}: {failure}", failure.category()).replace(port, "PORT")
+    format!("{}: {}", failure.category(), failure.told()).replace(port, "PORT")
 }
 
 async fn refused(server: &Server, rest: &str, expected: Expect) {

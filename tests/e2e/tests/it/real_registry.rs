@@ -64,7 +64,7 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
         [&["--certificate-identity", subject], &issuer[..]].concat()
     };
     let unsigned = pull(&key).err().context("nobody has signed it")?.to_string();
-    ensure!(unsigned.contains("is not signed, and --key or --certificate-identity asks for it"), "{unsigned}");
+    ensure!(unsigned.contains("is not signed, and has to be: sign it with cosign sign"), "{unsigned}");
 
     // The tag under which what refers to the artifact is listed.
     let listed = digest_of(&recorded.join("artifact.json"))?.replace(':', "-");

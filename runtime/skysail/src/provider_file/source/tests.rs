@@ -133,7 +133,7 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
         (
             "caBundle: {file: not.pem}",
             expect![[
-                r#"DIR/providers.yaml:6: provider "sim": spec.source.oci: caBundle is no list of PEM certificates: write them one after the other, each with its BEGIN and END line"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.caBundle: this is no list of PEM certificates: write them one after the other, each with its BEGIN and END line"#
             ]],
         ),
         (

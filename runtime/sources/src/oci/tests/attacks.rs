@@ -165,7 +165,7 @@ async fn a_component_beyond_the_limit_is_not_fetched() {
     let server = Server::start().await;
     let blob = server.blob("one");
     server.manifest("v1", manifest(&[("application/wasm", blob, 1001)]));
-    refused(&server, ":v1", expect![[r#"SourceTooLarge: the component has 1001 bytes, and the limit componentBytes is 1000: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#]]).await;
+    refused(&server, ":v1", expect![[r#"SourceTooLarge: the component has 1001 bytes, and 1000 are allowed: build it smaller (release profile, opt-level "s", stripped), or raise the limit componentBytes"#]]).await;
     assert!(!server.asked().iter().any(|line| line.contains("/blobs/")));
 }
 
@@ -182,7 +182,7 @@ async fn each_refusal_by_status_says_what_to_do() {
     refused(
         &server,
         ":403",
-        expect!["RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses: let this account pull manifest 403"],
+        expect!["RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses manifest 403: give this account the right to pull it"],
     )
     .await;
     refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT has had too many requests and wants 7 s of rest: it is asked again then; a longer pollInterval asks less"]).await;
@@ -315,7 +315,7 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     let pinned = reference(&server, &format!("@{digest}"));
     // It is not HTTPS, to begin with.
     let failure = pull_with(options(&server), &pinned).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is not HTTPS: name the host in source.oci.plainHTTP if this is meant"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is not HTTPS: name that host in source.oci.plainHTTP if this is meant"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
 
     let mut trusting = options(&server);
     trusting.plain_http.insert(store.host.clone());
@@ -364,7 +364,7 @@ async fn credentials_go_to_no_token_service_of_another_host() {
     let [in_file, _] = docker_config(&server, &folder);
     known.credentials = Some(in_file);
     let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is another host, which must not learn this one's credentials: name it in source.oci.trustedHosts if this is meant"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is another host, which must not learn this one's credentials: name that host in source.oci.trustedHosts if this is meant"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
     assert!(thief.asked().is_empty());
 
     known.trusted_hosts = BTreeSet::from([thief.host.clone()]);

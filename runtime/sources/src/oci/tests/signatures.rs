@@ -148,7 +148,7 @@ async fn signed_component() -> (Server, Signer, Digest) {
 async fn what_nobody_signed_is_not_even_read() {
     let (server, signer, artifact) = signed_component().await;
     refused(&server, &signer, artifact, expect![
-            "ArtifactUnsigned: DIGEST is not signed, and source.oci.signatures asks for it: sign it with cosign sign REFERENCE@DIGEST, with --key KEY where keys are given; it is taken up when it is"
+            "ArtifactUnsigned: DIGEST is not signed, and has to be: sign it with cosign sign REFERENCE@DIGEST, with --key KEY where keys are given, as source.oci.signatures asks; it is taken up when it is"
         ]).await;
     let hex = artifact.hex();
     assert_eq!(
@@ -283,7 +283,7 @@ async fn a_key_and_an_identity_are_two_who_signed() {
         artifact,
         pull(&server, both()).await,
         expect![
-            "ArtifactWronglySigned: DIGEST is signed by 1 of those in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 1 of those who are trusted, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
         ],
     );
     attach(&server, artifact, &[keyless, signer.bundle(artifact, SIGN)]);
@@ -295,19 +295,19 @@ async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // A good signature of something else, moved here.
     attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // The report of a scanner, by the same key.
     attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     // The payload under a signature was changed.
@@ -316,14 +316,14 @@ async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
     attach(&server, artifact, &[changed]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 
     let text = simple_signing(Digest::of(b"another"));
     attach(&server, artifact, &[]);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
 }
 
@@ -339,7 +339,7 @@ async fn so_many_keys_as_are_required_have_to_have_signed() {
         artifact,
         pulled,
         expect![
-            "ArtifactWronglySigned: DIGEST is signed by 1 of those in source.oci.signatures, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 1 of those who are trusted, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
         ],
     );
     // One in each form.
@@ -365,31 +365,31 @@ async fn what_cannot_be_a_signature_says_why() {
         (
             keyless,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are given: let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are given: let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             text_signed,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             huge,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             no_base64,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
         (
             json!([]),
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): let those sign it who are meant, or correct source.oci.signatures"
             ],
         ),
     ];
@@ -477,7 +477,7 @@ async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
     bundles.push(signer.bundle(artifact, SIGN));
     attach(&server, artifact, &bundles);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those in source.oci.signatures, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
         ]).await;
     assert!(server.asked().len() < 140, "64 of them, two questions each");
 }
@@ -500,7 +500,7 @@ async fn an_odd_answer_does_not_hide_a_signature() {
         &signer,
         artifact,
         expect![
-            "RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses: let this account pull a signature's manifest"
+            "RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses a signature's manifest: give this account the right to pull it"
         ],
     )
     .await;
