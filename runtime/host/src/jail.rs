@@ -53,6 +53,9 @@ pub struct JailCommand {
     pub args: Vec<OsString>,
 }
 
+/// Stack of each thread of a child: as much as the first thread of a process usually has, for what nests.
+const STACK_BYTES: usize = 8 << 20;
+
 /// What judging and compiling one component may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
@@ -154,6 +157,13 @@ pub enum CompileError {
         /// What the compiler said, one line.
         reason: String,
     },
+    /// It nests deeper than the child's stack can follow.
+    #[error(
+        "it nests deeper than {} MiB of stack can follow, as much as the compile jail has: build it with a current toolchain, and without types or blocks \
+         within each other by the thousand",
+        STACK_BYTES >> 20
+    )]
+    TooDeep,
     /// The child ended in a way that nobody asked for: a bug of the compiler, or of the reader before it, that the component found.
     #[error("the compile jail crashed over it ({status}): {said}: build it with a current toolchain")]
     Crashed {
@@ -205,7 +215,7 @@ impl CompileError {
     #[must_use]
     pub const fn is_of_the_component(&self) -> bool {
         match self {
-            Self::NotAdmitted { .. } | Self::Refused { .. } | Self::Crashed { .. } => true,
+            Self::NotAdmitted { .. } | Self::Refused { .. } | Self::TooDeep | Self::Crashed { .. } => true,
             Self::Limit { stop, .. } => !matches!(stop, Stop::Wall),
             Self::Jail { .. } | Self::OtherBuild { .. } => false,
         }
@@ -366,8 +376,10 @@ impl Compiler {
             Ok(output) => return Ok(output),
             Err(error) => error,
         };
-        let may_be_of_them =
-            matches!(error, CompileError::Crashed { .. } | CompileError::Limit { stop: Stop::Memory, .. });
+        let may_be_of_them = matches!(
+            error,
+            CompileError::Crashed { .. } | CompileError::TooDeep | CompileError::Limit { stop: Stop::Memory, .. }
+        );
         if !has_functions || admitted.is_some() || !may_be_of_them {
             return Err(error);
         }

@@ -14,18 +14,20 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Read as _, Write as _},
+    fs::{self, DirBuilder, DirEntry, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use bytes::Bytes;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Digest, Offer};
+use crate::{
+    Digest, Offer,
+    regular_file::{self, Links},
+};
 
 #[cfg(test)]
 mod tests;
@@ -162,13 +164,12 @@ impl Archive {
         let record =
             Record { digest: offer.digest.to_string(), origin: offer.origin.clone(), source: source.to_owned() };
         self.release(provider, &record.digest)?;
-        if self.record(provider).as_ref() == Some(&record) && self.component(&record.digest).is_file() {
+        if self.record(provider).as_ref() == Some(&record) && self.holds(offer) {
             return Ok(());
         }
         self.make_room(offer)?;
-        let component = self.component(&record.digest);
-        if !component.is_file() {
-            self.write(&component, &offer.bytes)?;
+        if !self.holds(offer) {
+            self.write(&self.component(&record.digest), &offer.bytes)?;
         }
         let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
         let path = self.record_path(provider);
@@ -223,6 +224,12 @@ impl Archive {
             }
         }
         Ok(())
+    }
+
+    /// Whether the component is there, every byte of it: what was damaged is written again.
+    fn holds(&self, offer: &Offer) -> bool {
+        let path = self.component(&offer.digest.to_string());
+        read(&path, offer.bytes.len() as u64).is_ok_and(|bytes| bytes == offer.bytes)
     }
 
     /// Removes what no provider had last, if the new component needs the room.
@@ -298,30 +305,24 @@ impl Archive {
             // The name is on disk when its folder is.
             File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
         };
-        written().map_err(at(path))
+        written().map_err(|error| {
+            // What a full disk had room for is somebody else's room.
+            drop(fs::remove_file(&new));
+            at(path)(error)
+        })
     }
 
+    /// Folders are nobody's of ours, and stay.
     fn files(&self, folder: &str) -> Result<Vec<PathBuf>, ArchiveError> {
         let path = self.folder.join(folder);
         let entries = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        Ok(entries.map_err(at(&path))?.into_iter().map(|entry| entry.path()).collect())
+        let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
+        Ok(entries.map_err(at(&path))?.into_iter().filter(is_file).map(|entry| entry.path()).collect())
     }
 }
 
-/// A regular file that is no longer than this, and no link.
 fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
-    // A pipe would be waited for.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
-    }
-    Ok(bytes.into())
+    regular_file::read(path, bytes_max, Links::Refused)
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {

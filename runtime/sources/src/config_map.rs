@@ -121,7 +121,7 @@ pub enum ConfigMapFailure {
     },
     /// The whole is another one than the parts say.
     #[error(
-        "it was promised as {expected} and is {actual}: a part is cut or of another component; write all parts again"
+        "by its annotation {DIGEST_ANNOTATION} it is {expected}, and it is {actual}: write the component again, in all its parts where it has several, or correct the annotation"
     )]
     WrongDigest {
         /// By the annotations.

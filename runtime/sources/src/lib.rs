@@ -13,6 +13,8 @@ mod error;
 mod file;
 mod oci;
 mod offer;
+mod regular_file;
+mod text;
 
 pub use archive::{Archive, ArchiveError, Quarantined};
 pub use config_map::{ConfigMapFailure, ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION};

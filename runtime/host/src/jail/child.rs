@@ -24,7 +24,7 @@ use rustix::{
 use wasmtime::Engine;
 
 use super::{
-    CompileCost, CompileLimits, compatibility,
+    CompileCost, CompileLimits, STACK_BYTES, compatibility,
     frame::{AnswerHead, Kind, Request, Task},
     functions::{Functions, reading},
     one_line, walls,
@@ -60,33 +60,39 @@ pub fn child_main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     let parent = getppid();
-    let mut stdin = io::stdin().lock();
-    let Request { task, limits, length, functions: functions_length } = Request::read(&mut stdin)?;
+    let request = Request::read(&mut io::stdin().lock())?;
+    let limits = request.limits;
     let used = Arc::new(Used::now()?);
     let threads = threads::count();
-    let apart = threads::stacks(threads).saturating_add(functions_length);
+    let apart = threads::stacks(threads + 1).saturating_add(request.functions);
     let missing = confine(limits, &used, apart)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
     }
-    let Some(component) = receive(&mut stdin, length)? else {
-        return answer(Kind::Memory, 0, &used, &[]);
-    };
     watch(limits.time, parent, Arc::clone(&used))?;
+    threads::on_a_stack_of_its_own(&used.apart, || work(&request, &used, threads))
+}
+
+fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
+    let Request { task, length, functions: functions_length, .. } = *request;
+    let mut stdin = io::stdin().lock();
+    let Some(component) = receive(&mut stdin, length)? else {
+        return answer(Kind::Memory, 0, used, &[]);
+    };
     let findings = admission::examine(&component).bounded();
     let admitted = findings.refusals.is_empty();
-    answer(Kind::Findings, 0, &used, &serde_json::to_vec(&findings)?)?;
+    answer(Kind::Findings, 0, used, &serde_json::to_vec(&findings)?)?;
     match task {
-        Task::Compile if admitted => compile(&component, &used, threads),
+        Task::Compile if admitted => compile(&component, used, threads),
         Task::CompileNext if admitted => {
             let Some(functions) = receive(&mut stdin, functions_length)? else {
-                return answer(Kind::Memory, 0, &used, &[]);
+                return answer(Kind::Memory, 0, used, &[]);
             };
             used.apart.fetch_add(functions_length, Ordering::Relaxed);
             let functions = Arc::new(Functions::read(functions)?);
             used.functions.get_or_init(|| functions);
-            compile(&component, &used, threads)
+            compile(&component, used, threads)
         }
         Task::Compile | Task::CompileNext | Task::Examine => Ok(()),
     }
@@ -110,11 +116,11 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     }
     let engine = Engine::new(&config).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
-    let Ok(pool) = threads::start(threads) else {
+    let Ok((pool, stacks)) = threads::start(threads) else {
         // One thread alone needs memory and nothing else.
         return answer(Kind::Memory, compatibility, used, &[]);
     };
-    used.apart.fetch_add(threads::stacks_of(&pool), Ordering::Relaxed);
+    used.apart.fetch_add(stacks, Ordering::Relaxed);
     match pool.install(|| engine.precompile_component(component)) {
         Ok(code) => {
             if let Some(functions) = functions {
@@ -140,6 +146,8 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     limit(Resource::Cpu, seconds)?;
     let memory = limits.memory_bytes.saturating_add(apart);
     limit(Resource::Data, used.base.saturating_add(memory))?;
+    // What the first thread's stack takes counts as nobody's memory.
+    limit(Resource::Stack, STACK_BYTES as u64)?;
     // What is shared counts here only: nothing in the compiler asks for it, and who breaks out of it is held as well.
     limit(Resource::As, used.read(ADDRESS_SPACE)?.saturating_add(memory).saturating_add(RESERVED_MAX))?;
     limit(Resource::Core, 0)?;
@@ -199,7 +207,7 @@ struct Used {
     base: u64,
     /// The most that was seen of both, in bytes.
     peak: AtomicU64,
-    /// What the threads had that compile, when they were started, and the functions that came with the component, in bytes.
+    /// What the stacks of its threads have, and the functions that came with the component, in bytes.
     apart: AtomicU64,
     /// Once it is compiled with what was compiled before it.
     functions: OnceLock<Arc<Functions>>,

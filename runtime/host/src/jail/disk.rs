@@ -12,7 +12,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -96,13 +96,17 @@ impl Disk {
         let tag = self.keyed_hash(key, &rest);
         self.make_room(rest.len() as u64)?;
         let (path, new) = (self.path(key), self.path(key).with_extension("new"));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        for part in [&MAGIC[..], tag.as_ref(), &rest] {
-            file.write_all(part)?;
-        }
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(&self.folder)?.sync_all()
+        let written = || {
+            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            for part in [&MAGIC[..], tag.as_ref(), &rest] {
+                file.write_all(part)?;
+            }
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(&self.folder)?.sync_all()
+        };
+        // What a full disk had room for is room that the component needs.
+        written().inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
     fn make_room(&self, needed: u64) -> io::Result<()> {
@@ -163,14 +167,18 @@ fn secret(folder: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let path = folder.join("key");
     match read(&path) {
         Ok(bytes) => {
-            if let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes) {
+            let others = fs::symlink_metadata(&path)?.permissions().mode() & 0o007;
+            if let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes)
+                && others == 0
+            {
                 return Ok(key);
             }
-            // Cut, by a full disk for example: what was written with another key is compiled again.
+            // Cut, by a full disk for example, or known to everybody: what was written with another key is compiled again.
             fs::remove_file(&path)?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        // A link, a pipe: somebody else's.
+        Err(_) => fs::remove_file(&path).map_err(|error| at(&path, &error))?,
     }
     let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
@@ -182,7 +190,14 @@ fn secret(folder: &Path) -> io::Result<[u8; KEY_BYTES]> {
 
 fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    Ok(entries.into_iter().map(|entry| entry.path()))
+    // Folders are nobody's of ours, and stay.
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
+    Ok(entries.into_iter().filter(is_file).map(|entry| entry.path()))
+}
+
+/// The same with the file's name in it.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// A regular file within its limit, and no link.

@@ -31,6 +31,8 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// What Rust's runtime writes before it aborts because an allocation failed.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
+/// And where a thread has no more stack.
+const STACK_OVERFLOWED: &str = "has overflowed its stack";
 
 /// A way to start children, and whether it was said what their kernel does not keep them from.
 pub(super) struct Jail {
@@ -256,6 +258,7 @@ fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
         Err(Unanswered::Ended(AnswerHead { kind: Kind::Memory, .. }, _)) => memory(),
         // Rust aborts where an allocation fails; the kernel's limit on CPU time has a signal of its own.
         _ if said.contains(ALLOCATION_FAILED) => memory(),
+        _ if said.contains(STACK_OVERFLOWED) => CompileError::TooDeep,
         _ if status.signal() == Some(Signal::XCPU.as_raw()) => {
             CompileError::limit(Stop::Cpu, Limit::CompileTime, time, time)
         }

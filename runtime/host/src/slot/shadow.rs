@@ -1,8 +1,8 @@
 //! A new release beside the one that serves, before it may serve itself: both are asked what was asked lately and changes nothing, and their answers are compared.
 //!
 //! # Rule
-//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe` about the last nodes, and the lists of load balancers and routes: what the controllers
-//!   asked for, or could have.
+//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe` about the last nodes whose existence and whose metadata were asked for, and the lists
+//!   of load balancers and routes: what the controllers asked for, or could have.
 //! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the calls end does not count for probation. A cloud whose API reads by POST
 //!   answers nothing that way: its questions count as unanswered.
 //! - A difference counts where the release that serves answers the second time as the first: else the cloud has changed in between.
@@ -67,7 +67,8 @@ pub(super) struct Memory(Mutex<Option<Kept>>);
 struct Kept {
     /// The newest last.
     services: VecDeque<Question>,
-    nodes: Option<Question>,
+    existence: Option<Question>,
+    metadata: Option<Question>,
     routes: Option<Question>,
     inventory: Option<Question>,
 }
@@ -117,7 +118,14 @@ impl Memory {
     }
 
     pub(super) fn nodes(&self, call: &Call, nodes: &NodeSet, detail: Detail) {
-        self.keep(|kept| kept.nodes = Some(question(call, About::Nodes { nodes: nodes.clone(), detail })));
+        let about = About::Nodes { nodes: nodes.clone(), detail };
+        self.keep(|kept| {
+            let nodes = match detail {
+                Detail::State => &mut kept.existence,
+                Detail::Metadata => &mut kept.metadata,
+            };
+            *nodes = Some(question(call, about));
+        });
     }
 
     pub(super) fn routes(&self, call: &Call, cluster: &str) {
@@ -130,8 +138,8 @@ impl Memory {
 
     fn questions(&self) -> Vec<Question> {
         let kept = self.kept();
-        let Some(Kept { services, nodes, routes, inventory }) = &*kept else { return Vec::new() };
-        services.iter().rev().chain(nodes).chain(routes).chain(inventory).cloned().collect()
+        let Some(Kept { services, existence, metadata, routes, inventory }) = &*kept else { return Vec::new() };
+        services.iter().rev().chain(existence).chain(metadata).chain(routes).chain(inventory).cloned().collect()
     }
 
     fn keep(&self, keep: impl FnOnce(&mut Kept)) {
@@ -176,7 +184,10 @@ impl Question {
                 format!("load-balancers.get of Service {}/{}", service.namespace, service.name)
             }
             About::LoadBalancers { .. } => "load-balancer-inventory.list".to_owned(),
-            About::Nodes { nodes, .. } => format!("instances.describe of {} nodes", nodes.len()),
+            About::Nodes { nodes, detail } => {
+                let what = if *detail == Detail::Metadata { "metadata" } else { "existence" };
+                format!("instances.describe of the {what} of {} nodes", nodes.len())
+            }
             About::Routes { .. } => "routes.list".to_owned(),
         }
     }

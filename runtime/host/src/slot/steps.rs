@@ -128,7 +128,9 @@ impl Slot {
                     Reason::Admission(refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code))
                 }
                 CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
-                CompileError::Refused { .. } | CompileError::Crashed { .. } => Reason::CompileFailed,
+                CompileError::Refused { .. } | CompileError::TooDeep | CompileError::Crashed { .. } => {
+                    Reason::CompileFailed
+                }
                 CompileError::Limit { .. } | CompileError::Jail { .. } | CompileError::OtherBuild { .. } => {
                     Reason::CompileUnavailable
                 }

@@ -73,6 +73,7 @@ fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
         }
         RegistryFailure::Forbidden { .. } => "ask who runs the registry for that right, or log in as somebody else",
         RegistryFailure::TooManyRequests { .. } => "try again then",
+        RegistryFailure::NotTls { .. } => "name it by --plain-http if plain HTTP is meant",
         RegistryFailure::TooSlow { .. } => "try again",
         RegistryFailure::Unreachable { .. } => {
             "check the name, the network and, with a certificate of your own, --registry-ca"
@@ -155,7 +156,8 @@ mod tests {
                 RegistryFailure::LedAstray { host: host.clone(), to: "10.0.0.1".to_owned(), why: private },
                 "--trusted-host",
             ),
-            (RegistryFailure::LedAstray { host, to: "10.0.0.1".to_owned(), why: plain }, "--plain-http"),
+            (RegistryFailure::LedAstray { host: host.clone(), to: "10.0.0.1".to_owned(), why: plain }, "--plain-http"),
+            (RegistryFailure::NotTls { host }, "--plain-http"),
             (RegistryFailure::TooLarge { size: 2, max: 1 }, "--component-bytes"),
             (RegistryFailure::Unsigned { artifact }, "without --key and --certificate-identity"),
             (

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use tempfile::TempDir;
 
-use super::{Archive, ArchiveError, Quarantined};
+use super::{Archive, ArchiveError, NEW, Quarantined};
 use crate::{Digest, Offer};
 
 const SOURCE: &str = "oci ghcr.io/org/provider:v1";
@@ -93,6 +93,50 @@ fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
     }
     put("three");
     assert_eq!(text(&archive, "a").as_deref(), Some("three"), "a put mends it");
+}
+
+/// A release that is offered again and bears out again is one that a restart may need.
+#[test]
+fn the_same_release_once_more_mends_a_component_that_was_damaged() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    let path = components(folder.path()).remove(0);
+    let elsewhere = folder.path().join("elsewhere");
+    fs::write(&elsewhere, "one").unwrap();
+    let damages: [&dyn Fn(); 4] = [
+        &|| fs::write(&path, "One").unwrap(),
+        &|| fs::write(&path, "").unwrap(),
+        &|| fs::remove_file(&path).unwrap(),
+        &|| {
+            fs::remove_file(&path).unwrap();
+            symlink(&elsewhere, &path).unwrap();
+        },
+    ];
+    for damage in damages {
+        damage();
+        assert_eq!(text(&archive, "a"), None);
+        archive.put("a", SOURCE, &offer("one")).unwrap();
+        assert_eq!(text(&archive, "a").as_deref(), Some("one"));
+    }
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"one", "what a link led to is not ours");
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays() {
+    let folder = TempDir::new().unwrap();
+    for ours in ["components", "new", "providers"] {
+        fs::create_dir_all(folder.path().join(ours).join("sub")).unwrap();
+    }
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    assert_eq!(text(&archive, "a").as_deref(), Some("one"));
+    // Where its name should go there is a folder: all is written but the last step.
+    let in_the_way = folder.path().join("components").join(format!("{}.wasm", offer("two").digest.hex()));
+    fs::create_dir(in_the_way).unwrap();
+    archive.put("a", SOURCE, &offer("two")).unwrap_err();
+    assert_eq!(new_files(&folder.path().join(NEW)), 0);
+    assert_eq!(text(&archive, "a").as_deref(), Some("one"));
 }
 
 #[test]
@@ -176,7 +220,7 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut last = 0;
+    let (mut last, mut cut) = (0, 0);
     for kill in 0..200 {
         let mut writer = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_whole_release"])
@@ -187,6 +231,7 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
         wait_a_moment(Duration::from_micros(random.u64(2_000..25_000)));
         writer.kill().unwrap();
         writer.wait().unwrap();
+        cut += new_files(&folder.path().join(NEW));
         let archive = open(folder.path());
         let Some(text) = text(&archive, "a") else {
             assert_eq!(last, 0, "kill {kill}: there was a release, and there is none");
@@ -203,7 +248,13 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
         let from = until.saturating_sub(Archive::QUARANTINED_MAX as u64) + 1;
         assert_eq!(taken_back, (from..=until).map(bad).collect::<Vec<_>>(), "kill {kill}");
     }
-    assert!(last > 0, "no release was ever written whole");
+    assert!(last > 0 && cut > 0, "{last} releases were written whole, {cut} writes were cut off");
+}
+
+/// Writes that were cut off: what is whole is elsewhere.
+fn new_files(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.filter(|entry| entry.as_ref().unwrap().path().is_file()).count()
 }
 
 fn wait_a_moment(moment: Duration) {

@@ -66,6 +66,16 @@ fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
     assert_eq!(read(None, &[part(b"whole", b"whole")]).as_deref(), Ok("whole"), "a pin");
 }
 
+/// An object of the API server has 1 MiB at most, and a fourth of that where `kubectl apply` keeps what was applied.
+#[test]
+fn parts_may_be_larger_together_than_an_object_may_be() {
+    let whole: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).take(3_000_000).collect();
+    let parts: Vec<ConfigMap> = whole.chunks(750_000).map(|cut| part(cut, &whole)).collect();
+    let names = ["one", "two", "three", "four"];
+    let parts: Vec<(&str, &ConfigMap)> = names.into_iter().zip(&parts).collect();
+    assert!(component(&reference(None), &parts, 4 << 20).unwrap() == whole);
+}
+
 #[test]
 fn what_is_wrong_is_told_with_the_way_out() {
     refused(
@@ -119,9 +129,11 @@ fn parts_that_are_not_of_one_whole_are_not_put_together() {
         None,
         &[part(b"who", b"whole"), part(b"l", b"whole")],
         expect![
-            "ConfigMapWrongDigest: it was promised as sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099 and is sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd: a part is cut or of another component; write all parts again"
+            "ConfigMapWrongDigest: by its annotation skysail.dev/component-digest it is sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099, and it is sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd: write the component again, in all its parts where it has several, or correct the annotation"
         ],
     );
+    let pinned = read(None, &[part(b"another", b"whole")]).unwrap_err();
+    assert!(pinned.starts_with("ConfigMapWrongDigest: "), "a pin: {pinned}");
     let mut odd = part(b"x", b"x");
     odd.metadata.annotations = Some([(DIGEST_ANNOTATION.to_owned(), "v1".to_owned())].into());
     refused(

@@ -1,13 +1,13 @@
 //! One conversation with one host about one repository: log-in, redirects, and answers that have a bound.
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{error::Error as _, io, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use http_auth::{ChallengeParser, ChallengeRef};
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, DATE, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ use super::{
     manifest,
     registry::{Refused, Registry, RegistryOptions, host_of},
 };
-use crate::Digest;
+use crate::{Digest, text::shown};
 
 /// Most redirects that are followed for one question.
 const REDIRECTS_MAX: usize = 5;
@@ -124,7 +124,7 @@ impl<'a> Conversation<'a> {
             let host = host_of(&url).unwrap_or_default();
             let mut request = self.registry.client.request(question.method.clone(), url.clone());
             request = request.headers(question.headers.clone());
-            if let Some(authorization) = self.authorization.as_ref().filter(|_| host == self.host) {
+            if let Some(authorization) = self.authorization.as_ref().filter(|_| self.options().is_of(&url, self.host)) {
                 request = request.header(AUTHORIZATION, authorization);
             }
             if !question.body.is_empty() {
@@ -167,6 +167,9 @@ impl<'a> Conversation<'a> {
                 let (host, to) = (self.host.to_owned(), host.to_owned());
                 return RegistryFailure::LedAstray { host, to, why: Astray::Address(reason.clone()) };
             }
+            if is_no_tls(found) {
+                return RegistryFailure::NotTls { host: host.to_owned() };
+            }
             cause = found.source();
         }
         // The URL is said already, and one that a registry gave may carry a signature.
@@ -179,11 +182,11 @@ impl<'a> Conversation<'a> {
             StatusCode::NOT_FOUND => RegistryFailure::NotFound { host, what },
             StatusCode::FORBIDDEN => RegistryFailure::Forbidden { host, what },
             StatusCode::TOO_MANY_REQUESTS => {
-                let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
-                RegistryFailure::TooManyRequests { host, retry_after }
+                RegistryFailure::TooManyRequests { host, retry_after: retry_after(response) }
             }
-            status => RegistryFailure::Status { host, status: status.as_u16(), what },
+            status => {
+                RegistryFailure::Status { host, status: status.as_u16(), what, retry_after: retry_after(response) }
+            }
         }
     }
 
@@ -347,6 +350,32 @@ impl<'a> Conversation<'a> {
     }
 }
 
+/// When the registry wants to be asked again, if it says so: in seconds, or at a time by its own clock.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let header = |name| Some(response.headers().get(name)?.to_str().ok()?.trim());
+    let text = header(RETRY_AFTER)?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = match is_number {
+        // One that is too large for a number is longer than any.
+        true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
+        false => {
+            let [then, now] = [Some(text), header(DATE)].map(|date| httpdate::parse_http_date(date?).ok());
+            then?.duration_since(now?).ok()?
+        }
+    };
+    Some(after.min(RETRY_AFTER_MAX))
+}
+
+/// Whether the other side has answered a handshake in another protocol: HTTP, most likely.
+fn is_no_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref() {
+        return matches!(error, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+    }
+    // What an I/O error holds is not what it names as its source.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| is_no_tls(inner))
+}
+
 /// Reads what is left of a short answer, so that its connection can be used again.
 async fn scrap(mut response: Response) {
     let mut read = 0;
@@ -390,5 +419,5 @@ pub(super) fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Resu
 }
 
 pub(super) fn malformed(what: &'static str, reason: &dyn std::fmt::Display) -> RegistryFailure {
-    RegistryFailure::Malformed { what, reason: reason.to_string() }
+    RegistryFailure::Malformed { what, reason: shown(&reason.to_string()) }
 }

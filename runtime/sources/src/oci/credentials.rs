@@ -1,12 +1,14 @@
 //! Who asks: a Docker configuration (`~/.docker/config.json`, or the key `.dockerconfigjson` of a Secret), with the credential helpers it names.
 
-use std::{collections::BTreeMap, fmt, io::Read as _, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::failure::RegistryFailure;
+use crate::regular_file::{self, Links};
 
 mod helper;
 
@@ -97,12 +99,10 @@ impl Credentials {
 }
 
 /// Of a file that is no longer than it may be.
-async fn read(path: PathBuf) -> Result<Vec<u8>, String> {
+async fn read(path: PathBuf) -> Result<Bytes, String> {
     let read = move || {
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(&path);
-        let read = file.and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
-        read.map(|_| bytes).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+        let read = regular_file::read(&path, BYTES_MAX, Links::Followed);
+        read.map_err(|error| format!("{} cannot be read: {error}", path.display()))
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
 }

@@ -44,7 +44,7 @@ pub enum RegistryFailure {
         retry_after: Option<Duration>,
     },
     /// Any other status that is not success.
-    #[error("{host} answers {status} to the question for {what}")]
+    #[error("{host} answers {status} to the question for {what}{}", after(*retry_after))]
     Status {
         /// Who says so.
         host: String,
@@ -52,6 +52,8 @@ pub enum RegistryFailure {
         status: u16,
         /// What was asked for.
         what: String,
+        /// When to come back, if it says.
+        retry_after: Option<Duration>,
     },
     /// No connection, or one that broke.
     #[error("{host} cannot be reached")]
@@ -61,6 +63,12 @@ pub enum RegistryFailure {
         /// What the network said.
         #[source]
         source: Arc<reqwest::Error>,
+    },
+    /// It answers a TLS handshake with something else.
+    #[error("{host} does not speak TLS")]
+    NotTls {
+        /// Who was asked.
+        host: String,
     },
     /// It took longer than it may.
     #[error("{host} was not done after {after:?}")]
@@ -183,6 +191,7 @@ impl RegistryFailure {
             Self::TooManyRequests { .. } => "it is asked again then; a longer pollInterval asks less",
             Self::Status { .. } => "see that registry's log",
             Self::Unreachable { .. } => "check the name, the network and, with a certificate of your own, caBundle",
+            Self::NotTls { .. } => "name it in source.oci.plainHTTP if plain HTTP is meant",
             Self::TooSlow { .. } => "it is tried again",
             Self::LedAstray { why: Astray::NoHost | Astray::OnAndOn(_), .. } => "ask who runs the registry",
             Self::LedAstray { why: Astray::NotHttps, .. } => "name that host in source.oci.plainHTTP if this is meant",
@@ -223,6 +232,7 @@ impl RegistryFailure {
             Self::TooManyRequests { .. } => "RegistryTooManyRequests",
             Self::Status { .. } => "RegistryFailed",
             Self::Unreachable { .. } => "RegistryUnreachable",
+            Self::NotTls { .. } => "RegistryNotTls",
             Self::TooSlow { .. } => "RegistryTooSlow",
             Self::LedAstray { .. } => "RegistryLedAstray",
             Self::WrongDigest { .. } => "ArtifactWrongDigest",
@@ -236,10 +246,23 @@ impl RegistryFailure {
         }
     }
 
+    /// Whether it says nothing about the artifact: what could not be had now may be had later.
+    pub(super) const fn is_of_the_moment(&self) -> bool {
+        matches!(
+            self,
+            Self::Unauthorized { .. }
+                | Self::Forbidden { .. }
+                | Self::TooManyRequests { .. }
+                | Self::Status { .. }
+                | Self::Unreachable { .. }
+                | Self::TooSlow { .. }
+        )
+    }
+
     /// When the registry wants to be asked again, if it says so.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::TooManyRequests { retry_after, .. } => *retry_after,
+            Self::TooManyRequests { retry_after, .. } | Self::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

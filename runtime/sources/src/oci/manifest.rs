@@ -17,6 +17,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::failure::RegistryFailure;
 use crate::Digest;
+use crate::text::shown;
 
 /// What a manifest may be; a registry chooses among these.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
@@ -144,7 +145,7 @@ fn is_index(Shape { media_type, manifests, layers }: &Shape) -> Result<bool, Reg
 
 fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, RegistryFailure> {
     serde_json::from_slice(bytes)
-        .map_err(|error| RegistryFailure::Malformed { what: "the manifest", reason: error.to_string() })
+        .map_err(|error| RegistryFailure::Malformed { what: "the manifest", reason: shown(&error.to_string()) })
 }
 
 fn of_manifest(manifest: &ImageManifest) -> Result<Blob, RegistryFailure> {
@@ -180,7 +181,7 @@ fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
             let count = found.len();
             let platforms = listed(index.manifests().iter().map(platform));
             return Err(RegistryFailure::Layout(format!(
-                "{count} of its entries are for WebAssembly ({platforms}); name the digest of the one that is meant"
+                "an index with {count} entries for WebAssembly ({platforms}); name the digest of the one that is meant"
             )));
         }
     };
@@ -213,14 +214,15 @@ fn blob(layer: &Descriptor) -> Result<Blob, RegistryFailure> {
 
 fn digest(descriptor: &Descriptor) -> Result<Digest, RegistryFailure> {
     let text = descriptor.digest().to_string();
-    Digest::from_str(&text).map_err(|error| RegistryFailure::Malformed { what: "a digest", reason: error.to_string() })
+    Digest::from_str(&text)
+        .map_err(|error| RegistryFailure::Malformed { what: "a digest", reason: shown(&error.to_string()) })
 }
 
-/// At most eight, so that the sentence stays one line.
+/// At most eight, and of each what can be shown, so that the sentence stays one line: whoever may push chooses these names.
 fn listed(names: impl Iterator<Item = String>) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.collect();
-    let shown = names.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(SHOWN_MAX).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "there are none".to_owned(),
         count if count > SHOWN_MAX => format!("{shown} and {} more", count - SHOWN_MAX),

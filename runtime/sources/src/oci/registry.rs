@@ -121,7 +121,7 @@ impl Registry {
         if let Some(wrong) = options.named().find(|host| !is_host(host)) {
             return Err(RegistryOptionsError::Host(wrong.clone()));
         }
-        let hosts = options.named().map(|host| name_of(host).to_owned()).collect();
+        let hosts = options.named().map(|host| name_of(host).to_ascii_lowercase()).collect();
         let resolver = JudgingResolver { named: Arc::new(hosts), judge: Arc::clone(&options.judge) };
         let crypto = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(crypto).with_safe_default_protocol_versions();
@@ -173,17 +173,36 @@ impl RegistryOptions {
 
     /// The base of a host's URLs.
     pub(super) fn base(&self, host: &str) -> String {
-        let scheme = if self.plain_http.contains(host) { "http" } else { "https" };
+        let scheme = if self.is_plain(host) { "http" } else { "https" };
         format!("{scheme}://{host}/v2/")
+    }
+
+    fn is_plain(&self, host: &str) -> bool {
+        self.plain_http.iter().any(|plain| plain.eq_ignore_ascii_case(host))
+    }
+
+    /// What a host that somebody wrote is compared by: `ghcr.io` and `GHCR.io:443` are one.
+    fn origin(&self, host: &str) -> String {
+        let port = if self.is_plain(host) { 80 } else { 443 };
+        let port = if name_of(host) == host { format!(":{port}") } else { String::new() };
+        format!("{}{port}", host.to_ascii_lowercase())
+    }
+
+    /// Whether a URL is one of this host.
+    pub(super) fn is_of(&self, url: &Url, host: &str) -> bool {
+        origin_of(url).is_some_and(|origin| origin == self.origin(host))
     }
 
     /// Whether `from`, a host that was asked, may lead here.
     pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), Astray> {
-        let Some(host) = host_of(to) else { return Err(Astray::NoHost) };
-        if to.scheme() != "https" && !(to.scheme() == "http" && self.plain_http.contains(&host)) {
+        if origin_of(to).is_none() {
+            return Err(Astray::NoHost);
+        }
+        let is_plain = || self.plain_http.iter().any(|plain| self.is_of(to, plain));
+        if to.scheme() != "https" && !(to.scheme() == "http" && is_plain()) {
             return Err(Astray::NotHttps);
         }
-        if host == from || self.named().any(|named| *named == host) {
+        if self.is_of(to, from) || self.named().any(|named| self.is_of(to, named)) {
             return Ok(());
         }
         let address = match to.host() {
@@ -201,10 +220,16 @@ impl RegistryOptions {
     pub(super) fn may_learn_credentials(&self, host: &str, realm: &Url) -> bool {
         /// Docker Hub's token service beside its registry.
         const DOCKER_HUB: (&str, &str) = ("index.docker.io", "auth.docker.io");
-        let Some(realm) = host_of(realm) else { return false };
-        let parent = realm.contains('.') && name_of(host).ends_with(&format!(".{realm}"));
-        realm == host || parent || (host, realm.as_str()) == DOCKER_HUB || self.trusted_hosts.contains(&realm)
+        let Some(name) = host_of(realm) else { return false };
+        let parent = name.contains('.') && name_of(host).to_ascii_lowercase().ends_with(&format!(".{name}"));
+        let trusted = || self.trusted_hosts.iter().any(|trusted| self.is_of(realm, trusted));
+        self.is_of(realm, host) || parent || (host, name.as_str()) == DOCKER_HUB || trusted()
     }
+}
+
+/// `host:port`, the scheme's where there is no other.
+fn origin_of(url: &Url) -> Option<String> {
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
 /// `host`, or `host:port` where the port is not the scheme's.
@@ -215,7 +240,9 @@ pub(super) fn host_of(url: &Url) -> Option<String> {
 
 /// A name or an address, with or without a port.
 fn is_host(text: &str) -> bool {
-    text.parse::<http::uri::Authority>().is_ok_and(|host| !host.host().is_empty() && !text.contains('@'))
+    // A port that is none is not one of it either.
+    let is_whole = |host: &http::uri::Authority| host.host() == text || host.port_u16().is_some();
+    text.parse().is_ok_and(|host| is_whole(&host) && !host.host().is_empty() && !text.contains('@'))
 }
 
 /// Without the port.

@@ -92,6 +92,8 @@ pub(super) async fn require(
     match (seen, failure) {
         _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
+        // Who has signed may be in what could not be had.
+        (_, Some(failure)) if failure.is_of_the_moment() => Err(failure),
         (0, None) => Err(RegistryFailure::Unsigned { artifact }),
         (seen, _) => Err(RegistryFailure::WronglySigned {
             artifact,
@@ -138,7 +140,8 @@ impl Search<'_, '_> {
     }
 
     async fn judge(&mut self, layers: &[Layer]) {
-        for layer in layers.iter().take(LOOKED_AT_MAX) {
+        // Whoever signs later adds a layer: the newest are the last.
+        for layer in layers.iter().rev().take(LOOKED_AT_MAX) {
             if layer.kind.starts_with(BUNDLE) {
                 if let Some(bundle) = self.blob(layer).await {
                     self.count(statement::of_bundle(&bundle));

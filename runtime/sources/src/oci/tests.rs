@@ -94,12 +94,19 @@ async fn a_tag_that_moves_is_an_offer_and_one_that_rests_is_one_head() {
     let mut offers = watch(&server, ":v1");
     assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
     drop(server.asked());
+    let mut asked = Vec::new();
+    while asked.len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        asked.extend(server.asked());
+    }
+    assert!(asked.iter().all(|line| line.starts_with("HEAD ")), "{asked:?}");
+    assert!(offers.next().now_or_never().is_none(), "nothing is new");
     let moved = server.component("v1", "two");
     let offer = offers.next().await.unwrap().unwrap();
     assert_eq!(offer.digest, Digest::of(b"two"));
     assert_eq!(offer.origin, format!("oci {}/org/provider:v1@{moved}", server.host));
-    let heads = server.asked().iter().filter(|line| !line.starts_with("HEAD ")).count();
-    assert_eq!(heads, 2, "one manifest, one blob");
+    let fetched = server.asked().iter().filter(|line| !line.starts_with("HEAD ")).count();
+    assert_eq!(fetched, 2, "one manifest, one blob");
 }
 
 #[tokio::test]
@@ -153,7 +160,7 @@ async fn an_index_leads_to_its_one_entry_for_webassembly() {
     assert_eq!(pull(&server, ":single").await.unwrap().digest, Digest::of(b"one"));
 
     server.manifest("none", index(&[entry(amd64, "linux/amd64"), entry(amd64, "linux/arm64")]));
-    refused(&server, ":none", expect!["ArtifactLayout: the artifact holds 0 of its entries are for WebAssembly (linux/amd64, linux/arm64); name the digest of the one that is meant"]).await;
+    refused(&server, ":none", expect!["ArtifactLayout: the artifact holds an index with 0 entries for WebAssembly (linux/amd64, linux/arm64); name the digest of the one that is meant"]).await;
     let inner = server.manifest("inner", index(&[entry(component, "wasip2/wasm")]));
     server.manifest("nested", index(&[entry(inner, "wasip2/wasm")]));
     refused(
@@ -195,6 +202,23 @@ async fn a_mirror_is_asked_first_and_the_registry_last() {
     assert_eq!((empty.asked().len(), server.asked().len()), (1, 3));
 }
 
+#[tokio::test]
+async fn nobody_is_asked_in_plain_http_who_is_not_named() {
+    let (server, mirror) = (Server::start().await, Server::start().await);
+    for server in [&server, &mirror] {
+        server.component("v1", "one");
+    }
+    let none = || RegistryOptions { plain_http: BTreeSet::new(), ..options(&server) };
+    let failure = pull_with(none(), &reference(&server, ":v1")).await.unwrap_err();
+    expect![
+        "RegistryNotTls: 127.0.0.1:PORT does not speak TLS: name it in source.oci.plainHTTP if plain HTTP is meant"
+    ]
+    .assert_eq(&told(&server, &failure));
+    let mirrored = RegistryOptions { mirrors: vec![mirror.host.clone()], ..options(&server) };
+    pull_with(mirrored, &reference(&server, ":v1")).await.unwrap();
+    assert_eq!((mirror.asked().len(), server.asked().len()), (0, 3), "the registry alone is named");
+}
+
 #[test]
 fn a_registry_that_wants_rest_is_not_asked_before() {
     let registry = Registry::new(RegistryOptions {
@@ -207,10 +231,13 @@ fn a_registry_that_wants_rest_is_not_asked_before() {
         judge: Arc::new(|_| Ok(())),
     });
     let settings = OciSourceSettings::default();
+    let poll = settings.poll.as_secs_f64();
     let source = OciSource::new(registry.unwrap(), "ghcr.io/org/provider:v1".parse().unwrap(), settings);
+    let mut polls = Vec::new();
     for _ in 0..100 {
         let mut task =
             Task { source: source.clone(), manifest: None, last: Last::default(), retry: Duration::from_secs(2) };
+        polls.push(task.wait(&Ok(None)).unwrap().as_secs_f64());
         let rest = Some(Duration::from_secs(300));
         let tired = RegistryFailure::TooManyRequests { host: "ghcr.io".to_owned(), retry_after: rest };
         let wait = task.wait(&Err(tired));
@@ -221,6 +248,10 @@ fn a_registry_that_wants_rest_is_not_asked_before() {
             assert!(*wait >= meant * 0.9 && *wait <= meant * 1.1, "{waits:?}");
         }
     }
+    // A hundred managers that were started together do not ask together.
+    let (first, last) =
+        polls.iter().fold((f64::MAX, 0.0_f64), |(first, last), &poll| (first.min(poll), last.max(poll)));
+    assert!(first >= poll * 0.9 && last <= poll * 1.1 && last - first > poll * 0.1, "{polls:?}");
 }
 
 // === who asks ===
@@ -276,6 +307,25 @@ async fn a_registry_is_told_who_asks_by_password_and_by_token() {
 }
 
 #[tokio::test]
+async fn a_host_is_the_same_in_large_letters_and_with_the_port_of_its_scheme() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start().await;
+    server.component("v1", "one");
+    server.say(|asked| guarded(asked, "Basic", "Basic bWU6c2VjcmV0"));
+    server.host = server.host.replace("127.0.0.1", "LocalHost");
+    let [in_file, _] = docker_config(&server, &folder);
+    let options = RegistryOptions { credentials: Some(in_file), ..options(&server) };
+    pull_with(options.clone(), &reference(&server, ":v1")).await.unwrap();
+
+    let named = RegistryOptions { plain_http: BTreeSet::from(["registry.local:80".to_owned()]), ..options };
+    let is_of = |url: &str, host: &str| named.is_of(&url.parse().unwrap(), host);
+    assert!(is_of("https://ghcr.io/v2/", "ghcr.io:443") && is_of("https://ghcr.io/v2/", "ghcr.io"));
+    assert!(is_of("http://registry.local/v2/", "registry.local:80"));
+    assert!(!is_of("http://ghcr.io/v2/", "ghcr.io") && !is_of("https://ghcr.io:8443/v2/", "ghcr.io"));
+    assert!(!is_of("https://registry.local/v2/", "registry.local:80"));
+}
+
+#[tokio::test]
 async fn credentials_that_cannot_be_read_are_told_with_their_place() {
     let server = Server::start().await;
     server.say(|asked| guarded(asked, "Basic", "nobody"));
@@ -292,6 +342,9 @@ async fn credentials_that_cannot_be_read_are_told_with_their_place() {
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)): is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: it is no regular file"].assert_eq(&failed(None).await);
 }
 
 /// Who may write a Secret must not choose which programs the manager runs, in whatever spelling.

@@ -21,6 +21,7 @@ async fn a_release_is_asked_all_that_was_asked_and_the_cloud_stays_as_it_is() {
     slot.ensure(call, CLUSTER, &web, &nodes).await.unwrap();
     slot.get(call, CLUSTER, &web).await.unwrap().unwrap();
     slot.describe(call, &nodes, Detail::Metadata).await.unwrap();
+    slot.describe(call, &nodes, Detail::State).await.unwrap();
     assert_eq!(Routes::list(&slot, call, CLUSTER).await.unwrap().len(), 0);
     assert_eq!(LoadBalancerInventory::list(&slot, call, CLUSTER).await.unwrap().len(), 1);
     let before = world.cloud.snapshot();
@@ -28,7 +29,7 @@ async fn a_release_is_asked_all_that_was_asked_and_the_cloud_stays_as_it_is() {
 
     assert_eq!(offer(&slot, 2).await, Offered::Activated);
     let ShadowStatus { asked, unanswered, differing, differences, .. } = slot.status().borrow().shadow.clone().unwrap();
-    assert_eq!((asked, unanswered, differing, differences), (4, 0, 0, Vec::new()));
+    assert_eq!((asked, unanswered, differing, differences), (5, 0, 0, Vec::new()));
     let requests = world.requests();
     for kind in ["elastic-ips", "virtual-servers", "instances", "routes"] {
         let count = requests.iter().filter(|line| **line == format!("GET /v1/{kind}")).count();

@@ -203,7 +203,7 @@ fn behind(walls: &OsStr) -> ! {
     }
     say("has a thread", &thread::spawn(|| 7).join().unwrap().to_string());
     let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
-    let pool = threads::start(THREADS).unwrap();
+    let (pool, _) = threads::start(THREADS).unwrap();
     say("compiles", &pool.install(|| engine.precompile_component(&component)).is_ok().to_string());
     process::exit(0)
 }
@@ -300,8 +300,8 @@ fn where_there_are_no_more_threads_one_compiles_alone() {
         // Less than one stack.
         let max = Some(Used::now().unwrap().base + (6 << 20));
         setrlimit(Resource::Data, Rlimit { current: max, maximum: max }).unwrap();
-        let pool = threads::start(THREADS).unwrap();
-        assert_eq!(pool.current_num_threads(), 1);
+        let (pool, stacks) = threads::start(THREADS).unwrap();
+        assert_eq!((pool.current_num_threads(), stacks), (1, 0));
         pool.install(|| engine.precompile_component(&component())).unwrap();
         process::exit(0)
     }

@@ -1,8 +1,8 @@
 //! What is believed of a folder that somebody else may have been in.
 
 use std::{
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -130,6 +130,38 @@ fn a_link_a_folder_a_pipe_and_a_cut_key_are_survived() {
     assert_eq!(code(&disk, 1), None, "another key");
     disk.put(&key(1), b"code", COST);
     assert!(code(&open(&folder), 1).is_some());
+}
+
+#[test]
+fn a_key_that_everybody_may_read_and_one_that_is_a_link_are_made_anew() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("key");
+    let damages: [&dyn Fn(); 2] = [&|| fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap(), &|| {
+        fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+        symlink(folder.path().join("elsewhere"), &path).unwrap();
+    }];
+    for damage in damages {
+        open(&folder).put(&key(1), b"code", COST);
+        assert!(code(&open(&folder), 1).is_some());
+        damage();
+        assert_eq!(code(&open(&folder), 1), None);
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert!(metadata.is_file() && metadata.permissions().mode() & 0o007 == 0, "{metadata:?}");
+    }
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("x.new")).unwrap();
+    let disk = open(&folder);
+    disk.put(&key(1), b"code", COST);
+    let path = the_file(&folder);
+    fs::remove_file(&path).unwrap();
+    // Where its name should go there is a folder: all is written but the last step.
+    fs::create_dir(&path).unwrap();
+    disk.put(&key(1), b"code", COST);
+    assert_eq!(named(folder.path(), "new"), 1, "the folder alone");
 }
 
 /// The variable that makes this test the process that is killed: the folder it writes to.

@@ -31,9 +31,9 @@ use x509_parser::{
 
 use super::{
     crypto,
-    statement::{SIGNATURE_ANNOTATION, Unusable, decoded, malformed, shown},
+    statement::{SIGNATURE_ANNOTATION, Unusable, decoded, malformed},
 };
-use crate::Digest;
+use crate::{Digest, text::shown};
 
 /// Beginnings of the media types of a trusted root, of all versions.
 const TRUSTED_ROOT: [&str; 2] =

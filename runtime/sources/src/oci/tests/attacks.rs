@@ -189,9 +189,50 @@ async fn each_refusal_by_status_says_what_to_do() {
     refused(
         &server,
         ":503",
-        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the question for manifest 503: see that registry's log"],
+        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the question for manifest 503 and wants 7 s of rest: see that registry's log"],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_registry_wants_rest_in_seconds_or_until_a_time_and_an_hour_is_the_most() {
+    let server = Server::start().await;
+    for (text, wanted) in [
+        ("7", Some(7)),
+        // A minute by its own clock, which may be any.
+        ("Sat, 01 Jan 2000 00:01:00 GMT", Some(60)),
+        ("Sat, 01 Jan 2000 23:00:00 GMT", Some(3600)),
+        ("999999999999999999999999999999", Some(3600)),
+        ("Fri, 31 Dec 1999 23:59:00 GMT", None),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+    ] {
+        server.say(move |_| {
+            let headers = [(header::DATE, "Sat, 01 Jan 2000 00:00:00 GMT"), (header::RETRY_AFTER, text)];
+            Some((StatusCode::SERVICE_UNAVAILABLE, headers).into_response())
+        });
+        let rest = pull(&server, ":v1").await.unwrap_err().retry_after();
+        assert_eq!(rest.map(|rest| rest.as_secs()), wanted, "{text:?}");
+    }
+}
+
+/// Whoever may push chooses the types of the layers; they must not look like a line of the log's own.
+#[tokio::test]
+async fn what_a_manifest_says_is_told_on_one_line_of_bounded_length() {
+    let server = Server::start().await;
+    let digest = server.blob("one");
+    let forged = format!("a\\n2026-11-23T12:00:00Z  INFO release active\\u001b[2J{}", "x".repeat(1_000_000));
+    server.manifest("v1", manifest(&[(&forged, digest, 3)]));
+    let failure = pull(&server, ":v1").await.unwrap_err();
+    let text = told(&server, &failure);
+    assert!(
+        text.starts_with("ArtifactLayout: ") && text.len() < 1_000,
+        "{} bytes: {}",
+        text.len(),
+        &text[..text.len().min(1_000)]
+    );
+    assert!(!text.contains(char::is_control), "{text:?}");
 }
 
 async fn is_given_up(server: &Server) {
@@ -389,6 +430,8 @@ fn a_token_service_of_the_parent_domain_may_learn_credentials_and_no_other() {
     assert!(learns("ghcr.io", "https://ghcr.io/token"));
     assert!(learns("registry.gitlab.com", "https://gitlab.com/jwt/auth"));
     assert!(learns("index.docker.io", "https://auth.docker.io/token"));
+    assert!(learns("GHCR.io:443", "https://ghcr.io/token"));
+    assert!(!learns("ghcr.io:8443", "https://ghcr.io/token"));
     assert!(!learns("ghcr.io", "https://evil.ghcr.io/token"));
     assert!(!learns("registry.example.com", "https://com/token"));
     assert!(!learns("registry.example.com", "https://xample.com/token"));
