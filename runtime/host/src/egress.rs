@@ -340,7 +340,8 @@ fn read_ca_bundle(spec: &CaBundleSpec) -> Result<Vec<CertificateDer<'static>>, E
     };
     let certificates = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| EgressError::CaBundle { reason: error.to_string() })?;
+        // The reader's own words are lists of bytes.
+        .map_err(|_| EgressError::CaBundle { reason: "a section of it is cut, or no base64".to_owned() })?;
     if certificates.is_empty() {
         return Err(EgressError::CaBundle { reason: "no certificate found".to_owned() });
     }

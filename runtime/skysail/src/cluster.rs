@@ -149,6 +149,9 @@ async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 /// It cannot be read, or is wrong.
 pub(crate) async fn from_file(flag: &str, path: &Path) -> anyhow::Result<Config> {
     let what = || format!("{flag} {}", path.display());
+    // What kube says of it names the reason twice and no way out.
+    std::fs::File::open(path)
+        .with_context(|| format!("{flag}: cannot read {}: name a kubeconfig that is there", path.display()))?;
     let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
 }

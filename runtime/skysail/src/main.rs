@@ -16,6 +16,7 @@ mod provider_file;
 mod providers;
 mod signals;
 mod telemetry;
+mod text_file;
 mod webhooks;
 
 use std::process::ExitCode;

@@ -106,6 +106,19 @@ impl ApiServer {
         let kubeconfig = self.kubeconfig().display().to_string();
         run("kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat())
     }
+
+    /// Waits until a custom resource is one, for a minute.
+    ///
+    /// # Errors
+    /// It is not, or kubectl is not installed.
+    pub fn wait_for_definition(&self, name: &str) -> Result<()> {
+        let definition = format!("crd/{name}");
+        // At first it has no conditions at all, over which kubectl stumbles.
+        for what in ["jsonpath={.status.acceptedNames.kind}", "condition=Established"] {
+            self.kubectl(&["wait", &format!("--for={what}"), &definition, "--timeout=60s"])?;
+        }
+        Ok(())
+    }
 }
 
 async fn client(kubeconfig: &Path) -> Result<Client> {

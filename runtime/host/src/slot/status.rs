@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// A release takes a step. All of them come by here, and none is taken that the table does not have.
+    /// A release takes a step. All of them come by here, and a debug build, as tests are, takes none that the table does not have.
     pub(super) fn step(&self, digest: &str, from: Stage, step: Step) {
         debug_assert!(from.leads(step), "{from:?} does not lead to {step:?}");
         let to = match step {

@@ -15,7 +15,7 @@ use super::registry;
 use crate::{
     args::{CertificateArgs, OutputFormat, PullArgs},
     exit::{MarkExt as _, Reason},
-    output,
+    output, text_file,
 };
 
 /// Pulls, writes and prints what it is.
@@ -59,7 +59,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
 fn signatures(files: &[PathBuf], certificate: CertificateArgs) -> anyhow::Result<Option<SignaturePolicy>> {
     let mut signers = Signers::default();
     for file in files {
-        let pem = std::fs::read_to_string(file).with_context(|| format!("--key: cannot read {}", file.display()))?;
+        let pem = text_file::read("--key", file, "a PEM public key, as cosign public-key prints it")?;
         let key = PublicKey::from_pem(&pem).map_err(|error| anyhow!("--key: {} holds {error}", file.display()))?;
         signers.keys.push(key);
     }
@@ -69,7 +69,7 @@ fn signatures(files: &[PathBuf], certificate: CertificateArgs) -> anyhow::Result
     }
     if let Some(file) = trusted_root {
         let shown = file.display();
-        let json = std::fs::read_to_string(&file).with_context(|| format!("--trusted-root: cannot read {shown}"))?;
+        let json = text_file::read("--trusted-root", &file, "a trusted root in JSON")?;
         let root = TrustRoot::from_json(&json).map_err(|error| anyhow!("--trusted-root: {shown} holds {error}"))?;
         signers.trust_root = Some(root);
     }
@@ -90,6 +90,9 @@ fn named(reference: &Reference) -> PathBuf {
 fn is_replaceable(file: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(file) {
         Ok(there) if !there.is_file() => bail!("--file: {} is no regular file: name another one", file.display()),
+        Err(_) if std::fs::symlink_metadata(file).is_ok() => {
+            bail!("--file: {} is a link that leads nowhere: remove it, or name another file", file.display())
+        }
         _ => Ok(()),
     }
 }
@@ -99,7 +102,9 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     // As any new file: the umask decides who may read it.
-    let mut new = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+    let new = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    // Its own text has a name that nobody gave.
+    let mut new = new.map_err(|error| anyhow!("a new file in {}: {}", folder.display(), error.kind()))?;
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(file)?;

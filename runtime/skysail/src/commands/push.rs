@@ -1,6 +1,6 @@
 //! `skysail push`: a component that may serve, into a registry, in the layout that the tools for WebAssembly share.
 
-use std::time::UNIX_EPOCH;
+use std::{collections::HashMap, time::UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -43,6 +43,11 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
             return (|| bail!(text))().or_exit(Reason::Refused);
         }
     };
+    let annotations: HashMap<_, _> = annotation.iter().cloned().collect();
+    if annotations.len() < annotation.len() {
+        let text = "--annotation: a key is given twice: keep one of them";
+        return (|| bail!(text))().or_exit(Reason::Usage);
+    }
     let origin = file.display().to_string();
     let inspected = providers::compiler()?.inspect(component.clone(), &origin, CompileLimits::from(&limits)).await;
     let inspection = inspected.with_context(|| origin.clone()).or_exit(Reason::Refused)?;
@@ -54,7 +59,7 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     let config = Bytes::from(config(&inspection, &component, created).to_string());
     let size = component.len();
     let title = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let artifact = Artifact { component, title, config, annotations: annotation.into_iter().collect() };
+    let artifact = Artifact { component, title, config, annotations };
     let pushed = tokio::time::timeout(registry::TIMEOUT, registry.push(&reference, artifact)).await;
     let pushed = pushed.with_context(|| format!("not done after {} s", registry::TIMEOUT.as_secs()))?;
     let manifest = pushed.map_err(registry::told).with_context(|| format!("cannot push {reference}"))?;

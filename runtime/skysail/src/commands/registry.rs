@@ -8,14 +8,18 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use skysail_host::egress::judge_public_address;
+use skysail_host::{egress::judge_public_address, read_file};
 use skysail_sources::{Astray, Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions};
 
 use crate::{
     args::RegistryArgs,
     exit::{MarkExt as _, Reason},
     provider_file::environment,
+    text_file,
 };
+
+/// Largest Docker configuration, in bytes: as in the sources.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// What a push or a pull may take in all.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
@@ -31,11 +35,7 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
         .or_exit(Reason::Usage)?;
     let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host, component_bytes: _ } = args;
     let ca_bundle = match registry_ca {
-        Some(file) => {
-            let text = std::fs::read_to_string(&file);
-            let text = text.with_context(|| format!("--registry-ca: cannot read {}", file.display()));
-            Some(text.or_exit(Reason::Usage)?)
-        }
+        Some(file) => Some(text_file::read("--registry-ca", &file, "PEM certificates").or_exit(Reason::Usage)?),
         None => None,
     };
     if let Some(file) = &registry_config {
@@ -105,7 +105,11 @@ fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
 /// One that is named has to be one, also where the registry asks for no log-in.
 fn is_docker_config(file: &Path) -> anyhow::Result<()> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("--registry-config: cannot read {shown}"))?;
+    // Regular: it is read again at each log-in, which a pipe cannot be.
+    let text = read_file(file, CONFIG_BYTES_MAX).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.with_context(|| {
+        format!("--registry-config: {shown} is no regular file with a text of at most {CONFIG_BYTES_MAX} bytes: name a Docker configuration")
+    })?;
     let config = DockerConfig::new(&text, &shown.to_string());
     config.check().map_err(|reason| anyhow!("--registry-config: {reason}"))
 }
@@ -131,7 +135,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
         let told = || is_docker_config(&file).unwrap_err().to_string();
-        assert!(told().starts_with("--registry-config: cannot read "), "{}", told());
+        assert!(told().ends_with("bytes: name a Docker configuration"), "{}", told());
         fs::write(&file, "[]").unwrap();
         assert!(told().ends_with("config.json is no Docker configuration: write {\"auths\": …} into it"), "{}", told());
         fs::write(&file, r#"{"auths": {}}"#).unwrap();

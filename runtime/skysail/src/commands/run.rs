@@ -42,6 +42,8 @@ use crate::{
     telemetry::{self, Verbosity},
 };
 
+/// How long what blocks a thread is waited for at the end, when all that has to end well has ended.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the API server may take to answer at the start.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked meanwhile.
@@ -53,7 +55,11 @@ const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
-    tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(serve(args, verbosity))
+    let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
+    let outcome = runtime.block_on(serve(args, verbosity));
+    // What blocks a thread for ever, a file system that does not answer for example, must not keep the process.
+    runtime.shutdown_timeout(LAST_PATIENCE);
+    outcome
 }
 
 async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {

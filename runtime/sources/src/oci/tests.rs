@@ -94,11 +94,7 @@ async fn a_tag_that_moves_is_an_offer_and_one_that_rests_is_one_head() {
     let mut offers = watch(&server, ":v1");
     assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
     drop(server.asked());
-    let mut asked = Vec::new();
-    while asked.len() < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        asked.extend(server.asked());
-    }
+    let asked = until_asked_so_often(&server, 2).await;
     assert!(asked.iter().all(|line| line.starts_with("HEAD ")), "{asked:?}");
     assert!(offers.next().now_or_never().is_none(), "nothing is new");
     let moved = server.component("v1", "two");
@@ -120,6 +116,15 @@ async fn the_same_component_under_another_manifest_is_silence() {
     until_asked(&server, "blobs").await;
     server.component("v1", "two");
     assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"two"));
+}
+
+async fn until_asked_so_often(server: &Server, count: usize) -> Vec<String> {
+    let mut asked = Vec::new();
+    while asked.len() < count {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        asked.extend(server.asked());
+    }
+    asked
 }
 
 async fn until_asked(server: &Server, what: &str) {

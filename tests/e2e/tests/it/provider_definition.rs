@@ -17,12 +17,7 @@ impl Cluster {
         let cluster = Self { server: ApiServer::start()?, folder: tempfile::tempdir()? };
         let file = root().join("deploy/manifests/crd.yaml").display().to_string();
         cluster.server.kubectl(&["apply", "--server-side", "--warnings-as-errors", "-f", &file])?;
-        cluster.server.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd/providers.skysail.dev",
-        ])?;
+        cluster.server.wait_for_definition("providers.skysail.dev")?;
         // Between the condition and the first answer lies a moment.
         let served = || future::ready(cluster.server.kubectl(&["get", "providers"]));
         eventually("the resource is served", 60, served).await?;

@@ -126,7 +126,8 @@ fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
         lines.push(line("shadow", &text));
         lines.extend(shadow.differences.iter().map(|difference| line("", difference)));
     }
-    if let Some(candidate) = &status.candidate {
+    let is_canary = |digest: &str| status.canary.as_ref().is_some_and(|canary| canary.digest == *digest);
+    if let Some(candidate) = status.candidate.as_ref().filter(|candidate| !is_canary(&candidate.digest)) {
         lines.push(line(
             "candidate",
             &format!("{} is {}, from {}", candidate.digest, candidate.stage, candidate.origin),

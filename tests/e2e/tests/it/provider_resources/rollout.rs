@@ -121,9 +121,12 @@ async fn compared(world: &World, bad: &Path, serving: &str) -> Result<()> {
 }
 
 async fn grows(world: &World, good: &Path) -> Result<()> {
-    world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "1s" } } } }))?;
+    world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "5s" } } } }))?;
     in_force(world).await?;
     let digest = world.push_marked(good, 3)?;
+    world.until("it serves a share", |status| at(status, "/candidate/stage") == "canary").await?;
+    let table = world.server.kubectl(&["get", "providers"])?;
+    ensure!(table.contains("CANDIDATE") && table.contains(&digest), "{table}");
     let status = world.until_serving(&digest).await?;
     // One that is taken back at its first call may be gone before the status is written; this one had its second.
     world.until_told("CanaryStarted").await?;

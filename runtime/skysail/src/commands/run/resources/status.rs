@@ -10,6 +10,7 @@ use skysail_host::{
     FunctionCalls,
     slot::{
         ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, ShadowStatus, SlotStatus, SourceFailure,
+        Stage,
     },
 };
 
@@ -79,7 +80,7 @@ pub(super) fn status_of(
         probation: slot.and_then(|slot| slot.probation.as_ref()).map(probation),
         canary: slot.and_then(|slot| slot.canary.as_ref()).map(canary),
         shadow: slot.and_then(|slot| slot.shadow.as_ref()).map(shadow),
-        candidate: slot.and_then(|slot| slot.candidate.as_ref()).map(candidate),
+        candidate: slot.and_then(|slot| slot.candidate.as_ref().map(candidate).or_else(|| of_canary(slot))),
         refused: slot.and_then(|slot| slot.refused.as_ref()).map(refused),
         source_failure: slot.filter(|_| heard(said)).and_then(|slot| slot.source_failure.as_ref()).map(failure),
         swaps: slot.map_or(0, |slot| slot.swaps),
@@ -118,7 +119,12 @@ fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
     }
     match serving(said).filter(|_| heard(said)) {
         Some(active) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
-        None => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
+        None => match said.and_then(|said| said.slot.candidate.as_ref()) {
+            Some(CandidateStatus { digest, .. }) => {
+                ("Unknown", "Candidate".to_owned(), format!("{} is offered, and not judged yet", short(digest)))
+            }
+            None => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
+        },
     }
 }
 
@@ -227,6 +233,13 @@ fn shadow(ShadowStatus { digest, asked, unanswered, differing, differences }: &S
 
 fn candidate(CandidateStatus { digest, origin, stage }: &CandidateStatus) -> Candidate {
     Candidate { digest: digest.clone(), origin: origin.clone(), stage: stage.name().to_owned() }
+}
+
+/// A release that serves a share has not borne out.
+fn of_canary(slot: &SlotStatus) -> Option<Candidate> {
+    let CanaryStatus { digest, origin, .. } = slot.canary.as_ref()?;
+    let stage = Stage::Canary.name().to_owned();
+    Some(Candidate { digest: digest.clone(), origin: origin.clone(), stage })
 }
 
 fn refused(Refusal { digest, origin, stage, code, reason, lasting, retried }: &Refusal) -> Refused {

@@ -110,7 +110,7 @@ fn conditions_and_events_follow_a_swap() {
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         --- its release comes
         Ready=False NotServing since 1: no release serves: none has been offered yet
-        ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered anything yet
+        ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered, and not judged yet
         Progressing=True Candidate since 2: sha256:010101010101 is compiled
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         --- it serves
