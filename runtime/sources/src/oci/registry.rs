@@ -181,21 +181,20 @@ impl RegistryOptions {
         self.plain_http.iter().any(|plain| plain.eq_ignore_ascii_case(host))
     }
 
-    /// What a host that somebody wrote is compared by: `ghcr.io` and `GHCR.io:443` are one.
-    fn origin(&self, host: &str) -> String {
-        let port = if self.is_plain(host) { 80 } else { 443 };
-        let port = if name_of(host) == host { format!(":{port}") } else { String::new() };
-        format!("{}{port}", host.to_ascii_lowercase())
-    }
-
-    /// Whether a URL is one of this host.
+    /// Whether a URL is one of this host: `ghcr.io` and `GHCR.io:443` are one. A host that is spoken to without TLS may lead to itself with it.
     pub(super) fn is_of(&self, url: &Url, host: &str) -> bool {
-        origin_of(url).is_some_and(|origin| origin == self.origin(host))
+        let Some(name) = url.host_str() else { return false };
+        if name_of(host) == host {
+            let speaks = url.scheme() == "https" || self.is_plain(host);
+            return speaks && url.port().is_none() && name.eq_ignore_ascii_case(host);
+        }
+        let port = url.port_or_known_default();
+        port.is_some_and(|port| format!("{name}:{port}").eq_ignore_ascii_case(host))
     }
 
     /// Whether `from`, a host that was asked, may lead here.
     pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), Astray> {
-        if origin_of(to).is_none() {
+        if to.host().is_none() {
             return Err(Astray::NoHost);
         }
         let is_plain = || self.plain_http.iter().any(|plain| self.is_of(to, plain));
@@ -225,11 +224,6 @@ impl RegistryOptions {
         let trusted = || self.trusted_hosts.iter().any(|trusted| self.is_of(realm, trusted));
         self.is_of(realm, host) || parent || (host, name.as_str()) == DOCKER_HUB || trusted()
     }
-}
-
-/// `host:port`, the scheme's where there is no other.
-fn origin_of(url: &Url) -> Option<String> {
-    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
 /// `host`, or `host:port` where the port is not the scheme's.

@@ -328,6 +328,10 @@ async fn a_host_is_the_same_in_large_letters_and_with_the_port_of_its_scheme() {
     assert!(is_of("http://registry.local/v2/", "registry.local:80"));
     assert!(!is_of("http://ghcr.io/v2/", "ghcr.io") && !is_of("https://ghcr.io:8443/v2/", "ghcr.io"));
     assert!(!is_of("https://registry.local/v2/", "registry.local:80"));
+    let plain = RegistryOptions { plain_http: BTreeSet::from(["Registry.local".to_owned()]), ..named.clone() };
+    for url in ["http://registry.local/v2/", "https://registry.local/v2/"] {
+        assert!(plain.is_of(&url.parse().unwrap(), "registry.local"), "{url}");
+    }
 }
 
 #[tokio::test]

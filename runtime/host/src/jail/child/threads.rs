@@ -24,8 +24,7 @@ pub(super) fn stacks(count: usize) -> u64 {
 }
 
 /// Starts them, behind the walls: a thread is confined by what held its parent when it was started. Where the system has no more of them (the limit on processes of a
-/// container counts threads), this one compiles alone; to be called once. With
-/// what their stacks have.
+/// container counts threads), this one compiles alone; to be called once. Tells what their stacks have, in bytes.
 pub(super) fn start(count: usize) -> Result<(ThreadPool, u64), ThreadPoolBuildError> {
     let pool = ThreadPoolBuilder::new().num_threads(count).stack_size(STACK_BYTES).build();
     pool.map(|pool| (pool, stacks(count)))
