@@ -132,7 +132,10 @@ impl Served {
             request.body.len()
         );
         // A server that has seen enough closes before it has everything.
-        drop(stream.write_all(format!("{head}{}", request.body).as_bytes()).await);
+        let all = format!("{head}{}", request.body);
+        let written = stream.write_all(all.as_bytes()).await;
+        // Where the socket was full the last of it is still with TLS.
+        drop(written.and(stream.flush().await));
         let answer = timeout(PATIENCE, read_to_end(&mut stream)).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();

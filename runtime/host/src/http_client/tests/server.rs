@@ -151,7 +151,8 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer,
         seen.counts.send_modify(|(requests, _)| *requests += 1);
         // A failed write means that the peer has gone, which ends the connection like any other way to go.
         let goes_on = match reply {
-            Reply::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
+            // Where the socket was full the last of it is still with TLS.
+            Reply::Whole(bytes) => stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok(),
             Reply::Last(bytes) => {
                 if stream.write_all(&bytes).await.is_ok() && stream.shutdown().await.is_ok() {
                     gone(&mut stream).await;
@@ -165,7 +166,9 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer,
                 }
                 false
             }
-            Reply::Stuck(bytes) => stream.write_all(&bytes).await.is_ok() && gone(&mut stream).await,
+            Reply::Stuck(bytes) => {
+                stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok() && gone(&mut stream).await
+            }
             Reply::Never => gone(&mut stream).await,
         };
         if !goes_on {
