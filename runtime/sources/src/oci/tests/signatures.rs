@@ -482,6 +482,15 @@ async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
     assert!(server.asked().len() < 140, "64 of them, two questions each");
 }
 
+/// Somebody's junk beside it is no reason to say that nobody signed, while the registry cannot say who did.
+#[tokio::test]
+async fn a_registry_that_fails_beside_a_strangers_signature_is_told_as_one_that_fails() {
+    let (server, signer, artifact) = signed_component().await;
+    attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
+    server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::INTERNAL_SERVER_ERROR.into_response()));
+    assert_eq!(pull_signed(&server, &signer).await.unwrap_err().category(), "RegistryFailed");
+}
+
 /// Whatever the registry answers to one question, a signature that it has counts.
 #[tokio::test]
 async fn an_odd_answer_does_not_hide_a_signature() {
