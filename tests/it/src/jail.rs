@@ -302,6 +302,16 @@ async fn nested_types_are_refused_and_the_manager_lives() {
     assert!(matches!(inspected, Err(CompileError::TooDeep)), "{inspected:?}");
 }
 
+/// Whoever starts the manager may have any limit on stacks; that of the jail is its own.
+#[tokio::test]
+async fn nested_types_are_refused_where_a_stack_may_grow_for_ever() {
+    let script = r#"ulimit -s "$(ulimit -H -s)" && exec "$0""#;
+    let command =
+        JailCommand { program: "sh".into(), args: vec!["-c".into(), script.into(), binary("compile-jail").into()] };
+    let inspected = Compiler::jailed(command).inspect(nested_types(1_000_000).into(), "file x", limits()).await;
+    assert!(matches!(inspected, Err(CompileError::TooDeep)), "{inspected:?}");
+}
+
 #[tokio::test]
 async fn nested_components_meet_the_jails_time() {
     let slot = serving(Limits { compile_time_ms: 2_000, ..Limits::default() }).await;
