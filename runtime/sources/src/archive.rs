@@ -164,11 +164,12 @@ impl Archive {
         let record =
             Record { digest: offer.digest.to_string(), origin: offer.origin.clone(), source: source.to_owned() };
         self.release(provider, &record.digest)?;
-        if self.record(provider).as_ref() == Some(&record) && self.holds(offer) {
+        let holds = self.holds(offer);
+        if holds && self.record(provider).as_ref() == Some(&record) {
             return Ok(());
         }
         self.make_room(offer)?;
-        if !self.holds(offer) {
+        if !holds {
             self.write(&self.component(&record.digest), &offer.bytes)?;
         }
         let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);

@@ -18,9 +18,6 @@ use crate::{
     text_file,
 };
 
-/// Largest Docker configuration, in bytes: as in the sources.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
-
 /// What a push or a pull may take in all.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -106,9 +103,10 @@ fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
 fn is_docker_config(file: &Path) -> anyhow::Result<()> {
     let shown = file.display();
     // Regular: it is read again at each log-in, which a pipe cannot be.
-    let text = read_file(file, CONFIG_BYTES_MAX).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let bytes_max = DockerConfig::BYTES_MAX;
+    let text = read_file(file, bytes_max).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.with_context(|| {
-        format!("--registry-config: {shown} is no regular file with a text of at most {CONFIG_BYTES_MAX} bytes: name a Docker configuration")
+        format!("--registry-config: {shown} is no regular file with a text of at most {bytes_max} bytes: name a Docker configuration")
     })?;
     let config = DockerConfig::new(&text, &shown.to_string());
     config.check().map_err(|reason| anyhow!("--registry-config: {reason}"))

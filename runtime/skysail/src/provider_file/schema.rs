@@ -169,7 +169,7 @@ impl<'a> Check<'a> {
         let config = self.config(spec.config, spec.config_file.as_deref())?;
         let egress_spec = self.egress(spec.egress)?;
         let written = format!("{egress_spec:?}{:?}{:?}", spec.credentials, spec.limits);
-        let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", &error))?;
+        let egress = EgressPolicy::new(&egress_spec).map_err(|error| self.of_host("spec.egress.", error))?;
         let credentials = self.credentials(spec.credentials)?;
         spec.limits.validate().map_err(|error| self.limits(&error))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
@@ -261,7 +261,7 @@ impl<'a> Check<'a> {
             Carrier::File { .. } => &none,
             Carrier::Object { secrets } => secrets,
         };
-        Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", &error))
+        Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", error))
     }
 
     /// Whether the carrier may name that place; a file is known to be there afterwards, by its whole path.
@@ -313,8 +313,8 @@ impl<'a> Check<'a> {
     }
 
     /// An error about egress or credentials: its text begins with the place below `root`.
-    fn of_host(&self, root: &str, error: &(dyn std::error::Error + 'static)) -> Finding {
-        let text = chain(error);
+    fn of_host(&self, root: &str, error: impl Into<anyhow::Error>) -> Finding {
+        let text = format!("{:#}", error.into());
         let (place, reason) = text.split_once(": ").unwrap_or(("", &text));
         self.wrong(&format!("{root}{place}"), reason.to_owned())
     }
@@ -369,15 +369,4 @@ fn values_of(spec: &mut CredentialSpec) -> impl Iterator<Item = (&'static str, &
         ("clientCertificate.key", key),
     ];
     values.into_iter().filter_map(|(field, value)| Some((field, value?)))
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

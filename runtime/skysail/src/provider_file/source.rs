@@ -22,8 +22,6 @@ use crate::args::{object_name, parse_duration};
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 /// Longest public key, in bytes: one of RSA with 8,192 bits has a fifth of this.
 pub(crate) const KEY_BYTES_MAX: u64 = 8 << 10;
-/// Longest Docker configuration, in bytes: a Secret ends there.
-const CREDENTIALS_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a provider's component comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,7 +306,7 @@ impl Check<'_> {
         });
         let registry = registry.map_err(|error| {
             let place = if error.is_of_the_ca_bundle() { "spec.source.oci.caBundle" } else { "spec.source.oci" };
-            self.wrong(place, super::schema::chain(&error))
+            self.wrong(place, format!("{:#}", anyhow::Error::from(error)))
         })?;
         let settings = OciSourceSettings { poll, timeout, signatures, ..defaults };
         Ok(OciComponent { reference, registry, settings, written })
@@ -318,7 +316,7 @@ impl Check<'_> {
         match from {
             CredentialsFrom::File(file) => {
                 // The source reads it at each log-in; here it is known to be there.
-                self.text("spec.source.oci.credentials.file", file, CREDENTIALS_BYTES_MAX)?;
+                self.text("spec.source.oci.credentials.file", file, DockerConfig::BYTES_MAX)?;
                 Ok(Credentials::File(self.resolve("spec.source.oci.credentials.file", file)?))
             }
             CredentialsFrom::SecretKeyRef(secret) => {

@@ -12,9 +12,6 @@ use crate::regular_file::{self, Links};
 
 mod helper;
 
-/// Largest configuration that is read, in bytes: a Secret ends at 1 MiB.
-const BYTES_MAX: u64 = 1 << 20;
-
 /// Docker Hub's name in such a file.
 const DOCKER_HUB: (&str, &str) = ("index.docker.io", "https://index.docker.io/v1/");
 
@@ -36,6 +33,9 @@ pub struct DockerConfig {
 }
 
 impl DockerConfig {
+    /// Largest configuration that is read, in bytes: a Secret ends at 1 MiB.
+    pub const BYTES_MAX: u64 = 1 << 20;
+
     /// Takes a configuration, and where it is from.
     #[must_use]
     pub fn new(text: &str, origin: &str) -> Self {
@@ -101,7 +101,7 @@ impl Credentials {
 /// Of a file that is no longer than it may be.
 async fn read(path: PathBuf) -> Result<Bytes, String> {
     let read = move || {
-        let read = regular_file::read(&path, BYTES_MAX, Links::Followed);
+        let read = regular_file::read(&path, DockerConfig::BYTES_MAX, Links::Followed);
         read.map_err(|error| format!("{} cannot be read: {error}", path.display()))
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?

@@ -219,7 +219,10 @@ impl RegistryFailure {
     #[must_use]
     pub fn told(&self) -> String {
         let wrong = with_causes(self);
-        self.way_out().map_or_else(|| wrong.clone(), |way_out| format!("{wrong}: {way_out}"))
+        match self.way_out() {
+            Some(way_out) => format!("{wrong}: {way_out}"),
+            None => wrong,
+        }
     }
 
     /// A stable CamelCase name: metric label and reason of a status.

@@ -117,14 +117,13 @@ fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
             format!("{version} ({}) is what the source offers, and serves {percent} % of the objects", short(digest));
         return ("True", "Accepted".to_owned(), message);
     }
-    match serving(said).filter(|_| heard(said)) {
-        Some(active) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
-        None => match said.and_then(|said| said.slot.candidate.as_ref()) {
-            Some(CandidateStatus { digest, .. }) => {
-                ("Unknown", "Candidate".to_owned(), format!("{} is offered, and not judged yet", short(digest)))
-            }
-            None => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
-        },
+    let candidate = said.and_then(|said| said.slot.candidate.as_ref());
+    match (serving(said).filter(|_| heard(said)), candidate) {
+        (Some(active), _) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
+        (None, Some(CandidateStatus { digest, .. })) => {
+            ("Unknown", "Candidate".to_owned(), format!("{} is offered, and not judged yet", short(digest)))
+        }
+        (None, None) => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
     }
 }
 
