@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate guests bench fmt
+.PHONY: help setup demo picture test check simulate guests bench fmt
 MAKEFLAGS += --no-print-directory
 
 # The tools that .ci/setup found or made.
@@ -22,12 +22,19 @@ setup: ## install what every other target needs (they do it by themselves, too)
 	@.ci/setup check
 	@.ci/setup test
 
-demo: ## the story: a cluster, a cloud and a sandboxed provider in one process, each step checked
+demo: ## the demonstration: a cluster, a cloud and a sandboxed provider in one process, each step checked
 	@.ci/setup guests
 	@$(with) guests/build.sh
 	@$(cargo) run --locked -p skysail -- dev --demo
 
-test: ## everything, also against a real API server and a real Incus (root; about half an hour from nothing)
+picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, the picture of the README
+	@.ci/setup guests
+	@$(with) guests/build.sh
+	@$(cargo) build --locked -p skysail
+	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^What was shown/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
+	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
+
+test: ## everything, also against a real API server and a real Incus (root; about 40 minutes from nothing)
 	@.ci/test
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
@@ -38,7 +45,7 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
 	@$(cargo) test --locked -q -p skysail-test-api embedded -- --skip kubectl
 
-simulate: ## live through SEEDS bad days from SEED_FROM (500 from 0), or tell the story of one: SEED=n
+simulate: ## run SEEDS simulated days from SEED_FROM (500 from 0), or print one day line by line: SEED=n
 	@.ci/setup build
 	@$(cargo) build --locked -q --release -p skysail-test-simulation
 	@$(with) "$${CARGO_TARGET_DIR:-target}/release/simulate" $(if $(SEED),--one $(SEED) --story,--seeds $(or $(SEEDS),500) --seed-from $(or $(SEED_FROM),0))
