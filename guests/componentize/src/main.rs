@@ -19,7 +19,7 @@ fn main() -> Result<()> {
         .with_context(|| format!("{input} does not carry component types: was it built with wit-bindgen?"))?
         .encode()
         .with_context(|| format!("cannot make a component of {input}"))?;
-    // By rename: whoever watches the output sees a whole file or none.
+    // By rename: a reader of the output sees a whole file or no file.
     let partial = format!("{output}.partial");
     fs::write(&partial, component).with_context(|| format!("cannot write {partial}"))?;
     fs::rename(&partial, &output).with_context(|| format!("cannot write {output}"))?;

@@ -179,7 +179,7 @@ impl Cloud for Incus<'_> {
         let address =
             listener.address().ok_or_else(|| Error::Internal("a listener must have an address".to_owned()))?;
         let segments = ["1.0", "networks", self.network()?, collection(kind_of(listener)), &address.to_string()];
-        // `not-found` stays: somebody removed it since it was listed, and the host ensures it anew.
+        // `not-found` stays: somebody removed it since it was listed, and the host ensures it again.
         self.write(self.api.put(&segments), listener).map(|_| ())
     }
 

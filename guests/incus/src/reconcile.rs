@@ -18,7 +18,7 @@ const ADDRESSES_TRIED_MAX: usize = 8;
 
 /// Incus, as far as listeners need it. Listeners are those of the configured network.
 pub(crate) trait Cloud {
-    /// The network and all its listeners, whoever owns them.
+    /// The network and all its listeners, also those of other owners.
     fn look(&self) -> Result<(Network, Kind, Vec<Listener>)>;
     /// Addresses that the network may listen on, where the operator named none.
     fn routed(&self, network: &Network) -> Result<Pool>;

@@ -45,7 +45,7 @@ pub(crate) fn list(cloud: &Cloud, cluster: &str) -> Result<Vec<Route>> {
 }
 
 /// Two lists, then one request for each route that is not there, in parallel. A route of this cluster that leads to another machine goes
-/// first: pod ranges move when a node is made anew.
+/// first: pod ranges move when a node is created again.
 pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>) -> Result<Vec<Result<()>>> {
     let present = owned(cloud, cluster)?;
     let machines: Vec<Machine> = Cloud::list(&cloud.api.get(&["v1", "instances"]))?;

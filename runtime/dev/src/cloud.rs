@@ -254,7 +254,7 @@ impl SimCloud {
         self.state().faults.knobs().clone()
     }
 
-    /// Replaces the settings; the random numbers start anew from the seed.
+    /// Replaces the settings; the random numbers start again from the seed.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl SimCloud {
         self.state().virtual_servers_behind(address)
     }
 
-    /// Changes from now on. Who is too slow is told how many it missed.
+    /// Changes from now on. A receiver that is too slow learns how many changes it missed.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.state().changes.subscribe()
@@ -355,7 +355,7 @@ impl SimCloud {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs this to its end, whatever becomes of whoever asked for it.
+    /// Runs the future to its end, also when its caller is dropped.
     fn carry_out(&self, request: impl Future<Output = ()> + Send + 'static) {
         let mut carried_out = self.shared.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
         while carried_out.try_join_next().is_some() {}

@@ -432,7 +432,7 @@ impl Routes for FakeProvider {
         Ok(self.lock().routes.clone())
     }
 
-    /// One route alone fails where the operation `create-route <cidr>` is told to.
+    /// One route alone fails where a failure is set for the operation `create-route <cidr>`.
     async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
         let wanted = routes.iter().map(|(_, route)| route);
         self.enter(call, "create-routes", format!("create-routes {}", routes_line(wanted))).await?;
@@ -451,7 +451,7 @@ impl Routes for FakeProvider {
             .collect())
     }
 
-    /// One route alone fails where the operation `delete-route <cidr>` is told to.
+    /// One route alone fails where a failure is set for the operation `delete-route <cidr>`.
     async fn delete(&self, call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
         self.enter(call, "delete-routes", format!("delete-routes {}", routes_line(routes.iter()))).await?;
         let mut state = self.lock();

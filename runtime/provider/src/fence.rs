@@ -1,8 +1,10 @@
 //! The fence: whether this process may still write, to the Kubernetes API or to a cloud.
 //!
-//! Of several replicas one leads, for as long as it renews a lease. A process that was frozen, or cut off, does not know that its lease ran out and
-//! another one leads: so every write asks the fence at the last moment before it leaves. The fence is a time on a clock that runs on while
-//! the process does not; whoever renews the lease moves it. Once passed, it stays closed.
+//! Replicas elect a leader, which leads as long as it renews its lease. A process that was frozen or
+//! partitioned does not know that its lease expired and that another replica leads: so every write
+//! checks the fence at the last moment before the write leaves. The fence is a point in time on a
+//! clock that goes on while the process is frozen; each renewal of the lease moves the point. A
+//! fence that has expired stays closed.
 //!
 //! # Caveats
 //! Between the question and the system call that sends lie microseconds in which a process can still be frozen. Nothing but a cloud or an API

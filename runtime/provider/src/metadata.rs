@@ -1,4 +1,4 @@
-//! Where clouds serve credentials to whoever asks.
+//! Where clouds serve credentials without authentication.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

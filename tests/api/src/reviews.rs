@@ -6,7 +6,7 @@ use crate::env::Env;
 
 pub(crate) async fn a_token_of_nobody_is_not_authenticated(env: &Env) {
     let review =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "nobody's"}});
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "of-no-account"}});
     let answer = env.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
     assert_eq!(answer.code, 201, "{}", answer.body);
     let status = &answer.body["status"];

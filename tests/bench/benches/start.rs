@@ -169,7 +169,7 @@ fn start(criterion: &mut Criterion) {
         world.first_reconcile().await;
         let (first, _) = manager.resident();
         let (settled, highest) = manager.wait_until_settled().await;
-        // As criterion prints its own figures: for whoever runs the bench.
+        // As criterion prints its own figures: for the person who runs the bench.
         println!(
             "skysail run, one provider: resident {first:.1} MiB after the first reconcile, {settled:.1} MiB at rest, {highest:.1} MiB at most"
         );

@@ -1,4 +1,4 @@
-//! A door of its own to a cloud: what comes through it came from whoever was given its address.
+//! A separate entrance to a cloud: only the client that was given its address sends through it.
 
 use std::{
     net::SocketAddr,

@@ -12,7 +12,7 @@ use crate::workspace::environment;
 /// The variable with the seed; without it each run has another one.
 pub const SEED: &str = "SKYSAIL_SEED";
 
-/// What `SKYSAIL_SEED` says, or any number: whoever takes it has to print it.
+/// The value of `SKYSAIL_SEED`, or any number: the caller has to print it.
 ///
 /// # Errors
 /// The variable is not a number.

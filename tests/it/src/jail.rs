@@ -302,7 +302,7 @@ async fn nested_types_are_refused_and_the_manager_lives() {
     assert!(matches!(inspected, Err(CompileError::TooDeep)), "{inspected:?}");
 }
 
-/// Whoever starts the manager may have any limit on stacks; that of the jail is its own.
+/// The manager may be started with any limit on stacks; the jail sets its own limit.
 #[tokio::test]
 async fn nested_types_are_refused_where_a_stack_may_grow_for_ever() {
     let script = r#"ulimit -s "$(ulimit -H -s)" && exec "$0""#;

@@ -44,7 +44,7 @@ pub enum Fault {
     LateAnswer(Duration),
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
-    /// Tell a watch that begins at a version that this version is too old, as an API server whose watch cache was built anew; other requests are served as usual.
+    /// Tell a watch that begins at a version that this version is too old, as an API server whose watch cache was rebuilt; other requests are served as usual.
     ExpireWatch,
     /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
     DelayWatch(Duration),

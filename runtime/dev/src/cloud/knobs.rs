@@ -11,7 +11,7 @@ pub struct Knobs {
     pub latency_ms: u64,
     /// Share of requests that fail with 500 before anything is done, 0 to 1. Default 0. `seed` decides which.
     pub error_rate: f64,
-    /// Start of the random numbers behind `error_rate`; setting the knobs starts them anew.
+    /// Start of the random numbers behind `error_rate`; setting the knobs starts them again.
     pub seed: u64,
     /// Requests that fail in a row; taken down as they happen.
     pub fail: Option<Failures>,

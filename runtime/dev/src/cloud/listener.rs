@@ -1,6 +1,6 @@
 //! The data plane: a virtual server's listener, which carries real TCP from an elastic IP to a real server.
 //!
-//! Connects to loopback addresses only (the caller checks), so that the simulated cloud is nobody's way into a network.
+//! Connects to loopback addresses only (the caller checks), so that nobody can reach another network through the simulated cloud.
 
 use std::{
     collections::HashMap,

@@ -33,7 +33,7 @@ const TAGS_MAX: usize = 32;
 const TEXT_BYTES_MAX: usize = 255;
 /// Longest SSH key: RSA of 16,384 bits takes a third of it.
 const SSH_KEY_BYTES_MAX: usize = 8_192;
-/// Changes that a slow watcher may be behind before it is told that it missed some.
+/// Changes that a slow watcher may be behind before its watch reports that changes were lost.
 const CHANGES_BEHIND_MAX: usize = 1_024;
 
 #[derive(Debug)]

@@ -204,7 +204,7 @@ async fn config_map() -> Result<Place> {
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     };
-    // Whoever writes is somebody else than the source.
+    // The writer is another process than the source.
     let (writer, client) = (client().await?, client().await?);
     let (api, client) = (Box::new(Api::namespaced(writer, NAMESPACE)), Box::new(client));
     Ok(Place::ConfigMap { api, client, _server: server })

@@ -119,7 +119,7 @@ fn kept(spread: &Spread) -> &'static str {
 
 fn shown(spread: &Spread) -> String {
     let Spread { min, p50, p99, max } = spread;
-    // Small ones with a decimal: a bound of 20 ms is told by them.
+    // Small ones with a decimal: a bound of 20 ms needs the precision.
     let decimals = usize::from(*p50 < 50.0);
     format!("{min:.decimals$}, **{p50:.decimals$}**, {p99:.decimals$}, {max:.decimals$}")
 }

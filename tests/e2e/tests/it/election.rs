@@ -109,7 +109,7 @@ async fn two(world: &World) -> Result<(Replica, Replica, String)> {
     }
     ensure!(
         world.server.writes_of(&second.user)?.is_empty(),
-        "whoever stands by writes nothing: {:?}",
+        "the replica that stands by writes nothing: {:?}",
         world.server.writes_of(&second.user)?
     );
     Ok((first, second, leader))

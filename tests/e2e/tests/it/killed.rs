@@ -34,7 +34,7 @@ use crate::{ALONE, simulated::Simulated};
 const CLUSTERS: u32 = 4;
 const KILLS: u32 = 200;
 
-/// Every controller has work. No lease: whoever starts after a kill would wait for its end, and hand-overs have tests of their own. No breaker:
+/// Every controller has work. No lease: the process that starts after a kill would wait until it expires, and hand-overs have other tests. No breaker:
 /// most machines may go while no manager looks.
 const FLAGS: [&str; 3] = ["--leader-elect=false", "--cluster-cidr=10.244.0.0/16", "--node-deletion-max-percent=100"];
 

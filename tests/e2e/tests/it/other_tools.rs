@@ -72,7 +72,7 @@ async fn reads_what_skysail_pushes(tool: Tool) -> Result<()> {
         "{} is another component than the one that was pushed",
         pulled.display()
     );
-    // wkg is told what the file shall be called, oras reads it in the artifact.
+    // wkg takes the file's name as an argument, oras reads it in the artifact.
     ensure!(tool == Tool::Wkg || pulled.ends_with("dummy.wasm"), "the file is called {}", pulled.display());
     Ok(())
 }

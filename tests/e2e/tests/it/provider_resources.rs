@@ -250,7 +250,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
 
     let second = swapped(&world, &wasm, &first).await.context("a tag that moves")?;
     // Its probation needs a call, which the swap itself asks for.
-    world.until("it bore out", |status| status.get("probation").is_none()).await?;
+    world.until("it passed probation", |status| status.get("probation").is_none()).await?;
     told(&world, &second).context("skysail status")?;
     rolled_back(&world, &second).await.context("a release that traps")?;
     restarted(&mut world, &second).await.context("a restart without the registry")?;

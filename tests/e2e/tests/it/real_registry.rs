@@ -30,11 +30,11 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
 
     let reference = format!("{}/org/provider:v1", registry.host());
     let ca = registry.path("ca.pem").display().to_string();
-    let config = registry.path("stranger.json").display().to_string();
+    let config = registry.path("unknown-account.json").display().to_string();
     fs::write(&config, "{}")?;
     let program = skysail()?;
     let pull = ["pull", &reference, "--registry-ca", &ca, "--registry-config", &config];
-    let refused = run(&program, &pull).err().context("it was given to a stranger")?;
+    let refused = run(&program, &pull).err().context("it was given to an unknown account")?;
     ensure!(refused.to_string().contains("does not know who asks (without credentials)"), "{refused}");
     let refused = run(&program, &["pull", &reference]).err().context("no TLS at all")?;
     ensure!(refused.to_string().contains("cannot be reached"), "{refused}");
@@ -111,7 +111,7 @@ async fn a_credential_helper_on_the_path_tells_the_password_and_one_that_fails_i
     };
     pull("knows")?;
     ensure!(fs::read(&file)? == fs::read(component("dummy")?)?, "another component than the one that was pushed");
-    let refused = pull("fails").err().context("it was given to a stranger")?.to_string();
+    let refused = pull("fails").err().context("it was given to an unknown account")?.to_string();
     ensure!(
         refused.contains("docker-credential-fails, which") && refused.contains("failed: run it by hand"),
         "{refused}"

@@ -80,7 +80,7 @@ async fn each_node_is_told_its_own_fate() {
     ];
     assert_eq!(running.addresses, addresses);
 
-    // A machine made anew under the name of a node is not that node's machine.
+    // A new machine under the name of a node is not that node's machine.
     world.cloud.add_instance("gone", "zone-a").unwrap();
     let again = world.instances().describe(&world.call, &set(vec![node("gone", Some(&gone.id))]), Detail::State).await;
     assert_eq!(again.unwrap()[0].as_ref().unwrap_err().code, Code::NotFound);

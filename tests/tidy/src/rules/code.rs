@@ -81,7 +81,7 @@ pub(crate) const EXHAUSTIVE_CONVERSIONS: Rule = Rule {
 
 pub(crate) const NO_CAUSE_IN_DISPLAY: Rule = Rule {
     name: "no-cause-in-display",
-    why: "whoever prints the chain prints the cause twice",
+    why: "a reader of the chain sees the cause twice",
     way_out: "say what was tried; leave the cause to #[source]",
     check: |tree| {
         let mut hits = Vec::new();

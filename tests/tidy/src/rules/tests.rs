@@ -65,7 +65,7 @@ pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
 pub(crate) const MUTATIONS_APPLY: Rule = Rule {
     name: "mutations-apply",
     why: "a deliberate bug that cannot be put in does not show any more that the simulation would find it",
-    way_out: "make the patch anew against the code of today, and run tests/simulation/mutate.sh with its name",
+    way_out: "make the patch again against today's code, and run tests/simulation/mutate.sh with its name",
     check: |tree| {
         let patches =
             tree.files.iter().filter(|file| file.path.contains("/mutations/") && file.path.ends_with(".patch"));

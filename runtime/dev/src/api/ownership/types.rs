@@ -21,7 +21,7 @@ pub(crate) enum Type<'a> {
     Opaque,
 }
 
-/// How the parts of a value are told apart.
+/// What identifies the parts of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Relation {
     /// By key.
@@ -54,7 +54,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// How the value's parts are told apart.
+    /// What identifies the parts of the value.
     pub(crate) fn relation(&self, value: &Value) -> Relation {
         match self {
             Self::Definition(_) => Relation::Granular,
