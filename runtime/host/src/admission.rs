@@ -233,7 +233,7 @@ impl Findings {
         names.for_each(|name| *name = shown(name));
         self.refusals.truncate(REFUSALS_MAX);
         for refusal in &mut self.refusals {
-            refusal.reason = crate::text::one_line(&refusal.reason, REASON_BYTES_MAX);
+            refusal.reason = skysail_provider::text::one_line(&refusal.reason, REASON_BYTES_MAX);
         }
         self
     }
@@ -288,5 +288,5 @@ pub fn digest_text(digest: &[u8; 32]) -> String {
 
 /// A name out of a file, fit to be shown.
 fn shown(name: &str) -> String {
-    crate::text::one_line(name, NAME_BYTES_MAX)
+    skysail_provider::text::one_line(name, NAME_BYTES_MAX)
 }

@@ -495,5 +495,5 @@ const REASON_BYTES_MAX: usize = 600;
 
 /// Text from a compiler that has seen hostile input, made fit for a log line.
 fn one_line(text: &str) -> String {
-    crate::text::one_line(text.trim(), REASON_BYTES_MAX)
+    skysail_provider::text::one_line(text.trim(), REASON_BYTES_MAX)
 }

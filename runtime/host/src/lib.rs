@@ -12,11 +12,7 @@ mod bindings;
 mod cache;
 mod call;
 mod convert;
-pub mod credentials;
-pub mod egress;
 mod engine;
-mod file;
-pub mod http_client;
 mod identity;
 mod imports;
 pub mod jail;
@@ -31,13 +27,13 @@ mod store;
 mod tally;
 #[cfg(test)]
 mod test_guest;
-mod text;
 mod toll;
 mod vitals;
 
+pub use skysail_egress::{credentials, http_client, policy as egress, read_file};
+
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
-    file::read_file,
     identity::{Problem, Severity, check_config, describe},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},

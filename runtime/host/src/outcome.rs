@@ -100,7 +100,7 @@ fn append_frames(message: &mut String, source: &wasmtime::Error) {
     }
     message.push_str(" in ");
     for (position, name) in names.enumerate() {
-        let name = crate::text::one_line(name, 120);
+        let name = skysail_provider::text::one_line(name, 120);
         let separator = if position == 0 { "" } else { " ← " };
         #[expect(clippy::let_underscore_must_use, reason = "a String takes everything")]
         let _ = write!(message, "{separator}{name}");

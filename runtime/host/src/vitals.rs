@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use skysail_provider::{Code, Limit, LimitHit};
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::{Outcome, text::one_line};
+use skysail_provider::text::one_line;
+
+use crate::Outcome;
 
 /// Longest account of a broken call, in bytes.
 const ACCOUNT_BYTES_MAX: usize = 300;

@@ -22,6 +22,7 @@ mod provider_id;
 mod routes;
 mod service;
 mod string_map;
+pub mod text;
 
 pub use call::{Call, EventKind, EventSink, ObjectReference, ProviderEvent};
 pub use error::{Code, Error, Limit, LimitHit, Result};

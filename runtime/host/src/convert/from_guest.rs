@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use skysail_provider::{self as host, Code, Error, Result};
+use skysail_provider::{self as host, Code, Error, Result, text::one_line};
 
 use super::{EGRESS, ENABLE_NODE_ADDRESSES};
 use crate::{
     bindings::{exports::skysail::provider as exports, skysail::provider::types as guest},
     egress::Origin,
     identity::{Problem, Severity},
-    text::one_line,
 };
 
 /// Longest name, ID, address or label that a guest may answer with. Kubernetes allows less for each; provider IDs of the large clouds are

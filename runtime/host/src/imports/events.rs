@@ -1,12 +1,11 @@
 //! Import `events`: Kubernetes Events on the object of the call, or about the cluster where it has none.
 
-use skysail_provider::{EventKind, Limit, LimitHit, ProviderEvent};
+use skysail_provider::{EventKind, Limit, LimitHit, ProviderEvent, text::one_line};
 
 use crate::{
     bindings::skysail::provider::events::{Host, Kind},
     limits::{EVENT_MESSAGE_BYTES_MAX, EVENT_REASON_BYTES_MAX},
     store::CallState,
-    text::one_line,
 };
 
 /// For a reason of which nothing is left.

@@ -5,14 +5,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use skysail_provider::{Limit, LimitHit};
+use skysail_provider::{Limit, LimitHit, text::one_line};
 
 use crate::{
     Sandbox,
     bindings::skysail::provider::log::{Host, Level},
     limits::{LOG_FIELDS_MAX, LOG_LINE_BYTES_MAX},
     store::CallState,
-    text::one_line,
 };
 
 /// What a guest's lines are logged under: a filter can choose it.

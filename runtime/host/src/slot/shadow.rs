@@ -26,7 +26,9 @@ use tokio::{
 };
 
 use super::{Reason, Refusal, ShadowStatus, Slot, SlotOptions, steps::Candidate};
-use crate::{SandboxedProvider, text::one_line};
+use skysail_provider::text::one_line;
+
+use crate::SandboxedProvider;
 
 #[cfg(test)]
 mod tests;

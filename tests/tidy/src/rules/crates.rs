@@ -8,7 +8,8 @@ use crate::{
 /// Crates of ours that a crate of ours may use, outside its tests. Folders end with `/` and stand for every crate below.
 const EDGES: &[(&str, &[&str])] = &[
     ("runtime/provider/", &[]),
-    ("runtime/host/", &["skysail-provider"]),
+    ("runtime/egress/", &["skysail-provider"]),
+    ("runtime/host/", &["skysail-egress", "skysail-provider"]),
     ("runtime/sources/", &["skysail-provider"]),
     ("runtime/controllers/", &["skysail-provider"]),
     ("runtime/election/", &["skysail-provider"]),
@@ -70,6 +71,10 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-provider", "tokio", "rt"),
     ("skysail-provider", "reqwest", ""),
     ("skysail-provider", "tracing-subscriber", ""),
+    ("skysail-egress", "kube*", ""),
+    ("skysail-egress", "k8s-openapi", ""),
+    ("skysail-egress", "wasmtime*", ""),
+    ("skysail-egress", "wit-*", ""),
     ("skysail-host", "kube*", ""),
     ("skysail-host", "k8s-openapi", ""),
     ("skysail-sources", "wasmtime*", ""),

@@ -26,8 +26,24 @@ use self::server::{Reply, Server, gzip, ok};
 use super::{Failure, FailureKind, HttpBudget, HttpClient, HttpLimits, HttpRequest, HttpResponse, Resolver};
 use crate::{
     credentials::{CredentialSpec, Credentials, SecretValues},
-    egress::{EgressPolicy, EgressSpec},
+    policy::{EgressPolicy, EgressSpec},
 };
+
+/// What `Limits` of the host has for a provider that names none.
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            requests_per_call: 64,
+            concurrency_per_call: 4,
+            requests_per_second: 500,
+            request_bytes_max: 1 << 20,
+            response_bytes_max: 8 << 20,
+            headers_max: 100,
+            header_bytes_max: 64 << 10,
+            exchange_time_max: Duration::from_secs(20),
+        }
+    }
+}
 
 const TOKEN: &str = "t0p-s3cr3t-t0ken";
 
@@ -135,10 +151,10 @@ fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn no_forbidden_target_is_looked_up_or_sent() {
-    let spec = serde_json::to_string(&crate::egress::tests::table_spec()).unwrap();
+    let spec = serde_json::to_string(&crate::policy::tests::table_spec()).unwrap();
     let resolver = Answers::new(&[&["127.0.0.1"]]);
     let client = client(&spec, credentials("{}"), Arc::clone(&resolver));
-    for (url, _) in crate::egress::tests::FORBIDDEN {
+    for (url, _) in crate::policy::tests::FORBIDDEN {
         let budget = budget();
         let failure = client.send(&budget, get(*url)).await.unwrap_err();
         assert!(matches!(failure.kind, FailureKind::Forbidden | FailureKind::Malformed), "{url}: {failure:?}");

@@ -91,7 +91,7 @@ struct Rule {
 /// Why a request may not leave. The text names what was refused and reaches the guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Refusal(pub(crate) String);
+pub struct Refusal(pub(crate) String);
 
 /// What is wrong with an [`EgressSpec`]; `place` is as in the file, from `egress` down.
 #[derive(Debug, thiserror::Error)]
@@ -237,7 +237,7 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// Names what is not allowed.
-    pub(crate) fn judge_origin(&self, origin: &Origin) -> Result<(), Refusal> {
+    pub fn judge_origin(&self, origin: &Origin) -> Result<(), Refusal> {
         if let Some(address) = origin.address() {
             self.judge_address(address)?;
         }

@@ -13,7 +13,7 @@ use super::{
     BasicSpec, ClientCertificate, ClientCertificateSpec, Credential, CredentialError, CredentialSpec, Credentials,
     HeaderSpec, Proof, SECRET_BYTES_MIN, Secret, SecretValues, ValueFrom,
 };
-use crate::egress::Origin;
+use crate::policy::Origin;
 
 /// Reads the values of one credential.
 pub(super) struct Reader<'a> {

@@ -1,4 +1,4 @@
-//! Tests of `crate::egress`: tables of spellings, and the law behind them.
+//! Tests of `crate::policy`: tables of spellings, and the law behind them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -3,9 +3,7 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use skysail_provider::{FenceClosed, LimitHit};
-
-use crate::text::one_line;
+use skysail_provider::{FenceClosed, LimitHit, text::one_line};
 
 /// A request as a guest gives it: not yet judged in any way.
 #[derive(Clone, Default)]
@@ -50,7 +48,8 @@ pub struct HttpResponse {
 
 impl HttpResponse {
     /// Bytes of headers and body: what the guest needs memory for.
-    pub(crate) fn size(&self) -> u64 {
+    #[must_use]
+    pub fn size(&self) -> u64 {
         let Self { status: _, headers, body } = self;
         let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         (headers + body.len()) as u64
@@ -125,12 +124,16 @@ impl Failure {
     /// Longest message, in bytes: it names an origin, a reason and a way out, and reaches the guest.
     pub const MESSAGE_BYTES_MAX: usize = 512;
 
-    pub(crate) fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
+    /// A failure without a limit; the message is cut to [`Self::MESSAGE_BYTES_MAX`] bytes on one line.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         let message = one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX);
         Self { kind, message, limit: None }
     }
 
-    pub(crate) fn with_limit(kind: FailureKind, hit: LimitHit) -> Self {
+    /// A failure by this limit.
+    #[must_use]
+    pub fn with_limit(kind: FailureKind, hit: LimitHit) -> Self {
         Self { limit: Some(hit), ..Self::new(kind, format!("limit {hit}")) }
     }
 
@@ -142,7 +145,9 @@ impl Failure {
         Self::new(FailureKind::Fenced, closed.to_string())
     }
 
-    pub(crate) fn malformed(message: impl AsRef<str>) -> Self {
+    /// A request that cannot be sent.
+    #[must_use]
+    pub fn malformed(message: impl AsRef<str>) -> Self {
         Self::new(FailureKind::Malformed, message)
     }
 }

@@ -54,13 +54,17 @@ const KEPT: [&str; 10] = [
 ];
 
 /// Whether neither a guest nor an operator's credential may set it.
-pub(crate) fn is_hosts_header(name: &HeaderName) -> bool {
+#[must_use]
+pub fn is_hosts_header(name: &HeaderName) -> bool {
     HOSTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }
 
-/// Whether a server may take it for another: those that hand headers on as variables (CGI, WSGI, PHP) make one character of `-`, `_` and, some,
-/// of all that is neither letter nor digit. `x_http_method_override` would pass as none of the host's and arrive as it.
-pub(crate) fn is_ambiguous(name: &HeaderName) -> bool {
+/// Whether a server may take this name for another one.
+///
+/// Servers that hand headers on as variables (CGI, WSGI, PHP) make one character of `-`, `_` and, some of them, of everything that is neither
+/// letter nor digit. `x_http_method_override` would pass as a header that is not the host's, and arrive as one that is.
+#[must_use]
+pub fn is_ambiguous(name: &HeaderName) -> bool {
     !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 

@@ -1,8 +1,6 @@
-//! The numbers that bound HTTP: plain data, made by [`Limits::http`], which also has the ranges, the defaults and their reasons.
+//! The numbers that bound HTTP: plain data, made by `Limits::http` of the host, which also has the ranges, the defaults and their reasons.
 
 use std::time::Duration;
-
-use crate::Limits;
 
 /// Bounds of one provider's HTTP.
 ///
@@ -25,10 +23,4 @@ pub struct HttpLimits {
     pub header_bytes_max: u64,
     /// Time of one exchange, from the look-up of the name to the last byte.
     pub exchange_time_max: Duration,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Limits::default().http()
-    }
 }

@@ -18,8 +18,8 @@ use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 
 use crate::{
     credentials::ClientCertificate,
-    egress::{EgressPolicy, Refusal},
     http_client::{HttpLimits, Resolver},
+    policy::{EgressPolicy, Refusal},
 };
 
 /// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call still has time to say so.

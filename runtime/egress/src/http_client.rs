@@ -3,7 +3,7 @@
 //! Flow of one request, in this order; whatever fails first is the answer:
 //! 1. the budget of the call gives a request ([`HttpBudget`]);
 //! 2. URL, method and headers are read, strictly (`malformed`);
-//! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::egress`], `forbidden`);
+//! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::policy`], `forbidden`);
 //! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
 //! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or `limited`);
 //! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a connection whose peer address was judged when it was made;
@@ -29,18 +29,16 @@ use std::{fmt, iter::repeat_n, sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method};
 use reqwest::{Client, Request};
-use skysail_provider::{Limit, LimitHit};
+use skysail_provider::{Limit, LimitHit, text::one_line};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::Instrument as _;
 
 use crate::{
     credentials::{Credentials, Generation, Proof},
-    egress::{EgressPolicy, METHODS, Target},
-    text::one_line,
+    policy::{EgressPolicy, METHODS, Target},
 };
-pub(crate) use budget::Held;
-pub use budget::{HttpBudget, HttpUsage};
-pub(crate) use headers::{is_ambiguous, is_hosts_header};
+pub use budget::{Held, HttpBudget, HttpUsage};
+pub use headers::{is_ambiguous, is_hosts_header};
 pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
@@ -106,7 +104,8 @@ impl HttpClient {
     }
 
     /// What may leave.
-    pub(crate) fn policy(&self) -> &EgressPolicy {
+    #[must_use]
+    pub fn policy(&self) -> &EgressPolicy {
         &self.policy
     }
 
@@ -167,7 +166,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub(crate) async fn send_held(
+    pub async fn send_held(
         &self,
         budget: &HttpBudget,
         held: &Held,

@@ -4,7 +4,8 @@
 const CUT: &str = "…";
 
 /// At most `bytes_max` bytes, without control characters and [unseen](is_unseen) ones; a cut is marked.
-pub(crate) fn one_line(text: &str, bytes_max: usize) -> String {
+#[must_use]
+pub fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
     for c in text.chars().filter(|c| !is_unseen(*c)) {
         let c = if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
@@ -22,7 +23,8 @@ pub(crate) fn one_line(text: &str, bytes_max: usize) -> String {
 
 /// Whether a character shows nothing itself and changes how others are shown or compared: marks of direction, which can make a line read as
 /// another one, invisible blanks and joiners, tags.
-pub(crate) const fn is_unseen(c: char) -> bool {
+#[must_use]
+pub const fn is_unseen(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'

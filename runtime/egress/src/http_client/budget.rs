@@ -14,10 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{
-    http_client::{Failure, FailureKind, HttpLimits},
-    limits::as_usize,
-};
+use crate::http_client::{Failure, FailureKind, HttpLimits};
 
 /// The HTTP budget of one provider call; cloning shares it.
 #[derive(Clone, Debug)]
@@ -141,7 +138,7 @@ impl HttpBudget {
     /// How many more requests the call may ask for.
     pub(crate) fn left(&self) -> usize {
         let left = u64::from(self.shared.limits.requests_per_call).saturating_sub(self.shared.spent().usage.requests);
-        as_usize(left)
+        usize::try_from(left).unwrap_or(usize::MAX)
     }
 
     /// Notes `count` requests that the call has no budget for; all have the answer of the first. None where there are none.
@@ -186,7 +183,8 @@ impl HttpBudget {
     }
 
     /// Counts a request that is refused before it was counted: for this failure, or because there were too many already.
-    pub(crate) fn refuse_one(&self, failure: Failure) -> Failure {
+    #[must_use]
+    pub fn refuse_one(&self, failure: Failure) -> Failure {
         let failure = self.take_request().err().unwrap_or(failure);
         self.note(&failure);
         failure
@@ -209,13 +207,15 @@ impl HttpBudget {
 
 /// The bytes of answers that a guest holds, against what it can hold.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     bytes: AtomicU64,
     max: u64,
 }
 
 impl Held {
-    pub(crate) const fn new(max: u64) -> Self {
+    /// Nothing is held yet, of at most `max` bytes.
+    #[must_use]
+    pub const fn new(max: u64) -> Self {
         Self { bytes: AtomicU64::new(0), max }
     }
 

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 
-use crate::egress::{Authority, Origin, OriginError};
+use crate::policy::{Authority, Origin, OriginError};
 use read::Reader;
 pub(crate) use redact::{Redactor, SECRET_BYTES_MIN};
 pub(crate) use secret::ClientCertificate;

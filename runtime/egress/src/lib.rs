@@ -1,0 +1,12 @@
+//! The way out for what is not trusted: which requests may leave, to which addresses, with which credentials, and what may come back.
+//!
+//! The host sends the requests of providers through it. It knows neither WebAssembly nor Kubernetes.
+//!
+//! Read [`http_client`] first: it is the walk of one request.
+
+pub mod credentials;
+mod file;
+pub mod http_client;
+pub mod policy;
+
+pub use file::read_file;
