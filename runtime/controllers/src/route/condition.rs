@@ -62,7 +62,7 @@ mod tests {
 
     /// Status and reason that are there, whether the routes are, and what is written; `true` where the status changes by it.
     #[rstest]
-    #[case::r4_1_no_condition_and_routes("", "", true, Some(("False", "RouteCreated", true)))]
+    #[case::no_condition_and_routes("", "", true, Some(("False", "RouteCreated", true)))]
     #[case::r4_2_no_condition_and_no_routes("", "", false, Some(("True", "NoRouteCreated", true)))]
     #[case::r4_3_nothing_new("False", "RouteCreated", true, None)]
     // In the next three upstream gives the time of the write as that of a transition; the status did not change.

@@ -1,7 +1,12 @@
 //! Upstream's cases of the node lifecycle controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -11,9 +16,9 @@ use prometheus_client::encoding::text::encode;
 use rstest::rstest;
 use serde_json::json;
 use skysail_dev::api::{ApiError, Fault, RequestInfo};
-use skysail_provider::{Code, Error, Instance};
+use skysail_provider::{Call, Code, Detail, Error, Info, Instance, Instances, NodeSet, Provider, fake::FakeProvider};
 
-use skysail_test_conformance::world::{S, World, pass};
+use skysail_test_conformance::world::{Cloud, S, World, pass};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
@@ -57,28 +62,57 @@ async fn a_node_is_deleted_or_kept(#[case] ready: &str, #[case] answer: Result<I
     }
 }
 
-/// Upstream looks up the ID that it asks by; ours hands the provider the whole node, with the ID that it has.
-#[tokio::test(start_paused = true)]
-async fn l4_2_a_provider_is_asked_about_the_node_with_its_id() {
-    let world = world("False", machine(false)).await;
-    let asked = skysail_controllers::provider_node(&world.node("node0").await.unwrap());
-    assert_eq!(asked.provider_id.as_deref(), Some("fake://node0"));
-    assert!(world.fake().calls().contains(&"describe state nodes=node0".to_owned()));
+/// A provider that keeps the name and the provider ID of each node that it is asked about.
+#[derive(Debug)]
+struct Asked {
+    fake: FakeProvider,
+    nodes: Mutex<BTreeSet<(String, Option<String>)>>,
 }
 
-/// A node without an ID is asked about by its name; whether the machine's description has one does not matter to its power state.
+impl Provider for Asked {
+    fn info(&self) -> Option<Arc<Info>> {
+        self.fake.info()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Instances for Asked {
+    async fn describe(
+        &self,
+        call: &Call,
+        nodes: &NodeSet,
+        detail: Detail,
+    ) -> Result<Vec<Result<Instance, Error>>, Error> {
+        let asked = nodes.as_slice().iter();
+        let asked = asked.map(|node| (node.name.clone(), node.provider_id.as_deref().map(str::to_owned)));
+        self.nodes.lock().unwrap().extend(asked);
+        self.fake.instances().unwrap().describe(call, nodes, detail).await
+    }
+}
+
+/// Upstream looks up the ID that it asks by. Here the provider gets the node, with or without an ID;
+/// the ID that the cloud answers with is not written: only the initialisation of a node does that.
 #[rstest]
-#[case::l4_4_the_machine_has_an_id("fake://12345")]
-#[case::l4_5_the_machine_has_none("")]
+#[case::l4_2_the_node_has_an_id(Some("fake://node0"), "fake://node0")]
+#[case::l4_4_the_machine_has_an_id(None, "fake://12345")]
+#[case::l4_5_the_machine_has_none(None, "")]
 #[tokio::test(start_paused = true)]
-async fn a_node_without_an_id_is_looked_up_all_the_same(#[case] provider_id: &str) {
-    let world = World::new().start().await;
-    let off = Instance { provider_id: provider_id.to_owned(), shutdown: true, ..Instance::default() };
+async fn a_provider_is_asked_by_the_id_that_the_node_has(#[case] node_has: Option<&str>, #[case] cloud_has: &str) {
+    let cloud = Cloud::new("fake");
+    let asked = Arc::new(Asked { fake: cloud.fake.clone(), nodes: Mutex::default() });
+    let world = World::with(vec![cloud.default_of_all().provided_by(Arc::clone(&asked) as Arc<_>)]).start().await;
+    let off = Instance { provider_id: cloud_has.to_owned(), shutdown: true, ..Instance::default() };
     world.fake().set_instance("node0", Ok(off));
-    world.add_raw_node("node0", json!({})).await;
+    world.add_raw_node("node0", json!({ "providerID": node_has })).await;
     world.heartbeat("node0", "False").await;
     pass(10 * S).await;
     assert_eq!(taints(&world).await, [SHUTDOWN]);
+    assert_eq!(*asked.nodes.lock().unwrap(), BTreeSet::from([("node0".to_owned(), node_has.map(str::to_owned))]));
+    assert_eq!(world.node("node0").await.unwrap().spec.unwrap().provider_id.as_deref(), node_has);
 }
 
 async fn taints(world: &World) -> Vec<String> {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,6 +16,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use skysail_dev::api::{ApiError, Fault, RequestInfo};
 use skysail_provider::{AddressKind, Code, Error, Instance, NodeAddress};
+use tokio::time::Instant;
 
 use skysail_test_conformance::world::{S, World, machine, pass};
 
@@ -248,6 +252,20 @@ async fn n1_14_a_node_without_the_taint_is_left_alone() {
     assert!(!text.contains("Synced"), "{text}");
 }
 
+/// Upstream returns the metadata beside the error. Here nothing of the metadata is written.
+#[tokio::test(start_paused = true)]
+async fn n5_5_a_node_without_any_provider_id_keeps_its_taint_and_gets_nothing_of_its_machine() {
+    let machine = Instance { instance_type: "t1.micro".to_owned(), ..placed(instance("", A)) };
+    let (_, after, text) = sync(Kubelet::default(), Ok(machine)).await;
+    expect![[r#"
+        id ""
+        taints ["node.cloudprovider.kubernetes.io/uninitialized"]
+        addresses []
+    "#]]
+    .assert_eq(&print(&after));
+    assert!(text.contains("InitializingNodeFailed"), "{text}");
+}
+
 #[rstest]
 #[case::n1_21_without_any_id(Ok(instance("", A)), "the provider knows no provider ID for the node")]
 #[case::n1_22_where_the_call_fails(Err(Error::new(Code::Unavailable, "error 500")), "error 500")]
@@ -280,14 +298,15 @@ async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_taint_is_there() {
     assert_eq!(world.node("node0").await.unwrap().status.unwrap().addresses, None);
 }
 
-/// Upstream makes exactly 100 calls whatever its workers; ours makes one, however many write.
+/// Upstream makes exactly 100 calls for any number of workers. Here one call answers for all nodes,
+/// and the workers are the writes that are in flight at the same time.
 #[rstest]
 #[case::n6_1_one_worker(1)]
 #[case::n6_2_five_workers(5)]
 #[case::n6_3_ten_workers(10)]
 #[case::n6_4_thirty_workers(30)]
 #[tokio::test(start_paused = true)]
-async fn the_addresses_of_a_hundred_nodes_are_one_call(#[case] workers: usize) {
+async fn the_addresses_of_a_hundred_nodes_are_one_call_and_each_worker_writes(#[case] workers: usize) {
     let mut world = World::new().set(|settings| settings.concurrent_node_status_updates = workers);
     for n in 0..100 {
         let name = format!("node{n}");
@@ -295,10 +314,22 @@ async fn the_addresses_of_a_hundred_nodes_are_one_call(#[case] workers: usize) {
         world.add_node(&name).await;
     }
     world.fake().on_call(|_| Box::pin(pass(Duration::from_millis(10))));
+    // Each write takes the same time, so the writes that begin at one moment are those of all workers.
+    let begun = Arc::<Mutex<BTreeMap<Instant, usize>>>::default();
+    let begins = Arc::clone(&begun);
+    world.disturb(move |request: &RequestInfo| {
+        if request.verb != "patch" || request.subresource != "status" {
+            return Fault::None;
+        }
+        *begins.lock().unwrap().entry(Instant::now()).or_default() += 1;
+        Fault::Latency(S)
+    });
     world = world.start().await;
-    pass(60 * S).await;
+    pass(200 * S).await;
     assert_eq!(world.fake().take_calls(), ["describe metadata nodes=(100 nodes)"]);
-    assert_eq!(world.server.requests().count("patch", "nodes/status") - 100, 100, "less the heartbeats");
+    let writes: Vec<usize> = begun.lock().unwrap().values().copied().collect();
+    let in_flight: Vec<usize> = (0..100).step_by(workers).map(|written| workers.min(100 - written)).collect();
+    assert_eq!(writes, in_flight);
 }
 
 fn conflict() -> ApiError {

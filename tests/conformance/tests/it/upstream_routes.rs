@@ -243,6 +243,23 @@ async fn with_the_gate_a_route_that_could_not_be_made_is_tried_again() {
 
 /// The others of R4 are beside the function, in `runtime/controllers/src/route/condition.rs`.
 #[tokio::test(start_paused = true)]
+async fn r4_1_a_node_without_any_condition_gets_that_of_its_routes_with_one_patch() {
+    let world = routing();
+    world.add_routed(N1).await;
+    world.patch_status("n1", json!({ "conditions": null })).await;
+    assert_eq!(world.node("n1").await.unwrap().status.unwrap().conditions, None);
+    let mut world = world.start().await;
+    let text = world.transcript().await;
+    assert_eq!(text.matches("api patch nodes/status n1").count(), 1, "{text}");
+    let conditions = world.node("n1").await.unwrap().status.unwrap().conditions.unwrap();
+    let [ours] = conditions.as_slice() else { panic!("{conditions:?}") };
+    assert_eq!((ours.type_.as_str(), ours.status.as_str()), ("NetworkUnavailable", "False"));
+    assert_eq!(ours.reason.as_deref(), Some("RouteCreated"));
+    assert_eq!(ours.message.as_deref(), Some("RouteController created a route"));
+    assert!(ours.last_transition_time.is_some() && ours.last_heartbeat_time == ours.last_transition_time);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r4_9_what_calico_wrote_is_replaced_once_and_other_conditions_stay() {
     let world = routing();
     world.add_routed(N1).await;

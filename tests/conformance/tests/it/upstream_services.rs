@@ -10,7 +10,7 @@ use std::{
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use skysail_controllers::EnabledControllers;
@@ -128,17 +128,29 @@ async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
-/// Where it came from us. One of another manager costs the line that says who makes the load balancer: `holder.rs`.
+/// Upstream writes the status alone. Here the annotation that names the provider of the load balancer
+/// comes first, unless the Service has it: `holder.rs`.
+#[rstest]
+#[case::s1_8_upstreams_input(None, 2)]
+#[case::with_the_name_of_its_provider(Some("fake"), 1)]
 #[tokio::test(start_paused = true)]
-async fn s1_8_a_finalizer_that_is_there_costs_no_patch() {
+async fn a_finalizer_that_is_there_costs_no_patch(#[case] provider: Option<&str>, #[case] expected: usize) {
     let mut world = with_nodes(&["a"]).await;
-    world.add_service("web", json!({ "type": "ClusterIP" })).await;
-    let annotations = json!({ "skysail.dev/load-balancer-provider": "fake" });
-    let metadata = json!({ "finalizers": [FINALIZER], "annotations": annotations });
-    world.patch_service("web", json!({ "metadata": metadata, "spec": { "type": "LoadBalancer" } })).await;
+    let annotations = json!({ "skysail.dev/load-balancer-provider": provider });
+    let metadata = json!({ "name": "web", "finalizers": [FINALIZER], "annotations": annotations });
+    let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
+    let mut object = json!({ "metadata": metadata, "spec": spec });
+    if provider.is_none() {
+        object["metadata"].as_object_mut().unwrap().remove("annotations");
+    }
+    let object = serde_json::from_value(object).unwrap();
+    world.we(world.services().create(&PostParams::default(), &object)).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a"]);
-    assert_eq!(patches(&mut world).await, 1, "status");
+    assert_eq!(patches(&mut world).await, expected);
+    assert_eq!(world.state("web").await, format!(r#"["203.0.113.1"] ["{FINALIZER}"]"#));
+    let holder = world.we(world.services().get("web")).await.metadata.annotations.unwrap_or_default();
+    assert_eq!(holder.get("skysail.dev/load-balancer-provider").map(String::as_str), Some("fake"));
 }
 
 #[tokio::test(start_paused = true)]

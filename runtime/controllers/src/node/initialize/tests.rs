@@ -25,9 +25,9 @@ fn n5_4_the_machines_id_is_the_nodes() {
     assert_eq!(provider_id(None, "fake://12345"), Ok(Some("fake://12345".to_owned())));
 }
 
-/// Upstream returns the metadata beside the error; here nobody could use it.
+/// N5.5, N1.21.
 #[test]
-fn n5_5_a_node_without_any_provider_id_keeps_its_taint() {
+fn a_node_without_any_provider_id_is_an_error() {
     assert_eq!(provider_id(None, ""), Err(InitializeError::NoProviderId));
 }
 
