@@ -1,4 +1,4 @@
-//! Clients that say who they are.
+//! Clients of the API that name themselves.
 
 use std::sync::Arc;
 
@@ -7,17 +7,33 @@ use kube::client::Body;
 use skysail_dev::api::ApiServer;
 use tower::ServiceExt as _;
 
-/// The user agent of who only looks.
+use crate::link::Link;
+
+/// The user agent of the referee, which only looks.
 pub(crate) const REFEREE: &str = "referee";
 /// The user agent of people and machines.
 pub(crate) const PEOPLE: &str = "people";
 
-/// A client of this API under this name.
-pub(crate) fn named(server: &Arc<ApiServer>, name: &str) -> kube::Client {
-    let (inner, agent) = (server.service(), HeaderValue::from_str(name).unwrap());
+/// A client with this name that nothing disturbs.
+pub(crate) fn undisturbed(server: &Arc<ApiServer>, name: &str) -> kube::Client {
+    let (inner, agent) = (server.service(), agent(name));
     let service = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(USER_AGENT, agent.clone());
         inner.clone().oneshot(request)
     });
     kube::Client::new(service, "default")
+}
+
+/// The client of a process with this name.
+pub(crate) fn of_process(server: &Arc<ApiServer>, name: &str, link: &Arc<Link>) -> kube::Client {
+    let (server, agent, link) = (Arc::clone(server), agent(name), Arc::clone(link));
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(USER_AGENT, agent.clone());
+        Arc::clone(&link).exchange(Arc::clone(&server), request)
+    });
+    kube::Client::new(service, "default")
+}
+
+fn agent(name: &str) -> HeaderValue {
+    HeaderValue::from_str(name).unwrap()
 }

@@ -15,23 +15,43 @@ use skysail_provider::{Code, Error, Fence, Result};
 use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 
 pub(crate) use self::state::{Balancer, CloudState, Port, ports_of};
-use crate::{Plan, Referee, chance::Chance, clock::wait, plan::CloudWeather, story::Story};
+use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudWeather, story::Story};
 
 /// The longest lag of a read.
 const LAG_MAX_MS: u64 = 2_000;
+/// The host ends a call after this.
+const HOST_DEADLINE: Duration = Duration::from_secs(30);
 /// A sent request takes effect within this: after the death of its sender, nobody follows sooner than a lease runs out.
 const EFFECT_MAX_MS: u64 = 2_000;
 
 /// Who asks.
 pub(crate) struct Sender<'a> {
     pub(crate) process: &'a str,
+    pub(crate) link: &'a Link,
     pub(crate) fence: &'a Fence,
+}
+
+/// What a provider answers that is not so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// No machine exists.
+    AllMissing,
+    /// One of the machines does not exist: the one with this number, counted round.
+    OneMissing(usize),
+    /// Addresses are no addresses.
+    Junk,
+    /// Each answer is that of the next node.
+    Swapped,
+    /// The last answer is missing.
+    Short,
 }
 
 /// A cloud. Shared by the providers of all processes.
 pub(crate) struct Cloud {
-    /// Also its provider's name and provider-ID scheme.
+    /// Also its provider's name.
     pub(crate) name: &'static str,
+    /// The provider-ID scheme that its component describes.
+    pub(crate) scheme: &'static str,
     /// The first one has.
     pub(crate) has_routes: bool,
     inner: Mutex<Inner>,
@@ -47,6 +67,8 @@ struct Inner {
     chance: Chance,
     /// Until then it refuses every credential.
     token_expired_until: Option<Instant>,
+    /// Until then its provider calls every machine missing.
+    all_missing_until: Option<Instant>,
     /// What was sent and is on its way.
     sent: JoinSet<()>,
 }
@@ -55,6 +77,8 @@ struct Inner {
 struct Fate {
     before: Duration,
     after: Duration,
+    /// No answer comes before the host ends the call.
+    hangs: bool,
     refused: Option<Error>,
     answer_lost: bool,
     lag: Duration,
@@ -68,13 +92,21 @@ impl Cloud {
             weather: plan.cloud.clone(),
             chance: Chance::of(plan.seed, name),
             token_expired_until: None,
+            all_missing_until: None,
             sent: JoinSet::new(),
         };
-        Self { name, has_routes: number == 1, inner: Mutex::new(inner), story, referee }
+        // The third cloud is another account of the first one.
+        let scheme = if number == 3 { "first" } else { name };
+        Self { name, scheme, has_routes: number == 1, inner: Mutex::new(inner), story, referee }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line to the story.
+    pub(crate) fn tell(&self, what: impl std::fmt::Display) {
+        self.story.tell(self.name, what);
     }
 
     /// What it holds now.
@@ -93,6 +125,28 @@ impl Cloud {
         let mut inner = self.lock();
         inner.weather = CloudWeather::default();
         inner.token_expired_until = None;
+        inner.all_missing_until = None;
+    }
+
+    /// Its provider calls every machine missing for so long.
+    pub(crate) fn call_all_missing(&self, time: Duration) {
+        self.lock().all_missing_until = Some(Instant::now() + time);
+    }
+
+    /// How the next look-up of machines lies.
+    pub(crate) fn lie(&self) -> Option<Lie> {
+        let mut inner = self.lock();
+        if inner.all_missing_until.is_some_and(|until| Instant::now() < until) {
+            return Some(Lie::AllMissing);
+        }
+        let (weather, chance) = (inner.weather.clone(), &mut inner.chance);
+        let lies = [
+            (weather.lies_missing, Lie::OneMissing(chance.number(0..=99))),
+            (weather.lies_junk, Lie::Junk),
+            (weather.lies_swapped, Lie::Swapped),
+            (weather.lies_short, Lie::Short),
+        ];
+        lies.into_iter().find_map(|(share, lie)| chance.once_in(share).then_some(lie))
     }
 
     pub(crate) fn expire_token(&self, time: Duration) {
@@ -117,7 +171,7 @@ impl Cloud {
         what: String,
         look: impl FnOnce(&CloudState) -> T,
     ) -> Result<T> {
-        let fate = self.send(sender, &what, false)?;
+        let fate = self.send(sender, &what, false).await?;
         wait(fate.before).await;
         let seen = self.lock().at(Instant::now() - fate.lag);
         self.answer(sender, &what, &fate, look(&seen)).await
@@ -130,7 +184,7 @@ impl Cloud {
         what: String,
         effect: impl FnOnce(&mut CloudState) -> T + Send + 'static,
     ) -> Result<T> {
-        let fate = self.send(sender, &what, true)?;
+        let fate = self.send(sender, &what, true).await?;
         let (cloud, before, refused) = (Arc::clone(self), fate.before, fate.refused.is_some());
         let (answer, answered) = oneshot::channel();
         let (told, who) = (what.clone(), sender.process.to_owned());
@@ -154,7 +208,8 @@ impl Cloud {
     }
 
     /// The last moment before it leaves the process.
-    fn send(&self, sender: &Sender<'_>, what: &str, writes: bool) -> Result<Fate> {
+    async fn send(&self, sender: &Sender<'_>, what: &str, writes: bool) -> Result<Fate> {
+        sender.link.run(std::future::ready(())).await;
         sender.fence.check()?;
         if writes {
             self.referee.writes(sender.process, &format!("{} {what}", self.name));
@@ -163,7 +218,16 @@ impl Cloud {
     }
 
     async fn answer<T>(&self, sender: &Sender<'_>, what: &str, fate: &Fate, result: T) -> Result<T> {
+        if fate.hangs {
+            wait(HOST_DEADLINE).await;
+            sender.fence.check()?;
+            let error = Error::new(Code::DeadlineExceeded, "the call took longer than 30 s");
+            self.story.tell(self.name, format_args!("{what} (for {}) hangs: {error}", sender.process));
+            return Err(error);
+        }
         wait(fate.after).await;
+        // The process may have been frozen meanwhile.
+        sender.link.run(std::future::ready(())).await;
         // As the host: an answer that comes after the lease ran out reaches nobody.
         sender.fence.check()?;
         if fate.refused.is_some() || fate.answer_lost { Err(self.fail(sender, what, fate)) } else { Ok(result) }
@@ -203,6 +267,7 @@ impl Inner {
         let mut fate = Fate {
             before: chance.milliseconds(5..=if slow { EFFECT_MAX_MS } else { 50 }),
             after: chance.milliseconds(5..=if slow { 20_000 } else { 50 }),
+            hangs: chance.once_in(weather.hangs),
             refused: None,
             answer_lost: chance.once_in(weather.error_after),
             lag: if chance.once_in(weather.stale) { chance.milliseconds(0..=LAG_MAX_MS) } else { Duration::ZERO },

@@ -18,17 +18,21 @@
     reason = "it is for tests only, and a panic is how a test fails"
 )]
 
+mod budget;
 mod chance;
 mod client;
 mod clock;
 mod cloud;
 mod end_state;
 pub mod entropy;
+mod link;
 mod operations;
+mod operator;
 mod plan;
 mod provider;
 mod referee;
 mod replica;
+mod rival;
 mod simulation;
 mod story;
 mod weather;

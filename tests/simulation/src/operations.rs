@@ -8,20 +8,19 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use skysail_controllers::names::LOAD_BALANCER_FINALIZER;
+use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER};
 use tokio::time::Instant;
 
 use crate::{
-    Referee,
+    Plan, Referee,
     chance::Chance,
-    client::{PEOPLE, named},
+    client::{PEOPLE, undisturbed},
     cloud::Cloud,
     referee::{LOOK_EVERY, text},
     replica::{CLASS, CLOUD_LABEL, Site},
     story::Story,
 };
 
-const NAMES_MAX: usize = 8;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Label of an object that has something of another controller, which stays.
 const MARK: &str = "example.com-others";
@@ -79,6 +78,8 @@ pub(crate) struct People {
     referee: Arc<Referee>,
     story: Story,
     chance: Chance,
+    /// The highest number in a name.
+    names_max: usize,
     /// For pod ranges, which no two nodes share.
     nodes_made: usize,
     /// What was begun, and when it goes on.
@@ -96,13 +97,15 @@ enum Later {
 }
 
 impl People {
-    pub(crate) fn new(site: &Site, seed: u64) -> Self {
+    pub(crate) fn new(site: &Site, plan: &Plan) -> Self {
         Self {
-            client: named(&site.server, PEOPLE),
-            clouds: site.clouds.clone(),
+            client: undisturbed(&site.server, PEOPLE),
+            // Of the third cloud, another account of the first one, nothing is used.
+            clouds: site.clouds.iter().take(2).cloned().collect(),
             referee: Arc::clone(&site.referee),
             story: site.story.clone(),
-            chance: Chance::of(seed, "people"),
+            chance: Chance::of(plan.seed, "people"),
+            names_max: plan.names - 1,
             nodes_made: 0,
             begun: Vec::new(),
         }
@@ -197,8 +200,13 @@ impl People {
             }
         }
         for name in self.names("/api/v1/nodes") {
-            let status = if self.machine_of(&name).is_some() { "True" } else { "Unknown" };
-            self.heartbeat(&name, status).await;
+            let is_there = self.machine_of(&name).is_some();
+            self.heartbeat(&name, if is_there { "True" } else { "Unknown" }).await;
+            if !is_there {
+                // The breaker may hold it back.
+                let patch = json!({ "metadata": { "annotations": { ALLOW_DELETION_ANNOTATION: "true" } } });
+                drop(self.nodes().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
+            }
         }
     }
 
@@ -209,6 +217,16 @@ impl People {
         if let Some(name) = self.chance.pick(&names) {
             self.story.tell(PEOPLE, format_args!("delete {name} in {} behind our back", cloud.name));
             cloud.change(|state| state.balancers.remove(name));
+        }
+    }
+
+    /// Somebody deletes the backend pool of a load balancer, which keeps its backends until the next change.
+    pub(crate) fn delete_some_pool(&mut self) {
+        let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
+        let names: Vec<String> = cloud.state().balancers.into_keys().collect();
+        if let Some(name) = self.chance.pick(&names).cloned() {
+            self.story.tell(PEOPLE, format_args!("delete the backend pool of {name} in {}", cloud.name));
+            cloud.change(|state| state.without_pool.insert(name));
         }
     }
 
@@ -240,7 +258,7 @@ impl People {
     }
 
     async fn create_service(&mut self) {
-        let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
+        let name = format!("s{}", self.chance.number(0..=self.names_max));
         let class = self.class();
         let policy = if self.chance.once_in(0.3) { "Local" } else { "Cluster" };
         let spec = json!({
@@ -260,7 +278,7 @@ impl People {
     /// A Service is there from another manager's time: with the finalizer, and nothing says who made what it guards. While everyone is asked, it becomes a load
     /// balancer again.
     async fn adopt_service(&mut self) {
-        let name = format!("s{}", self.chance.number(0..=NAMES_MAX));
+        let name = format!("s{}", self.chance.number(0..=self.names_max));
         let spec = json!({ "type": "ClusterIP", "ports": self.ports() });
         self.story.tell(PEOPLE, format_args!("bring service {name} {spec} from another manager"));
         let metadata = json!({ "name": name, "finalizers": [LOAD_BALANCER_FINALIZER], "labels": { ADOPTED: "yes" } });
@@ -354,7 +372,7 @@ impl People {
     }
 
     async fn add_machine(&mut self) {
-        let name = format!("n{}", self.chance.number(0..=NAMES_MAX));
+        let name = format!("n{}", self.chance.number(0..=self.names_max));
         if let Some(cloud) = self.chance.pick(&self.clouds).cloned() {
             self.make_machine(&name, &cloud).await;
         }
@@ -374,7 +392,7 @@ impl People {
 
     async fn register(&mut self, name: &str, cloud: &Cloud) {
         self.nodes_made += 1;
-        let cidr = format!("10.244.{}.0/24", self.nodes_made);
+        let cidr = format!("10.244.{}.{}/28", self.nodes_made / 16, self.nodes_made % 16 * 16);
         let label = if cloud.has_routes { "first" } else { "second" };
         let taint =
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });

@@ -6,6 +6,35 @@ use skysail_controllers::ControllerSettings;
 
 use crate::chance::Chance;
 
+/// Highest shares and weights of the kinds of faults. Zero switches a kind off, for a fault that the
+/// controllers still have.
+mod most {
+    /// Of API requests: never answered, and not carried out or carried out.
+    pub(super) const NEVER_ANSWERED: f64 = 0.0;
+    /// Of watches: changes arrive minutes later.
+    pub(super) const STALLED_WATCH: f64 = 0.0;
+    /// Of cloud requests: never answered. The host ends the call at its deadline.
+    pub(super) const HANGS: f64 = 0.02;
+    /// Of look-ups of machines: each kind of lie.
+    pub(super) const LIES: f64 = 0.2;
+    /// Established connections are lost without a sign.
+    pub(super) const LOST_CONNECTIONS: usize = 0;
+    /// A process is frozen for a while.
+    pub(super) const FREEZE: usize = 6;
+    /// An operator edits, adds or removes a provider.
+    pub(super) const OWNERSHIP: usize = 0;
+    /// Somebody deletes the backend pool of a load balancer.
+    pub(super) const LOST_POOL: usize = 0;
+    /// Another controller empties each status that is written, for a while.
+    pub(super) const RIVAL: usize = 0;
+    /// A provider says of all its machines that they do not exist, for a while.
+    pub(super) const MASS_LIE: usize = 3;
+    /// Days on which the account may not list Services for a while.
+    pub(super) const FORBIDDEN: f64 = 0.0;
+    /// Days on which an operator edits one provider after all is well, which must cost the others nothing.
+    pub(super) const QUIET_EDIT: f64 = 0.0;
+}
+
 /// Shares of requests, 0 to 1, that meet each fault of the Kubernetes API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApiWeather {
@@ -25,6 +54,12 @@ pub(crate) struct ApiWeather {
     pub(crate) delayed_watch: f64,
     /// Of lists: shows the past.
     pub(crate) stale_list: f64,
+    /// Not carried out, and never answered.
+    pub(crate) swallowed: f64,
+    /// Carried out, and never answered.
+    pub(crate) done_and_swallowed: f64,
+    /// Of watches: lags minutes behind.
+    pub(crate) stalled_watch: f64,
 }
 
 /// Shares of requests, 0 to 1, that meet each fault of a cloud.
@@ -40,6 +75,16 @@ pub(crate) struct CloudWeather {
     pub(crate) stale: f64,
     /// Of calls: the guest traps or meets a limit before some request.
     pub(crate) guest: f64,
+    /// Never answers. The host ends the call at its deadline.
+    pub(crate) hangs: f64,
+    /// Of look-ups: one machine that exists is called missing.
+    pub(crate) lies_missing: f64,
+    /// Of look-ups: the addresses are no addresses.
+    pub(crate) lies_junk: f64,
+    /// Of look-ups: the answers are in another order.
+    pub(crate) lies_swapped: f64,
+    /// Of look-ups: an answer is missing.
+    pub(crate) lies_short: f64,
 }
 
 /// How likely each thing is that befalls a process or a whole cluster, relative to the operations of people.
@@ -52,7 +97,22 @@ pub(crate) struct Mishaps {
     pub(crate) token: u32,
     pub(crate) compaction: u32,
     pub(crate) tampering: u32,
+    pub(crate) lost_connections: u32,
+    pub(crate) freeze: u32,
+    pub(crate) ownership: u32,
+    pub(crate) lost_pool: u32,
+    pub(crate) rival: u32,
+    pub(crate) mass_lie: u32,
 }
+
+/// Names of Services and of machines on most days: few, so that names come again.
+const NAMES: usize = 9;
+/// The same on some days.
+const NAMES_LARGE: usize = 60;
+/// Thousandths. The lease has room for 200: its holder stops after 10 s and the next one begins after 15 s.
+const CLOCK_SKEW: usize = 30;
+/// Of the nodes, how many the breaker lets go.
+const BREAKER_PERCENT: u8 = 20;
 
 /// One bad day.
 #[derive(Clone, Debug)]
@@ -62,6 +122,14 @@ pub struct Plan {
     pub(crate) operations: usize,
     pub(crate) pause_max: Duration,
     pub(crate) replicas: usize,
+    /// Names of Services, and of machines, that people use.
+    pub(crate) names: usize,
+    /// How much faster or slower than time the clocks of processes run, at most, in thousandths.
+    pub(crate) clock_skew: usize,
+    /// After the faults the account may not list Services, and nodes have to be well all the same.
+    pub(crate) forbidden: bool,
+    /// After all is well an operator edits one provider.
+    pub(crate) quiet_edit: bool,
     pub(crate) settings: ControllerSettings,
     pub(crate) api: ApiWeather,
     pub(crate) cloud: CloudWeather,
@@ -69,7 +137,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws the plan. Each kind of fault is there in some days only: what is never alone hides what it does alone.
+    /// Draws the plan. Each kind of fault is there on some days only: a fault that is never alone can hide
+    /// what it does alone.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::of(seed, "plan");
@@ -85,6 +154,9 @@ impl Plan {
             delayed_watch: share(0.8),
             expired_watch: share(0.4),
             stale_list: share(0.4),
+            swallowed: share(most::NEVER_ANSWERED),
+            done_and_swallowed: share(most::NEVER_ANSWERED),
+            stalled_watch: share(most::STALLED_WATCH),
         };
         let cloud = CloudWeather {
             error_before: share(0.2),
@@ -93,9 +165,15 @@ impl Plan {
             too_many: share(0.1),
             stale: share(0.5),
             guest: share(0.2),
+            hangs: share(most::HANGS),
+            lies_missing: share(most::LIES),
+            lies_junk: share(most::LIES),
+            lies_swapped: share(most::LIES),
+            lies_short: share(most::LIES),
         };
         let mut weight = |max: usize| {
-            if chance.once_in(0.5) { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
+            let on = chance.once_in(0.5) && max > 0;
+            if on { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
         };
         let mut mishaps = Mishaps {
             crash: weight(20),
@@ -105,16 +183,27 @@ impl Plan {
             token: weight(5),
             compaction: weight(10),
             tampering: weight(5),
+            lost_connections: weight(most::LOST_CONNECTIONS),
+            freeze: weight(most::FREEZE),
+            ownership: weight(most::OWNERSHIP),
+            lost_pool: weight(most::LOST_POOL),
+            rival: weight(most::RIVAL),
+            mass_lie: weight(most::MASS_LIE),
         };
         let settings = settings(&mut chance);
         if settings.drift_repair_period.is_zero() {
-            // Nobody promises to mend what others break.
+            // Only the drift repair mends what others delete in the cloud.
             mishaps.tampering = 0;
         }
+        let is_large = chance.once_in(0.1);
         Self {
             seed,
-            operations: chance.number(10..=60),
-            pause_max: chance.milliseconds(100..=12_000),
+            operations: chance.number(if is_large { 60..=120 } else { 10..=60 }),
+            names: if is_large { NAMES_LARGE } else { NAMES },
+            clock_skew: if chance.once_in(0.5) { CLOCK_SKEW } else { 0 },
+            forbidden: chance.once_in(most::FORBIDDEN),
+            quiet_edit: chance.once_in(most::QUIET_EDIT),
+            pause_max: chance.milliseconds(100..=if is_large { 6_000 } else { 12_000 }),
             replicas: chance.number(1..=3),
             settings,
             api,
@@ -137,8 +226,8 @@ fn settings(chance: &mut Chance) -> ControllerSettings {
         cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
         watch_based_routes: chance.once_in(0.3),
         refresh_node_labels: chance.once_in(0.3),
-        // The breaker is for disasters: here every machine that goes is meant to go.
-        node_deletion_percent_max: 100,
+        // 100 is off: then every machine that goes is meant to go.
+        node_deletion_percent_max: if chance.once_in(0.3) { BREAKER_PERCENT } else { 100 },
         orphan_scan_period: Duration::from_mins(1),
         delete_orphans: chance.once_in(0.3),
         ..ControllerSettings::default()

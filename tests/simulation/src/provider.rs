@@ -16,14 +16,19 @@ use skysail_provider::{
 };
 
 use crate::{
-    cloud::{Balancer, Cloud, CloudState, Sender, ports_of},
+    cloud::{Balancer, Cloud, CloudState, Lie, Sender, ports_of},
+    link::Link,
     referee::{Referee, Turn},
 };
+
+/// What a lying provider calls an address.
+pub(crate) const JUNK: &str = "no-address";
 
 /// One process' provider of one cloud.
 pub(crate) struct CloudProvider {
     cloud: Arc<Cloud>,
     process: String,
+    link: Arc<Link>,
     referee: Arc<Referee>,
     info: Arc<Info>,
     serving: AtomicBool,
@@ -72,16 +77,16 @@ fn backends_of(nodes: &NodeSet) -> BTreeSet<String> {
 
 impl CloudProvider {
     /// It does not serve yet.
-    pub(crate) fn new(cloud: Arc<Cloud>, process: &str, referee: Arc<Referee>) -> Self {
+    pub(crate) fn new(cloud: Arc<Cloud>, (process, link): (&str, Arc<Link>), referee: Arc<Referee>) -> Self {
         let info = Arc::new(Info {
             name: cloud.name.to_owned(),
             version: "1.0.0".to_owned(),
             description: "simulated".to_owned(),
-            provider_id_schemes: vec![cloud.name.to_owned()],
+            provider_id_schemes: vec![cloud.scheme.to_owned()],
             has_cluster_id: true,
             egress: Vec::new(),
         });
-        Self { cloud, process: process.to_owned(), referee, info, serving: AtomicBool::new(false) }
+        Self { cloud, process: process.to_owned(), link, referee, info, serving: AtomicBool::new(false) }
     }
 
     /// From now on, or not any more.
@@ -93,10 +98,13 @@ impl CloudProvider {
     fn enter<'a>(&'a self, call: &'a Call, function: &'static str, service: Option<&Service>) -> Result<Entered<'a>> {
         call.fence.check()?;
         let turn = service.map(|service| self.referee.call_begins(&self.process, function, service));
+        if service.is_none() {
+            self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
+        }
         if !self.serving.load(Ordering::SeqCst) {
             return Err(Error::new(Code::NotServing, "no release serves"));
         }
-        let sender = Sender { process: &self.process, fence: &call.fence };
+        let sender = Sender { process: &self.process, link: &self.link, fence: &call.fence };
         Ok(Entered { sender, cloud: &self.cloud, _turn: turn })
     }
 }
@@ -136,7 +144,11 @@ impl LoadBalancers for CloudProvider {
         let balancer =
             Balancer { service: service.uid.clone(), ports: ports_of(service), backends: backends_of(nodes) };
         let what = format!("put {name} {:?} -> {:?}", balancer.ports, balancer.backends);
-        entered.write(what, move |state| state.balancers.insert(name, balancer)).await?;
+        let put = move |state: &mut CloudState| {
+            state.without_pool.remove(&name);
+            state.balancers.insert(name, balancer);
+        };
+        entered.write(what, put).await?;
         Ok(status_of(address))
     }
 
@@ -145,6 +157,9 @@ impl LoadBalancers for CloudProvider {
         let (name, backends) = (name_of(service), backends_of(nodes));
         let what = format!("set backends {name} {backends:?}");
         let put = move |state: &mut CloudState| match state.balancers.get_mut(&name) {
+            Some(_) if state.without_pool.contains(&name) => {
+                Err(Error::new(Code::Internal, "400 the load balancer has no backend pool"))
+            }
             Some(balancer) => {
                 balancer.backends = backends;
                 Ok(())
@@ -191,18 +206,52 @@ impl LoadBalancerInventory for CloudProvider {
 
 #[async_trait]
 impl Instances for CloudProvider {
-    async fn describe(&self, call: &Call, nodes: &NodeSet, _detail: Detail) -> Result<Vec<Result<Instance>>> {
+    async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         let entered = self.enter(call, "describe", None)?;
         let one = |state: &CloudState, node: &skysail_provider::Node| {
             let id = state.behind(node.provider_id.as_deref().unwrap_or_default(), &node.name);
-            let found = id.and_then(|id| state.instance(id));
-            found.ok_or_else(|| {
-                self.referee.calls_missing(&node.uid);
-                Error::new(Code::NotFound, "404 no such machine")
-            })
+            id.and_then(|id| state.instance(id)).ok_or_else(missing)
         };
         let look = |state: &CloudState| nodes.as_slice().iter().map(|node| one(state, node)).collect();
-        entered.read(format!("list machines for {} nodes", nodes.len()), look).await
+        let mut answers = entered.read(format!("list machines for {} nodes", nodes.len()), look).await?;
+        let lie = self.cloud.lie();
+        if let Some(lie) = lie {
+            self.lie(lie, &mut answers);
+        }
+        if answers.len() == nodes.len() {
+            for (node, answer) in nodes.as_slice().iter().zip(&answers) {
+                let is_missing = answer.as_ref().is_err_and(|error| error.code == Code::NotFound);
+                let asked = (self.process.as_str(), node.uid.as_str());
+                self.referee.answered(asked, is_missing, (lie, detail == Detail::State));
+            }
+        }
+        Ok(answers)
+    }
+}
+
+fn missing() -> Error {
+    Error::new(Code::NotFound, "404 no such machine")
+}
+
+impl CloudProvider {
+    fn lie(&self, lie: Lie, answers: &mut Vec<Result<Instance>>) {
+        self.cloud.tell(format_args!("answers {} with the lie {lie:?}", self.process));
+        let count = answers.len().max(1);
+        match lie {
+            Lie::AllMissing => answers.iter_mut().for_each(|answer| *answer = Err(missing())),
+            Lie::OneMissing(number) => {
+                if let Some(answer) = answers.get_mut(number % count) {
+                    *answer = Err(missing());
+                }
+            }
+            Lie::Junk => {
+                for address in answers.iter_mut().flatten().flat_map(|instance| &mut instance.addresses) {
+                    JUNK.clone_into(&mut address.address);
+                }
+            }
+            Lie::Swapped => answers.rotate_left(1 % count),
+            Lie::Short => drop(answers.pop()),
+        }
     }
 }
 

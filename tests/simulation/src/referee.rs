@@ -10,14 +10,14 @@ use futures::FutureExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use skysail_controllers::names::LOAD_BALANCER_FINALIZER;
+use skysail_controllers::names::{ALLOW_DELETION_ANNOTATION, LOAD_BALANCER_FINALIZER};
 use skysail_dev::api::ApiServer;
 use skysail_election::Timing;
 use skysail_provider::Service;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use crate::{client::REFEREE, replica::LEASE_PATH, story::Story};
+use crate::{Plan, budget::Budget, client::REFEREE, cloud::Lie, provider::JUNK, replica::LEASE_PATH, story::Story};
 
 /// Between two calls of [`Referee::settle`], at most.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -27,16 +27,29 @@ pub struct Referee {
     server: Arc<ApiServer>,
     story: Story,
     inner: Mutex<Inner>,
+    /// How often in a row a machine has to be called missing before its node goes.
+    confirmations: u32,
+    /// Of the nodes, how many the breaker lets go.
+    percent_max: usize,
 }
 
-#[derive(Default)]
 struct Inner {
+    budget: Budget,
     /// By the Service's UID: who is at it.
     calls: BTreeMap<String, String>,
-    /// Nodes whose machine was there, or not called missing, when a process asked for their deletion: name and UID, and when the request was carried out, if it was.
+    /// Nodes whose machine was there, or not called missing often enough, when a process asked for their
+    /// deletion: name and UID, and when the request was carried out, if it was.
     suspects: BTreeMap<(String, String), Instant>,
-    /// UIDs of nodes whose machine some cloud called missing.
-    called_missing: BTreeSet<String>,
+    /// By process and UID of a node: how often in a row its machine was called missing.
+    missing: BTreeMap<(String, String), u32>,
+    /// UIDs of nodes whose machine was called missing by a lie.
+    lied_about: BTreeSet<String>,
+    /// UIDs of nodes whose machine was called missing while all were.
+    all_missing: BTreeSet<String>,
+    /// By process: UIDs of nodes that it deleted while all machines were called missing.
+    deleted_by_lie: BTreeMap<String, BTreeSet<String>>,
+    /// The most nodes that there were at once.
+    nodes_most: usize,
     /// Some process was shown a list of the past.
     past_was_shown: bool,
     /// UIDs of Services for which something was made when a process had been shown the past, and the present would have forbidden it.
@@ -68,8 +81,29 @@ impl Drop for Turn {
 }
 
 impl Referee {
-    pub(crate) fn new(server: Arc<ApiServer>, story: Story) -> Self {
-        Self { server, story, inner: Mutex::default() }
+    pub(crate) fn new(server: Arc<ApiServer>, plan: &Plan, story: Story) -> Self {
+        let inner = Inner {
+            budget: Budget::begin(),
+            calls: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            lied_about: BTreeSet::new(),
+            all_missing: BTreeSet::new(),
+            deleted_by_lie: BTreeMap::new(),
+            nodes_most: 0,
+            past_was_shown: false,
+            made_in_the_past: BTreeSet::new(),
+            lease: None,
+            deleted_by_people: BTreeSet::new(),
+        };
+        let settings = &plan.settings;
+        Self {
+            server,
+            story,
+            inner: Mutex::new(inner),
+            confirmations: settings.node_deletion_confirmations,
+            percent_max: settings.node_deletion_percent_max.into(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -80,6 +114,7 @@ impl Referee {
     pub(crate) fn call_begins(self: &Arc<Self>, process: &str, function: &str, service: &Service) -> Turn {
         let who = format!("{function} by {process}");
         self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
+        self.spends(format!("calls for {}/{}", service.namespace, service.name));
         let other = self.lock().calls.insert(service.uid.clone(), who.clone());
         if let Some(other) = other {
             self.story
@@ -101,14 +136,61 @@ impl Referee {
         }
     }
 
-    /// A cloud said that this node's machine is not there.
-    pub(crate) fn calls_missing(&self, uid: &str) {
-        self.lock().called_missing.insert(uid.to_owned());
+    /// People do something, or a fault begins.
+    pub(crate) fn operation(&self) {
+        self.lock().budget.operation();
     }
 
-    /// Whether some cloud said so.
-    pub(crate) fn is_called_missing(&self, uid: &str) -> bool {
-        self.lock().called_missing.contains(uid)
+    /// One more request of this kind. Never more than its budget.
+    pub(crate) fn spends(&self, what: String) {
+        let overspent = self.lock().budget.spend(what);
+        if let Some(overspent) = overspent {
+            self.story.violate(overspent);
+        }
+    }
+
+    /// A process got an answer about this node's machine.
+    pub(crate) fn answered(&self, (process, uid): (&str, &str), is_missing: bool, (lie, counts): (Option<Lie>, bool)) {
+        let mut inner = self.lock();
+        if is_missing && lie.is_some() {
+            inner.lied_about.insert(uid.to_owned());
+        }
+        if is_missing && lie == Some(Lie::AllMissing) {
+            inner.all_missing.insert(uid.to_owned());
+        }
+        if counts {
+            let key = (process.to_owned(), uid.to_owned());
+            let count = inner.missing.entry(key).or_default();
+            *count = if is_missing { *count + 1 } else { 0 };
+        }
+    }
+
+    /// Whether the process was told often enough in a row that this node's machine is missing.
+    pub(crate) fn is_confirmed_missing(&self, process: &str, uid: &str) -> bool {
+        let count = self.lock().missing.get(&(process.to_owned(), uid.to_owned())).copied();
+        count.unwrap_or_default() >= self.confirmations
+    }
+
+    /// Whether a provider called this node's machine missing by a lie.
+    pub(crate) fn is_lied_about(&self, uid: &str) -> bool {
+        self.lock().lied_about.contains(uid)
+    }
+
+    /// A process asks for the deletion of this node. Never of more nodes than the breaker lets go while a
+    /// provider calls all machines missing.
+    pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
+        let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
+        let mut inner = self.lock();
+        if !inner.all_missing.contains(uid) || announced.is_some() || self.percent_max >= 100 {
+            return;
+        }
+        let most = (inner.nodes_most * self.percent_max / 100).max(1);
+        let deleted = inner.deleted_by_lie.entry(process.to_owned()).or_default();
+        if deleted.insert(uid.to_owned()) && deleted.len() == most + 1 {
+            drop(inner);
+            self.story
+                .violate(format_args!("{process} deletes more than {most} nodes although all were called missing"));
+        }
     }
 
     /// A process is shown a list of the past.
@@ -165,8 +247,22 @@ impl Referee {
             let object = self.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
             if text(&object, "/metadata/uid") != uid && !self.lock().deleted_by_people.contains(&uid) {
                 self.story.violate(format_args!(
-                    "the node {name} ({uid}) was deleted, and its machine was there or never called missing"
+                    "the node {name} ({uid}) was deleted, and its machine was there or not often enough called missing"
                 ));
+            }
+        }
+    }
+
+    /// Never an address that is none. To be called with the nodes from time to time.
+    pub(crate) fn look_at(&self, nodes: &[Value]) {
+        {
+            let mut inner = self.lock();
+            inner.nodes_most = inner.nodes_most.max(nodes.len());
+        }
+        for node in nodes {
+            let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
+            if addresses.into_iter().flatten().any(|address| text(address, "/address") == JUNK) {
+                self.story.violate(format_args!("the node {} has junk as address", text(node, "/metadata/name")));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One of the manager's processes, put together as `skysail run` does: it stands by, leads, and ends when it loses the lease.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
@@ -13,7 +13,15 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Plan, Referee, chance::Chance, client::named, clock::wait, cloud::Cloud, provider::CloudProvider, story::Story,
+    Plan, Referee,
+    chance::Chance,
+    client::of_process,
+    clock::wait,
+    cloud::Cloud,
+    link::{Link, Requests},
+    operator::Ownership,
+    provider::CloudProvider,
+    story::Story,
 };
 
 const LEASE: &str = "cloud-controller-manager";
@@ -31,12 +39,15 @@ pub(crate) struct Site {
     pub(crate) clouds: Vec<Arc<Cloud>>,
     pub(crate) referee: Arc<Referee>,
     pub(crate) story: Story,
+    pub(crate) ownership: watch::Receiver<Ownership>,
+    pub(crate) requests: Requests,
 }
 
 /// A process that runs. Dropped, it has crashed.
 pub(crate) struct Replica {
     /// Its identity, and the user agent of its client.
     pub(crate) name: String,
+    pub(crate) link: Arc<Link>,
     stop: CancellationToken,
     slots: Vec<Slot>,
     tasks: JoinSet<String>,
@@ -56,15 +67,16 @@ impl Slot {
     }
 }
 
-/// The machine's clocks: they run alike on all machines, and show different times of day.
+/// The machine's clocks: they run a little faster or slower than time, and show different times of day.
 struct ReplicaClock {
     began: Instant,
+    rate: f64,
     time_of_day: Timestamp,
 }
 
 impl Clock for ReplicaClock {
     fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.began.elapsed().mul_f64(self.rate)
     }
 
     fn now(&self) -> Timestamp {
@@ -76,18 +88,24 @@ impl Replica {
     /// Starts the process.
     pub(crate) fn start(site: &Site, plan: &Plan, name: String, chance: &mut Chance) -> Self {
         site.story.tell(&name, "starts");
+        let link = Link::new(site.requests.clone());
+        let process = || (name.as_str(), Arc::clone(&link));
         let slot = |cloud: &Arc<Cloud>| Slot {
-            provider: Arc::new(CloudProvider::new(Arc::clone(cloud), &name, Arc::clone(&site.referee))),
+            provider: Arc::new(CloudProvider::new(Arc::clone(cloud), process(), Arc::clone(&site.referee))),
             generation: watch::Sender::new(0),
         };
         let slots: Vec<Slot> = site.clouds.iter().map(slot).collect();
         let stop = CancellationToken::new();
         let skew = i64::try_from(chance.number(0..=600)).unwrap_or_default();
+        let time_of_day = Timestamp::constant(1_767_225_600 + skew, 0);
+        let thousandths = 1_000 + chance.number(0..=2 * plan.clock_skew) - plan.clock_skew;
+        let rate = f64::from(u32::try_from(thousandths).unwrap_or(1_000)) / 1_000.0;
         let life = Life {
-            client: named(&site.server, &name),
-            providers: providers(&slots),
+            client: of_process(&site.server, &name, &link),
+            slots: slots.clone(),
+            ownership: site.ownership.clone(),
             settings: plan.settings.clone(),
-            clock: ReplicaClock { began: Instant::now(), time_of_day: Timestamp::constant(1_767_225_600 + skew, 0) },
+            clock: ReplicaClock { began: Instant::now(), rate, time_of_day },
             name: name.clone(),
             stop: stop.clone(),
             story: site.story.clone(),
@@ -101,8 +119,9 @@ impl Replica {
                 std::future::pending().await
             });
         }
-        tasks.spawn(life.run());
-        Self { name, stop, slots, tasks }
+        let runs = Arc::clone(&link);
+        tasks.spawn(async move { runs.run(life.run()).await });
+        Self { name, link, stop, slots, tasks }
     }
 
     /// Why it ended, if it did.
@@ -136,24 +155,39 @@ impl Replica {
     }
 }
 
-fn providers(slots: &[Slot]) -> Providers {
-    let entry = |(index, slot): (usize, &Slot)| ProviderEntry {
+/// The providers that there are, oldest first.
+fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
+    let there = [true, ownership.second, ownership.younger];
+    let entry = |(index, (slot, _)): (usize, (&Slot, bool))| ProviderEntry {
         name: format!("p{index}"),
         provider: Arc::clone(&slot.provider) as Arc<_>,
         default: index == 0,
-        node_selector: if index == 0 { [].into() } else { [(CLOUD_LABEL.to_owned(), "second".to_owned())].into() },
-        load_balancer_classes: if index == 0 { Vec::new() } else { vec![CLASS.to_owned()] },
-        provider_id_schemes: None,
-        addresses: ProviderAddresses::default(),
+        node_selector: if index == 1 && ownership.selector {
+            [(CLOUD_LABEL.to_owned(), "second".to_owned())].into()
+        } else {
+            [].into()
+        },
+        load_balancer_classes: match index {
+            1 if ownership.class => vec![CLASS.to_owned()],
+            2 => vec![CLASS.to_owned()],
+            _ => Vec::new(),
+        },
+        provider_id_schemes: (index == 0 && ownership.pinned).then(|| vec!["first".to_owned()]),
+        addresses: if index == 1 && !ownership.any_address {
+            ProviderAddresses::new(&["100.64.2.0/24".to_owned()], &[]).unwrap()
+        } else {
+            ProviderAddresses::default()
+        },
         generation: slot.generation.subscribe(),
     };
-    Providers::new(slots.iter().enumerate().map(entry).collect()).unwrap()
+    Providers::new(slots.iter().zip(there).enumerate().filter(|(_, (_, there))| *there).map(entry).collect()).unwrap()
 }
 
 /// What runs in the process.
 struct Life {
     client: kube::Client,
-    providers: Providers,
+    slots: Vec<Slot>,
+    ownership: watch::Receiver<Ownership>,
     settings: ControllerSettings,
     clock: ReplicaClock,
     name: String,
@@ -164,7 +198,7 @@ struct Life {
 impl Life {
     /// Why it ended.
     async fn run(self) -> String {
-        let Self { client, providers, settings, clock, name, stop, story } = self;
+        let Self { client, slots, mut ownership, settings, clock, name, stop, story } = self;
         let config = ElectionConfig {
             namespace: "kube-system".to_owned(),
             lease: LEASE.to_owned(),
@@ -178,17 +212,36 @@ impl Life {
         story.tell(&name, "leads");
         let fence = leader.fence().clone();
         let metrics = ControllerMetrics::register(&mut registry);
-        let client = fenced(&client, fence.clone());
-        let manager = Manager::new(client, providers, settings, metrics, Ledger::default()).fenced(fence);
-        tokio::select! {
-            biased;
-            lost = leader.lost() => lost.to_string(),
-            ended = manager.run(stop.clone()) => match ended {
+        let (client, ledger) = (fenced(&client, fence.clone()), Ledger::default());
+        loop {
+            let providers = providers(&slots, *ownership.borrow_and_update());
+            let (settings, ended) = (settings.clone(), stop.child_token());
+            let manager = Manager::new(client.clone(), providers, settings, metrics.clone(), ledger.clone());
+            let mut running = pin!(manager.fenced(fence.clone()).run(ended.clone()));
+            let ending = tokio::select! {
+                biased;
+                lost = leader.lost() => return lost.to_string(),
+                ending = &mut running => ending,
+                _ = ownership.changed() => {
+                    story.tell(&name, "starts its controllers again");
+                    ended.cancel();
+                    tokio::select! {
+                        biased;
+                        lost = leader.lost() => return lost.to_string(),
+                        ending = &mut running => ending,
+                    }
+                }
+            };
+            match ending {
                 Err(error) => panic!("{name}: {error}"),
-                // As `skysail run`: what was cut off may still arrive, so the lease is left to run out.
-                Ok(Ending::CutOff) => "is stopped, cut off".to_owned(),
-                Ok(Ending::Clean) => format!("is stopped: {:?}", leader.release().await),
-            },
+                // As `skysail run`: requests of calls that were cut off may still arrive, so the process keeps
+                // the lease until it runs out.
+                Ok(Ending::CutOff) => return "is stopped, cut off".to_owned(),
+                Ok(Ending::Clean) if stop.is_cancelled() => {
+                    return format!("is stopped: {:?}", leader.release().await);
+                }
+                Ok(Ending::Clean) => {}
+            }
         }
     }
 }

@@ -9,13 +9,25 @@ use skysail_dev::api::{ApiOptions, ApiServer};
 use tokio::time::Instant;
 
 use crate::{
-    Plan, Referee, chance::Chance, clock::wait, cloud::Cloud, end_state::differences, operations::People,
-    referee::LOOK_EVERY, replica::Replica, replica::Site, story::Story, weather::Weather,
+    Plan, Referee,
+    chance::Chance,
+    clock::wait,
+    cloud::Cloud,
+    end_state::{differences, node_differences},
+    link::{Link, Requests},
+    operations::People,
+    operator::Operator,
+    referee::LOOK_EVERY,
+    replica::{Replica, Site},
+    rival::Rival,
+    story::Story,
+    weather::Weather,
 };
 
-/// How long after the last fault everything may take. Retries of what the cloud denied come up to five minutes apart, and a load balancer that lost its
-/// status comes back with the next of them.
-const CALM_MAX: Duration = Duration::from_mins(40);
+/// How long after the last fault everything may take. Retries of what the cloud denied come up to five
+/// minutes apart. It is shorter than the slow resync of 30 minutes less the longest day, so that the
+/// resync cannot hide a lost wake-up.
+const CALM_MAX: Duration = Duration::from_mins(16);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(10);
 /// For so long nothing may be written once all is well.
@@ -41,6 +53,12 @@ enum Event {
     Token,
     Compaction,
     Tampering,
+    LostConnections,
+    Freeze,
+    Ownership,
+    LostPool,
+    Rival,
+    MassLie,
 }
 
 /// Lives through the day of this plan. The clock of the runtime has to be paused.
@@ -56,11 +74,9 @@ pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
         day.event().await;
     }
     day.clear_up().await;
-    let began = Instant::now();
-    let mut wrong = day.differences();
-    while !wrong.is_empty() && began.elapsed() < CALM_MAX {
-        day.pass(LOOK).await;
-        wrong = day.differences();
+    let mut wrong = day.nodes_are_well_without_services().await;
+    if wrong.is_empty() {
+        wrong = day.becomes_well(Day::differences).await;
     }
     if wrong.is_empty() {
         day.site.story.tell("calm", "all is well");
@@ -85,6 +101,10 @@ struct Day {
     chance: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
+    /// When processes that are frozen go on.
+    frozen: Vec<(Instant, Arc<Link>, String)>,
+    operator: Operator,
+    rival: Rival,
 }
 
 enum Place {
@@ -97,16 +117,31 @@ impl Day {
         let story = Story::begin();
         story.tell("plan", format_args!("{plan:?}"));
         let server = ApiServer::new(&ApiOptions { seed: plan.seed, ..ApiOptions::default() });
-        let referee = Arc::new(Referee::new(Arc::clone(&server), story.clone()));
+        let referee = Arc::new(Referee::new(Arc::clone(&server), &plan, story.clone()));
         let cloud = |(name, number)| Arc::new(Cloud::new(name, number, &plan, story.clone(), Arc::clone(&referee)));
-        let clouds: Vec<Arc<Cloud>> = [("first", 1), ("second", 2)].map(cloud).into();
-        let weather = Arc::new(Weather::new(&plan, Arc::clone(&referee), clouds.clone(), story.clone()));
+        let clouds: Vec<Arc<Cloud>> = [("first", 1), ("second", 2), ("third", 3)].map(cloud).into();
+        let (rival, written) = Rival::begin(&server, story.clone());
+        let weather = Arc::new(Weather::new(&plan, Arc::clone(&referee), clouds.clone(), (story.clone(), written)));
         server.set_faults(Some(Arc::clone(&weather) as Arc<_>));
-        let site = Site { server, clouds, referee, story };
-        let people = People::new(&site, plan.seed);
+        let operator = Operator::new(plan.seed, story.clone());
+        let site =
+            Site { server, clouds, referee, story, ownership: operator.ownership(), requests: Requests::default() };
+        let people = People::new(&site, &plan);
         let places = (0..plan.replicas).map(|_| Place::Down(Instant::now())).collect();
         let chance = Chance::of(plan.seed, "day");
-        Self { plan, site, weather, people, places, lives: 0, chance, reached_again: Vec::new() }
+        Self {
+            plan,
+            site,
+            weather,
+            people,
+            places,
+            lives: 0,
+            chance,
+            reached_again: Vec::new(),
+            frozen: Vec::new(),
+            operator,
+            rival,
+        }
     }
 
     /// Time passes; processes that ended start again, as a kubelet starts them.
@@ -131,6 +166,11 @@ impl Day {
         for (_, process) in reached {
             self.site.story.tell(&process, "reaches the API again");
             self.weather.cut_off(&process, false);
+        }
+        let thawed = self.frozen.extract_if(.., |(until, ..)| *until <= now);
+        for (_, link, process) in thawed {
+            self.site.story.tell(&process, "goes on");
+            link.freeze(false);
         }
         for place in &mut self.places {
             let ended = match place {
@@ -161,23 +201,59 @@ impl Day {
             (mishaps.token, Event::Token),
             (mishaps.compaction, Event::Compaction),
             (mishaps.tampering, Event::Tampering),
+            (mishaps.lost_connections, Event::LostConnections),
+            (mishaps.freeze, Event::Freeze),
+            (mishaps.ownership, Event::Ownership),
+            (mishaps.lost_pool, Event::LostPool),
+            (mishaps.rival, Event::Rival),
+            (mishaps.mass_lie, Event::MassLie),
         ];
         let time = self.chance.milliseconds(1_000..=60_000);
+        self.site.referee.operation();
+        self.site.referee.look_at(&self.site.referee.objects("/api/v1/nodes"));
         match self.chance.weighted(&weights).unwrap_or(Event::People) {
             Event::People => self.people.act().await,
+            Event::Token => {
+                if let Some(cloud) = self.chance.pick(&self.site.clouds) {
+                    self.site.story.tell(cloud.name, format_args!("the token expires for {} ms", time.as_millis()));
+                    cloud.expire_token(time);
+                }
+            }
+            Event::MassLie => {
+                if let Some(cloud) = self.chance.pick(&self.site.clouds) {
+                    let story = &self.site.story;
+                    story.tell(cloud.name, format_args!("calls all machines missing for {} ms", time.as_millis()));
+                    cloud.call_all_missing(time);
+                }
+            }
+            Event::Compaction => {
+                self.site.story.tell("api", "forgets its history and ends all watches");
+                self.site.server.compact();
+                self.site.server.end_watches();
+            }
+            Event::Tampering => self.people.tamper(),
+            Event::LostPool => self.people.delete_some_pool(),
+            Event::Ownership => self.operator.edit(),
+            Event::Rival => {
+                self.site.story.tell("rival", format_args!("empties each status for {} ms", time.as_millis()));
+                self.rival.act_until(Instant::now() + time);
+            }
+            event => self.befall_process(event, time),
+        }
+    }
+
+    fn befall_process(&mut self, event: Event, time: Duration) {
+        match event {
             Event::Crash => self.crash(),
             Event::Stop => self.with_some_process(|_, replica, story| {
                 story.tell(&replica.name, "gets SIGTERM");
                 replica.stop();
             }),
-            Event::Partition => {
-                let until = Instant::now() + time;
-                self.with_some_process(|day, replica, story| {
-                    story.tell(&replica.name, "does not reach the API");
-                    day.weather.cut_off(&replica.name, true);
-                    day.reached_again.push((until, replica.name.clone()));
-                });
-            }
+            Event::Partition => self.with_some_process(|day, replica, story| {
+                story.tell(&replica.name, "does not reach the API");
+                day.weather.cut_off(&replica.name, true);
+                day.reached_again.push((Instant::now() + time, replica.name.clone()));
+            }),
             Event::Swap if self.chance.once_in(0.7) => self.with_some_process(|_, replica, story| {
                 story.tell(&replica.name, "swaps its releases");
                 replica.swap();
@@ -189,18 +265,23 @@ impl Day {
                     replica.withdraw_release(cloud, time);
                 });
             }
-            Event::Token => {
-                if let Some(cloud) = self.chance.pick(&self.site.clouds) {
-                    self.site.story.tell(cloud.name, format_args!("the token expires for {} ms", time.as_millis()));
-                    cloud.expire_token(time);
-                }
-            }
-            Event::Compaction => {
-                self.site.story.tell("api", "forgets its history and ends all watches");
-                self.site.server.compact();
-                self.site.server.end_watches();
-            }
-            Event::Tampering => self.people.tamper(),
+            Event::LostConnections => self.with_some_process(|_, replica, story| {
+                story.tell(&replica.name, "loses its established connections");
+                replica.link.lose_connections();
+            }),
+            Event::Freeze => self.with_some_process(|day, replica, story| {
+                story.tell(&replica.name, "is frozen");
+                replica.link.freeze(true);
+                day.frozen.push((Instant::now() + time / 2, Arc::clone(&replica.link), replica.name.clone()));
+            }),
+            Event::People
+            | Event::Token
+            | Event::MassLie
+            | Event::Compaction
+            | Event::Tampering
+            | Event::LostPool
+            | Event::Ownership
+            | Event::Rival => {}
         }
     }
 
@@ -233,8 +314,37 @@ impl Day {
         self.site.story.tell("calm", "faults stop");
         self.weather.clear_up();
         self.reached_again.clear();
+        for (_, link, _) in self.frozen.drain(..) {
+            link.freeze(false);
+        }
+        self.rival.act_until(Instant::now());
+        self.operator.restore();
         self.site.clouds.iter().for_each(|cloud| cloud.clear_up());
         self.people.bring_everything_up().await;
+    }
+
+    /// Waits until nothing is wrong any more, and says what is left where that takes too long.
+    async fn becomes_well(&mut self, look: impl Fn(&Self) -> Vec<String>) -> Vec<String> {
+        let began = Instant::now();
+        let mut wrong = look(self);
+        while !wrong.is_empty() && began.elapsed() < CALM_MAX {
+            self.pass(LOOK).await;
+            wrong = look(self);
+        }
+        wrong
+    }
+
+    /// On some days a new process may not list Services. Nodes need no Services.
+    async fn nodes_are_well_without_services(&mut self) -> Vec<String> {
+        if !self.plan.forbidden {
+            return Vec::new();
+        }
+        self.site.story.tell("calm", "no process may list Services, and all start again");
+        self.weather.forbid_services(true);
+        self.places.iter_mut().for_each(|place| *place = Place::Down(Instant::now()));
+        let wrong = self.becomes_well(|day| node_differences(&day.site)).await;
+        self.weather.forbid_services(false);
+        wrong.into_iter().map(|wrong| format!("without the right to list Services: {wrong}")).collect()
     }
 
     fn differences(&self) -> Vec<String> {
@@ -246,6 +356,9 @@ impl Day {
         // What was about to be done when all was well already: tries of what was done and whose answer was lost come up to five minutes apart.
         self.pass(Duration::from_mins(6)).await;
         let told = self.site.story.lines().len();
+        if self.plan.quiet_edit {
+            self.operator.add_younger();
+        }
         let end = Instant::now() + QUIET;
         while Instant::now() < end {
             self.pass(LOOK).await;

@@ -8,6 +8,7 @@ use std::{
 
 use http::StatusCode;
 use skysail_dev::api::{ApiError, Fault, Faults, RequestInfo};
+use tokio::sync::mpsc::Sender;
 
 use crate::{
     Plan, Referee,
@@ -25,6 +26,8 @@ pub(crate) struct Weather {
     referee: Arc<Referee>,
     clouds: Vec<Arc<Cloud>>,
     story: Story,
+    /// Names of Services whose status a process writes.
+    written: Sender<String>,
 }
 
 struct Inner {
@@ -32,12 +35,24 @@ struct Inner {
     chance: Chance,
     /// Processes that do not reach the API.
     cut_off: BTreeSet<String>,
+    /// No process may list Services.
+    services_forbidden: bool,
 }
 
 impl Weather {
-    pub(crate) fn new(plan: &Plan, referee: Arc<Referee>, clouds: Vec<Arc<Cloud>>, story: Story) -> Self {
-        let inner = Inner { api: plan.api.clone(), chance: Chance::of(plan.seed, "api"), cut_off: BTreeSet::new() };
-        Self { inner: Mutex::new(inner), referee, clouds, story }
+    pub(crate) fn new(
+        plan: &Plan,
+        referee: Arc<Referee>,
+        clouds: Vec<Arc<Cloud>>,
+        (story, written): (Story, Sender<String>),
+    ) -> Self {
+        let inner = Inner {
+            api: plan.api.clone(),
+            chance: Chance::of(plan.seed, "api"),
+            cut_off: BTreeSet::new(),
+            services_forbidden: false,
+        };
+        Self { inner: Mutex::new(inner), referee, clouds, story, written }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -51,6 +66,11 @@ impl Weather {
         inner.cut_off.clear();
     }
 
+    /// No process may list Services, or each may again.
+    pub(crate) fn forbid_services(&self, forbidden: bool) {
+        self.lock().services_forbidden = forbidden;
+    }
+
     /// The process does not reach the API, or does again.
     pub(crate) fn cut_off(&self, process: &str, cut: bool) {
         let mut inner = self.lock();
@@ -61,15 +81,18 @@ impl Weather {
         }
     }
 
-    /// The referee keeps an eye on a node whose deletion is asked for while there is a machine for it in any cloud, or while no cloud called that missing. Whether
-    /// it goes is another matter: the request may name another UID.
-    fn watch_deletion(&self, name: &str, carried_out: Duration) {
+    /// The referee watches a node whose deletion is asked for without enough answers that its machine is
+    /// missing, or while a cloud has the machine and has not lied. The node may stay all the same: the
+    /// request may name another UID.
+    fn watch_deletion(&self, process: &str, name: &str, carried_out: Duration) {
         let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
         let (id, uid) = (text(&node, "/spec/providerID"), text(&node, "/metadata/uid"));
         let there = self.clouds.iter().any(|cloud| cloud.state().behind(id, name).is_some());
-        if there || !self.referee.is_called_missing(uid) {
+        let lied = self.referee.is_lied_about(uid);
+        if (there && !lied) || !self.referee.is_confirmed_missing(process, uid) {
             self.referee.suspect(name, uid, carried_out);
         }
+        self.referee.deletes(process, uid, &node);
     }
 }
 
@@ -85,12 +108,17 @@ impl Faults for Weather {
             self.referee.writes(who, &format!("{verb} {resource}/{subresource} {name}"));
             if resource != "events" {
                 self.story.tell("api", format_args!("{verb} {resource} {name} {subresource} (for {who})"));
+                self.referee.spends(format!("writes of {resource} {name}"));
+            }
+            if resource == "services" && subresource == "status" {
+                // The rival need not notice each write.
+                drop(self.written.try_send(name.clone()));
             }
         }
         let fault = self.lock().draw(request, writes);
         if request.verb == "delete" && request.resource == "nodes" {
             let carried_out = if let Fault::Latency(after) = &fault { *after } else { Duration::ZERO };
-            self.watch_deletion(&request.name, carried_out);
+            self.watch_deletion(who, &request.name, carried_out);
         }
         if matches!(fault, Fault::StaleList(_)) {
             self.referee.past_is_shown();
@@ -110,6 +138,9 @@ impl Inner {
         if self.cut_off.contains(&request.user_agent) {
             return Fault::unavailable();
         }
+        if self.services_forbidden && request.resource == "services" && matches!(request.verb, "list" | "watch") {
+            return Fault::Refuse(error(StatusCode::FORBIDDEN, "Forbidden", "services is forbidden"));
+        }
         let (api, chance) = (self.api.clone(), &mut self.chance);
         if request.verb == "watch" && chance.once_in(api.dropped_watch) {
             return Fault::DropWatchAfter(chance.number(1..=20));
@@ -119,6 +150,15 @@ impl Inner {
         }
         if request.verb == "watch" && chance.once_in(api.delayed_watch) {
             return Fault::DelayWatch(chance.milliseconds(100..=10_000));
+        }
+        if request.verb == "watch" && chance.once_in(api.stalled_watch) {
+            return Fault::DelayWatch(chance.milliseconds(60_000..=300_000));
+        }
+        if chance.once_in(api.swallowed) {
+            return Fault::NeverAnswer { done: false };
+        }
+        if chance.once_in(api.done_and_swallowed) {
+            return Fault::NeverAnswer { done: true };
         }
         if request.verb == "list" && chance.once_in(api.stale_list) {
             return Fault::StaleList(u64::try_from(chance.number(1..=200)).unwrap_or_default());
@@ -164,6 +204,8 @@ fn told(fault: &Fault) -> String {
         Fault::Latency(time) => format!("a latency of {} ms", ms(time)),
         Fault::Refuse(error) => format!("{} {}", error.code.as_u16(), error.reason),
         Fault::LoseAnswer(error) => format!("{} {}, although it is done", error.code.as_u16(), error.reason),
+        Fault::NeverAnswer { done: false } => "no answer".to_owned(),
+        Fault::NeverAnswer { done: true } => "no answer, although it is done".to_owned(),
         Fault::LateAnswer(time) => format!("an answer that comes {} ms after it was done", ms(time)),
         Fault::DropWatchAfter(events) => format!("an end after {events} events"),
         Fault::ExpireWatch => "410 Expired".to_owned(),

@@ -42,6 +42,12 @@ pub enum Fault {
     LoseAnswer(ApiError),
     /// Do it, and answer this much later: what it changed is seen before the answer is there.
     LateAnswer(Duration),
+    /// Never answer, as over a connection that a proxy has silently dropped. Where `done`, the request
+    /// arrived and takes effect; otherwise it takes none.
+    NeverAnswer {
+        /// Whether the request takes effect.
+        done: bool,
+    },
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
     /// Tell a watch that begins at a version that this version is too old, as an API server whose watch cache was rebuilt; other requests are served as usual.
@@ -110,6 +116,7 @@ impl WatchFault {
             | Fault::Refuse(_)
             | Fault::LoseAnswer(_)
             | Fault::LateAnswer(_)
+            | Fault::NeverAnswer { .. }
             | Fault::StaleList(_) => Self::default(),
         }
     }

@@ -137,6 +137,12 @@ impl ApiServer {
                 drop(self.route(incoming, target, params, &fault));
                 refusal(error)
             }
+            Fault::NeverAnswer { done } => {
+                if *done {
+                    drop(self.route(incoming, target, params, &fault));
+                }
+                return std::future::pending().await;
+            }
             Fault::None
             | Fault::Latency(_)
             | Fault::LateAnswer(_)

@@ -37,6 +37,8 @@ pub(crate) struct CloudState {
     pub(crate) addresses: BTreeMap<String, String>,
     /// By name.
     pub(crate) balancers: BTreeMap<String, Balancer>,
+    /// Names of load balancers whose backend pool somebody deleted: only `ensure` makes a new one.
+    pub(crate) without_pool: BTreeSet<String>,
     /// Provider ID of the target by destination.
     pub(crate) routes: BTreeMap<String, String>,
     machines_made: u16,
@@ -50,6 +52,7 @@ impl CloudState {
             machines: BTreeMap::new(),
             addresses: BTreeMap::new(),
             balancers: BTreeMap::new(),
+            without_pool: BTreeSet::new(),
             routes: BTreeMap::new(),
             machines_made: 0,
         }
