@@ -23,7 +23,7 @@ use crate::{
     names::{self, reasons},
     nodes::SharedNodes,
     patch::{guarded, params},
-    report::Voice,
+    report::{Voice, is_expected},
     watch::ObjectKey,
 };
 
@@ -67,6 +67,7 @@ impl Subject<'_> {
         let answer = provider.ensure(&self.call(service), cluster, service, &self.shared.nodes).await;
         let settled = |status| Settled {
             membership: Some(self.shared.membership),
+            failed_updates: 0,
             generation: self.generation,
             status,
             written: false,
@@ -145,6 +146,9 @@ impl Subject<'_> {
             }
             Err(error) => {
                 metrics.node_sync_errors.inc();
+                if !is_expected(&error) {
+                    self.context.ledger.update_failed(self.key);
+                }
                 Err(error)
             }
         }

@@ -73,6 +73,8 @@ impl Entry {
 pub(crate) struct Settled {
     /// Membership of the node set; none while an `update` is under way, and after one that failed: what it did nobody knows.
     pub(crate) membership: Option<u64>,
+    /// `update` calls that failed since the last call that succeeded.
+    pub(crate) failed_updates: u32,
     /// Of the provider when the call began.
     pub(crate) generation: u64,
     /// What the provider answered; none where another controller does the work.
@@ -218,7 +220,17 @@ impl Ledger {
             let before = entry.before.as_mut().map(|(_, settled)| settled);
             if let Some(settled) = entry.settled.as_mut().or(before) {
                 settled.membership = membership;
+                if membership.is_some() {
+                    settled.failed_updates = 0;
+                }
             }
+        }
+    }
+
+    /// The `update` that began has failed.
+    pub(crate) fn update_failed(&self, key: &ObjectKey) {
+        if let Some(settled) = self.lock().entries.get_mut(key).and_then(|entry| entry.settled.as_mut()) {
+            settled.failed_updates = settled.failed_updates.saturating_add(1);
         }
     }
 

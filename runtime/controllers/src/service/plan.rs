@@ -12,6 +12,10 @@ use super::{
 };
 use crate::nodes::SharedNodes;
 
+/// After this many failed `update` calls in a row the Service is ensured: an `update` changes the backends of what is there, and only an `ensure` makes what
+/// is missing beside them. Upstream's first sync after a failed node sync is an ensure.
+const FAILED_UPDATES_MAX: u32 = 2;
+
 /// Who owns the object, as the provider that plans sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -106,7 +110,11 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
     let settled = observed.entry.filter(|entry| !entry.overdue);
     let settled = settled.and_then(|entry| Some((&entry.service, entry.settled.as_ref()?)));
     match settled {
-        Some((ensured, settled)) if !needs_update(ensured, &service) && settled.generation == observed.generation => {
+        Some((ensured, settled))
+            if !needs_update(ensured, &service)
+                && settled.generation == observed.generation
+                && settled.failed_updates < FAILED_UPDATES_MAX =>
+        {
             settled_plan(service, settled, observed, add_finalizer)
         }
         _ => {

@@ -234,7 +234,7 @@ async fn b6_an_update_that_finds_nothing_is_followed_by_an_ensure() {
     assert!(!world.transcript().await.contains("Warning"));
 }
 
-/// Upstream turns it into an ensure. Here the update is repeated with the fresh set and the Service's backoff, and a change of the Service comes first.
+/// Upstream turns it into an ensure. Here the update is repeated once with the fresh set and the Service's backoff, and a change of the Service comes first.
 #[tokio::test(start_paused = true)]
 async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
     let mut world = with_web(&["a"]).await;
@@ -252,6 +252,36 @@ async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b,c"], "which brings the nodes as well");
     pass(Duration::from_mins(10)).await;
     assert_eq!(calls(&world), NONE);
+}
+
+/// Somebody deleted a part that `update` needs, and only `ensure` makes it again.
+#[tokio::test(start_paused = true)]
+async fn b6_an_update_that_fails_twice_is_followed_by_an_ensure() {
+    let world = with_web(&["a"]).await;
+    world.fake().fail_always("update", Some(Error::new(Code::Internal, "the backend pool is missing")));
+    let times = times(&world, "ensure");
+    world.add_node("b").await;
+    pass(Duration::from_mins(30)).await;
+    let expected = [
+        "update default/web nodes=a,b",
+        "update default/web nodes=a,b",
+        "ensure default/web ports=80/TCP nodes=a,b",
+    ];
+    assert_eq!(calls(&world), expected);
+    assert!(times.lock().unwrap()[0] < 20_000, "after the backoff of two failures");
+}
+
+/// A load balancer that can neither be updated nor ensured serves on: both calls take turns, each with the backoff of the Service.
+#[tokio::test(start_paused = true)]
+async fn b6_where_the_ensure_fails_too_both_take_turns() {
+    let world = with_web(&["a"]).await;
+    for call in ["update", "ensure"] {
+        world.fake().fail_always(call, Some(Error::new(Code::Internal, "broken")));
+    }
+    world.add_node("b").await;
+    pass(Duration::from_mins(10)).await;
+    let made: Vec<String> = calls(&world).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(made, ["update", "update", "ensure", "update", "ensure", "update", "ensure"]);
 }
 
 /// A provider that says what has to be otherwise hears of the nodes that make it otherwise; one that failed, or asked for time, keeps its wait.

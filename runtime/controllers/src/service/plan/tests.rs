@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
-/// `ensured`, `failed` after it was ensured, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `other-release`, `other-class`; whose
-/// it is: `anothers`, `nobodys`.
+/// `ensured`, `failed` after it was ensured, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
+/// `two-failed-updates`, `other-release`, `other-class`; whose it is: `anothers`, `nobodys`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -37,7 +37,8 @@ fn planned(words: &str) -> String {
     let status =
         LoadBalancerStatus { ingress: vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }] };
     let settled = Settled {
-        membership: Some(if has("other-nodes") { 1 } else { shared.membership }),
+        membership: (!has("unknown-nodes")).then_some(if has("other-nodes") { 1 } else { shared.membership }),
+        failed_updates: if has("two-failed-updates") { 2 } else { 0 },
         generation: u64::from(!has("other-release")),
         status: (!has("elsewhere")).then_some(status),
         written: !has("unwritten"),
@@ -123,6 +124,15 @@ fn what_changed_decides_between_ensure_and_update() {
     check("lb finalizer ensured other-nodes other-port", expect!["ensure port=81 finalizer=false"]);
     check("lb finalizer ensured other-release", expect!["ensure port=80 finalizer=false"]);
     check("lb finalizer begun other-nodes", expect!["ensure port=80 finalizer=true"]);
+}
+
+/// Row B3 of the review: a part of the load balancer that is gone comes back by an `ensure` alone.
+#[test]
+fn an_update_that_failed_twice_is_followed_by_an_ensure() {
+    check("lb finalizer ensured unknown-nodes", expect!["update"]);
+    check("lb finalizer ensured unknown-nodes two-failed-updates", expect!["ensure port=80 finalizer=false"]);
+    // The Service as it is cannot be ensured, so that only the nodes can be brought.
+    check("lb finalizer ensured bad-port unknown-nodes two-failed-updates", expect!["update"]);
 }
 
 /// What serves goes on hearing of its nodes while what is wanted is refused or has failed.
