@@ -254,17 +254,19 @@ async fn keep_node_set((context, provider, stop): Shared) {
 }
 
 async fn follow_releases((context, provider, stop): Shared) {
-    let mut generation = context.provider(provider).generation.clone();
+    let entry = context.provider(provider);
+    let (mut generation, mut rotations) = (entry.generation.clone(), entry.rotations.clone());
     triggers::report_schemes(&context, provider);
-    while let Some(changed) = stop.run_until_cancelled(generation.changed()).await {
-        if changed.is_err() {
-            // The slot is gone: no release will follow.
-            stop.cancelled().await;
-            return;
+    loop {
+        // A slot that is gone sends nothing any more.
+        tokio::select! {
+            () = stop.cancelled() => return,
+            Ok(()) = generation.changed() => {
+                triggers::report_schemes(&context, provider);
+                triggers::release_changed(&context, provider);
+            }
+            Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, provider),
         }
-        generation.borrow_and_update();
-        triggers::report_schemes(&context, provider);
-        triggers::release_changed(&context, provider);
     }
 }
 

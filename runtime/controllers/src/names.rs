@@ -88,6 +88,8 @@ pub mod reasons {
     pub const NODE_DELETION_HELD: &str = "NodeDeletionHeld";
     /// Ours: a node could not be initialised; upstream only logs it.
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
+    /// Ours: another controller undoes our writes to a node each time.
+    pub const NODE_CONTESTED: &str = "NodeContested";
     /// Ours: what a provider gave for an initialised node, or the node's annotation, cannot be used; upstream only logs it.
     pub const UPDATING_NODE_FAILED: &str = "UpdatingNodeFailed";
     /// Ours: the cloud does not give some of a node's addresses any more.
@@ -96,6 +98,8 @@ pub mod reasons {
     pub const PROVIDER_CONFLICT: &str = "ProviderConflict";
     /// Ours: a Service has a load balancer that no provider looks after.
     pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
+    /// Ours: another controller undoes our writes to a Service each time.
+    pub const SERVICE_CONTESTED: &str = "ServiceContested";
     /// Ours: the provider that made the load balancer is gone, and another one takes the Service over.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
     /// Ours: a component describes provider-ID schemes that the provider file gives to others.

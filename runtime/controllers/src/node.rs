@@ -22,16 +22,17 @@ use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 use kube::api::{Api, Patch};
 use serde_json::{Value, json};
 use skysail_provider::{Code, Detail, EventKind, Instance, NodeAddress, NodeSet, Provider, Result as ProviderResult};
+use tokio::time::Instant;
 
 use self::initialize::Initialization;
 pub(crate) use self::status::update_all;
 use crate::{
-    backoff::retry,
+    backoff::retry_counted,
     context::Context,
     convert,
     describe::describe,
     error::{Error, api_status, chain},
-    names::{controllers, reasons},
+    names::{self, controllers, reasons},
     nodes::NodeView,
     patch::{guarded, params},
     queue::Next,
@@ -49,6 +50,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
     let cloud = &*context.provider(provider).provider;
     let queue = &context.lane(provider).nodes;
     // observe (pure)
+    let now = Instant::now();
     let mut waiting = Vec::new();
     let mut initialized = Vec::new();
     for name in names {
@@ -56,6 +58,9 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
             // As upstream: where the provider has no machines, nobody initialises. A release that has them wakes the node.
             Some(view) if view.uninitialized && has_no_instances(cloud) => {
                 queue.done(name, Next::OnChange);
+            }
+            Some(view) if view.wanting && !view.writes.wait(now).is_zero() => {
+                queue.done(name, Next::Within(view.writes.wait(now)));
             }
             Some(view) if view.uninitialized => waiting.push(view),
             Some(view) => initialized.push(view),
@@ -79,6 +84,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
             async move {
                 let view = &afresh(context, view);
                 let result = initialize_one(context, provider, view, answer).await;
+                count_write(context, voice, view, &result);
                 finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
             }
         })
@@ -86,7 +92,8 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
     stream::iter(&initialized)
         .for_each_concurrent(writes, |view| async move {
             let result = mirror_labels(context, &view.object()).await;
-            finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
+            count_write(context, voice, view, &result);
+            finish(context, provider, (voice, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
         })
         .await;
 }
@@ -107,6 +114,19 @@ fn has_no_instances(cloud: &dyn Provider) -> bool {
     cloud.info().is_some() && cloud.instances().is_none()
 }
 
+/// Counts what was written, and says once where somebody else undoes it each time.
+fn count_write(context: &Context, voice: &Voice, view: &NodeView, written: &Result<bool, Error>) {
+    if matches!(written, Ok(true)) && context.nodes.written(&view.node) {
+        let text = format!(
+            "Another controller undoes the labels or the removed taint {} each time that Skysail writes this node. They are written again after growing pauses, \
+             at most 5 minutes. Find that controller and stop it: kubectl get node {} --output yaml --show-managed-fields",
+            names::UNINITIALIZED_TAINT,
+            view.node.name
+        );
+        context.reporter.event(voice, &view.reference(), (EventKind::Warning, reasons::NODE_CONTESTED), text);
+    }
+}
+
 /// Reports the end of one node's run and puts it back into the queue where it failed.
 fn finish(
     context: &Context,
@@ -118,7 +138,8 @@ fn finish(
     let queue = &context.lane(provider).nodes;
     let name = &view.node.name;
     let reference = view.reference();
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    let retry = result.as_ref().err().map(|error| retry_counted(queue, name, error).after);
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), retry);
     let next = match &result {
         Ok(initialized) => {
             queue.forget(name);
@@ -132,8 +153,7 @@ fn finish(
             if !is_expected(error) {
                 context.reporter.event(voice, &reference, (EventKind::Warning, failed), chain(error));
             }
-            let failures = queue.failed(name, retry(error, 0).counts);
-            Next::After(retry(error, failures).after)
+            retry.map_or(Next::OnChange, Next::After)
         }
     };
     queue.done(name.clone(), next);
@@ -187,13 +207,15 @@ fn mirrored(object: &core::Node) -> BTreeMap<String, String> {
     object.metadata.labels.as_ref().map(labels::mirrored).unwrap_or_default()
 }
 
+/// Whether anything was written.
 async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, Error> {
     let labels = mirrored(object);
-    if !labels.is_empty() {
-        let patch = json!({ "metadata": { "labels": labels } });
-        patch_node(context, object, patch).await.map_err(Error::api("mirror node labels"))?;
+    if labels.is_empty() {
+        return Ok(false);
     }
-    Ok(false)
+    let patch = json!({ "metadata": { "labels": labels } });
+    let written = patch_node(context, object, patch).await.map_err(Error::api("mirror node labels"))?;
+    Ok(written.is_some())
 }
 
 /// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists. None where the node is gone.

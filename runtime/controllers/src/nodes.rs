@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::kept::Rest;
 use crate::{
+    backoff::Repairs,
     convert, names, node,
     ownership::{self, Claim, Owner},
     settings::ControllerSettings,
@@ -88,6 +89,8 @@ pub(crate) struct NodeView {
     pub(crate) uninitialized: bool,
     /// As `node::is_wanting`.
     pub(crate) wanting: bool,
+    /// The rate of the node controller's writes, which somebody else may undo.
+    pub(crate) writes: Repairs,
     /// Not ready, or ready with a shutdown taint left over.
     troubled: bool,
     eligible: bool,
@@ -173,12 +176,20 @@ impl Nodes {
             eligible: is_eligible(object),
             backend: backend(&node),
             first_seen: same_object.map_or_else(Instant::now, |old| old.first_seen),
+            writes: same_object.map_or_else(Repairs::default, |old| old.writes),
             rest: Arc::new(Rest::of(object)),
             node,
         };
         self.note(&mut inner, old.as_ref(), Some(&view));
         inner.views.insert(view.node.name.clone(), view.clone());
         (old, view)
+    }
+
+    /// The node controller wrote this node; see [`Repairs::begin`].
+    pub(crate) fn written(&self, node: &Node) -> bool {
+        let mut inner = self.lock();
+        let view = inner.views.get_mut(&node.name).filter(|view| view.node.uid == node.uid);
+        view.is_some_and(|view| view.writes.begin(Instant::now()))
     }
 
     /// The node is gone; returns what it was.

@@ -30,6 +30,8 @@ pub struct ProviderEntry {
     pub addresses: ProviderAddresses,
     /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
     pub generation: watch::Receiver<u64>,
+    /// Counts the rotations of its credentials. At a change each object of this provider whose last call was denied is tried again.
+    pub rotations: watch::Receiver<u64>,
 }
 
 /// All providers of the process.
@@ -169,6 +171,7 @@ mod tests {
             provider_id_schemes: None,
             addresses: ProviderAddresses::default(),
             generation: watch::channel(0).1,
+            rotations: watch::channel(0).1,
         }
     }
 

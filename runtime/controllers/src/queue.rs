@@ -52,6 +52,16 @@ struct Run {
     again: Again,
 }
 
+/// The failures of a key in a row.
+#[derive(Clone, Copy, Default)]
+struct Failures {
+    count: u32,
+    /// Conflicts in a row since the last failure of another kind.
+    conflicts: u32,
+    /// The last one was a denial.
+    denied: bool,
+}
+
 type Due = (Instant, u64);
 
 struct Inner<K> {
@@ -62,7 +72,7 @@ struct Inner<K> {
     /// Those of `due` whose wait a nudge ends.
     within: HashSet<K>,
     running: HashMap<K, Run>,
-    failures: HashMap<K, u32>,
+    failures: HashMap<K, Failures>,
     sequence: u64,
     counts: Counts,
 }
@@ -194,14 +204,31 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// This key is tried again because it failed; a failure that does not count leaves the number alone. Returns the number before.
-    pub(crate) fn failed(&self, key: &K, counts: bool) -> u32 {
+    pub(crate) fn failed(&self, key: &K, counts: bool, denied: bool) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();
-        let before = inner.failures.get(key).copied().unwrap_or(0);
-        if counts {
-            inner.failures.insert(key.clone(), before.saturating_add(1));
-        }
+        let before = inner.failures.get(key).map_or(0, |failures| failures.count);
+        let count = before.saturating_add(u32::from(counts));
+        inner.failures.insert(key.clone(), Failures { count, conflicts: 0, denied });
         before
+    }
+
+    /// This key is tried again because of a conflict, which leaves the number of failures alone. Returns the number of conflicts before.
+    pub(crate) fn conflicted(&self, key: &K) -> u32 {
+        let mut inner = self.lock();
+        inner.counts.retries.inc();
+        let failures = inner.failures.entry(key.clone()).or_default();
+        let before = failures.conflicts;
+        (failures.conflicts, failures.denied) = (before.saturating_add(1), false);
+        before
+    }
+
+    /// Keys whose last run was denied, and those that run: they may be denied in a moment.
+    pub(crate) fn denied(&self) -> Vec<K> {
+        let inner = self.lock();
+        let denied = inner.failures.iter().filter(|(_, failures)| failures.denied).map(|(key, _)| key);
+        let waiting = denied.filter(|key| inner.due.contains_key(key));
+        waiting.chain(inner.running.keys()).cloned().collect()
     }
 
     /// Begins to count the failures of this key anew.
@@ -398,11 +425,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_was_denied_last_or_runs_is_known() {
+        let queue = WorkQueue::counting(Counts::default());
+        for (key, denied) in [("denied", vec![true]), ("mended", vec![true, false]), ("failed", vec![false])] {
+            queue.add(key);
+            queue.next().await;
+            for denied in denied {
+                queue.failed(&key, true, denied);
+            }
+            queue.done(key, Next::After(S));
+        }
+        assert_eq!(queue.denied(), ["denied"]);
+        queue.add("denied");
+        assert!(queue.denied().is_empty(), "it is about to run");
+        queue.next().await;
+        assert_eq!(queue.denied(), ["denied"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn failures_are_counted_until_they_are_forgotten() {
         let queue = WorkQueue::counting(Counts::default());
-        let failed = |key| queue.failed(&key, true);
-        assert_eq!((failed("a"), failed("a"), failed("b"), queue.failed(&"a", false), failed("a")), (0, 1, 0, 2, 2));
+        let failed = |key| queue.failed(&key, true, false);
+        let uncounted = |key| queue.failed(&key, false, false);
+        assert_eq!((failed("a"), failed("a"), failed("b"), uncounted("a"), failed("a")), (0, 1, 0, 2, 2));
+        assert_eq!((queue.conflicted(&"a"), queue.conflicted(&"a"), failed("a"), queue.conflicted(&"a")), (0, 1, 3, 0));
         queue.forget(&"a");
-        assert_eq!(failed("a"), 0);
+        assert_eq!((failed("a"), queue.conflicted(&"a")), (0, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see live (`skysail dev`) leaves here too, as
 //! [`Activity`].
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Code, EventKind, EventSink, ObjectReference, ProviderEvent};
 use tokio::sync::broadcast;
@@ -108,20 +108,47 @@ impl Reporter {
         self.say(voice, object, text.into(), false);
     }
 
-    /// The end of a reconcile. A retry-after and a conflict are outcomes of their own, not failures: nothing is wrong.
-    pub(crate) fn reconciled(&self, voice: &Voice, object: &ObjectReference, result: Result<(), &Error>) {
+    /// The end of a reconcile, with the time until the next try where that is known. A retry-after and a conflict are outcomes of their own, not
+    /// failures: nothing is wrong.
+    ///
+    /// The Event of a failure has no such time: the time grows with each failure, and Events with different texts are not counted as one.
+    pub(crate) fn reconciled(
+        &self,
+        voice: &Voice,
+        object: &ObjectReference,
+        result: Result<(), &Error>,
+        next_try: Option<Duration>,
+    ) {
         let outcome = result.map_or_else(Error::category, |()| "Ok");
         let provider = voice.provider.clone();
         self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
         let Err(error) = result else { return };
         // A field and not the message: it may hold words of a guest, which must not read as the host's.
         let text = chain(error);
+        let next_try = next_try.map(|after| format!("{after:?}"));
+        let then = next_try.as_ref().map_or_else(String::new, |after| format!("; next try in {after}"));
         if is_expected(error) {
-            log!(tracing::Level::INFO, voice, object, controller.outcome = outcome, reason = text, "waits");
-            self.say(voice, object, format!("waits: {text}"), false);
+            log!(
+                tracing::Level::INFO,
+                voice,
+                object,
+                controller.outcome = outcome,
+                controller.next_try = next_try.as_deref(),
+                reason = text,
+                "waits"
+            );
+            self.say(voice, object, format!("waits: {text}{then}"), false);
         } else {
-            log!(tracing::Level::WARN, voice, object, controller.outcome = outcome, reason = text, "failed");
-            self.say(voice, object, format!("failed: {text}"), true);
+            log!(
+                tracing::Level::WARN,
+                voice,
+                object,
+                controller.outcome = outcome,
+                controller.next_try = next_try.as_deref(),
+                reason = text,
+                "failed"
+            );
+            self.say(voice, object, format!("failed: {text}{then}"), true);
         }
     }
 

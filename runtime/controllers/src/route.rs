@@ -96,7 +96,8 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory,
         Ok(routes) => routes,
         Err(source) => {
             let error = Error::provider("list routes")(source);
-            context.reporter.reconciled(&pass.voice, &cluster(), Err(&error));
+            // When the next pass begins is decided after this one.
+            context.reporter.reconciled(&pass.voice, &cluster(), Err(&error), None);
             return Ended::Refused(error);
         }
     };
@@ -176,7 +177,7 @@ impl Pass<'_> {
                 Err(error) if error.code == Code::NotFound => Ok(()),
                 result => result.map_err(Error::provider("delete route")),
             };
-            reporter.reconciled(&self.voice, &cluster(), result.as_ref().map(|_| ()));
+            reporter.reconciled(&self.voice, &cluster(), result.as_ref().map(|_| ()), None);
             match result {
                 Ok(()) => {
                     self.changed = true;
@@ -204,7 +205,7 @@ impl Pass<'_> {
             let cidr = &route.destination_cidr;
             let reason = result.as_ref().err().map(|error| chain(error));
             let result = result.map_err(Error::provider("create route"));
-            reporter.reconciled(&self.voice, &reference, result.as_ref().map(|_| ()));
+            reporter.reconciled(&self.voice, &reference, result.as_ref().map(|_| ()), None);
             let Err(error) = result else {
                 self.changed = true;
                 reporter.done(&self.voice, &reference, format!("created the route {cidr}"));
@@ -256,7 +257,7 @@ impl Pass<'_> {
             Err(error) if api_status(&error) == Some(404) => return Ok(()),
             result => result.map(|_| ()).map_err(Error::api("write node condition")),
         };
-        context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+        context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), None);
         if result.is_ok() {
             context.reporter.done(voice, &reference, text);
         }

@@ -30,7 +30,7 @@ use self::{
     plan::{Observed, Plan, Standing},
 };
 use crate::{
-    backoff::{Retry, retry},
+    backoff::{Retry, retry_counted},
     context::Context,
     error::{Error, chain},
     names::{controllers, reasons},
@@ -68,7 +68,10 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
         return Next::OnChange;
     }
     let (object, result) = reconcile(context, provider, key, &voice).await;
-    context.reporter.reconciled(&voice, &object, result.as_ref().map(|_| ()));
+    let result = result.map_err(|error| (retry_counted(queue, key, &error), error));
+    let next_try = result.as_ref().err().map(|(retry, _)| retry.after);
+    let outcome = result.as_ref().map(|_| ()).map_err(|(_, error)| error);
+    context.reporter.reconciled(&voice, &object, outcome, next_try);
     match result {
         Ok(next) => {
             // Where only the nodes of what serves were brought, the `ensure` that failed counts on.
@@ -81,9 +84,7 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
             }
             next
         }
-        Err(error) => {
-            let failures = queue.failed(key, retry(&error, 0).counts);
-            let retry = retry(&error, failures);
+        Err((retry, _)) => {
             context.ledger.retries_at(key, Instant::now() + retry.after, retry.until_change);
             match retry {
                 Retry { after, until_change: true, .. } => Next::Within(after),
@@ -117,6 +118,7 @@ async fn reconcile(
         provider: &voice.provider,
         shared: &shared,
         generation,
+        now: Instant::now(),
     };
     let plan = plan::plan(&observed);
     let subject = Subject { context, provider, key, voice, generation, shared: &shared };
@@ -184,6 +186,12 @@ async fn apply(
             Ok(if object.is_some() { again } else { Next::OnChange })
         }
         (Plan::Cleanup(service), Some(object)) => subject.cleanup(object, &service).await.map(|()| Next::OnChange),
+        (Plan::Release(service), Some(object)) => subject.release(object, &service).await.map(|()| Next::OnChange),
+        (Plan::Forget, object) => {
+            subject.context.ledger.remove(subject.key);
+            Ok(if object.is_some() { again } else { Next::OnChange })
+        }
+        (Plan::Wait(wait), Some(_)) => Ok(Next::Within(wait)),
         (Plan::Ensure { service, add_finalizer }, Some(object)) => {
             subject.ensure(object, &service, add_finalizer).await.map(|()| Next::OnChange)
         }

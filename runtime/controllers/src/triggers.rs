@@ -139,6 +139,23 @@ pub(crate) fn release_changed(context: &Context, provider: usize) {
     route::release_changed(context, provider);
 }
 
+/// The credentials of this provider changed: what was denied is tried again, and nothing else. The rest waits for what the cloud or the failure asked for.
+pub(crate) fn credentials_rotated(context: &Context, provider: usize) {
+    let services = context.service_queue(provider);
+    for (after, key) in spread(services.denied(), context.settings.swap_spread_max) {
+        services.add_after(key, after);
+    }
+    let nodes = &context.lane(provider).nodes;
+    for name in nodes.denied() {
+        // They share one call, so there is nothing to spread.
+        nodes.add_after(name, Duration::ZERO);
+    }
+    let routes = &context.lane(provider).routes;
+    for key in routes.denied() {
+        routes.add(key);
+    }
+}
+
 /// Judges anew whose each node is, where what the providers claim is another than it was.
 ///
 /// Sets are published at once: a release that has just become active says which schemes are its own, and a Service that was told of its nodes as

@@ -100,6 +100,8 @@ pub(crate) struct Served {
     pub(crate) slot: Arc<Slot>,
     /// Changes whenever the calls of some object begin to go to another release of the slot.
     pub(crate) generation: watch::Receiver<u64>,
+    /// Counts the rotations of credentials: what was denied may not be any more.
+    pub(crate) rotations: watch::Sender<u64>,
     feeder: Feeder,
     _tasks: JoinSet<()>,
 }
@@ -117,7 +119,7 @@ impl Served {
         let guarded = Arc::clone(&slot);
         tasks.spawn(async move { guarded.guard().await });
         let feeder = Feeder::start(&slot, &spec, surroundings, false);
-        Self { spec, slot, generation, feeder, _tasks: tasks }
+        Self { spec, slot, generation, rotations: watch::Sender::new(0), feeder, _tasks: tasks }
     }
 }
 
@@ -303,8 +305,12 @@ impl Fleet {
                 let Some(served) = self.served.get_mut(&spec.name) else { return };
                 // The slot's HTTP client holds these credentials: they stay, only their values change.
                 let credentials = Arc::clone(&served.spec.credentials);
-                for name in credentials.exchange(values) {
+                let rotated = credentials.exchange(values);
+                for name in &rotated {
                     tracing::info!(provider.name = spec.name, credential = name, "credential rotated");
+                }
+                if !rotated.is_empty() {
+                    served.rotations.send_modify(|count| *count += 1);
                 }
                 if served.spec.source != spec.source {
                     let another_source = !served.spec.source.is_same_place(&spec.source);

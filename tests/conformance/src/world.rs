@@ -34,6 +34,8 @@ pub struct Cloud {
     pub fake: FakeProvider,
     /// Counts its releases.
     pub releases: watch::Sender<u64>,
+    /// Counts the rotations of its credentials.
+    pub rotations: watch::Sender<u64>,
     entry: ProviderEntry,
 }
 
@@ -42,6 +44,7 @@ impl Cloud {
     pub fn new(name: &str) -> Self {
         let fake = FakeProvider::new(name);
         let (releases, generation) = watch::channel(1);
+        let rotations = watch::Sender::new(0);
         let entry = ProviderEntry {
             name: name.to_owned(),
             provider: Arc::new(fake.clone()),
@@ -51,8 +54,9 @@ impl Cloud {
             provider_id_schemes: None,
             addresses: ProviderAddresses::default(),
             generation,
+            rotations: rotations.subscribe(),
         };
-        Self { fake, releases, entry }
+        Self { fake, releases, rotations, entry }
     }
 
     /// The same, marked as default.

@@ -179,6 +179,8 @@ fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
             ProviderAddresses::default()
         },
         generation: slot.generation.subscribe(),
+        // Its cloud knows no credentials.
+        rotations: watch::channel(0).1,
     };
     Providers::new(slots.iter().zip(there).enumerate().filter(|(_, (_, there))| *there).map(entry).collect()).unwrap()
 }

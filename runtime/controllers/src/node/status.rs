@@ -73,7 +73,10 @@ async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: P
     };
     match written {
         Ok(false) => {}
-        result => context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ())),
+        result => {
+            let period = context.settings.node_status_update_frequency;
+            context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
+        }
     }
 }
 

@@ -26,7 +26,8 @@ pub(crate) async fn apply(context: &Context, voice: &Voice, view: &NodeView, act
             patch_node(context, &view.object(), patch).await.map_err(Error::api("write the shutdown taint"))
         }
     };
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    let period = context.settings.node_monitor_period;
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
     if let Ok(Some(_)) = result {
         context.reporter.done(voice, &reference, "shutdown taint written");
     }
@@ -54,7 +55,8 @@ pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) ->
         let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
         context.reporter.event(voice, &reference, kind, chain(error));
     }
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()));
+    let period = context.settings.node_monitor_period;
+    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
     match result {
         Ok(deleted) => {
             context.reporter.done(voice, &reference, "deleted");

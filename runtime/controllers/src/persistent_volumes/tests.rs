@@ -26,6 +26,7 @@ fn labeler(fakes: &[&FakeProvider]) -> PersistentVolumeLabeler {
         addresses: ProviderAddresses::default(),
         provider_id_schemes: None,
         generation: watch::channel(0).1,
+        rotations: watch::channel(0).1,
     };
     let providers = Providers::new(fakes.iter().enumerate().map(entry).collect()).unwrap();
     PersistentVolumeLabeler::new(providers, "kubernetes".to_owned())

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use prometheus_client::registry::Registry;
@@ -47,12 +48,13 @@ fn a_line_calls_provider_and_object_as_all_lines_do() {
     let failed = |code| Error::provider("ensure load balancer")(skysail_provider::Error::new(code, "no"));
     let fields = Fields::default();
     tracing::subscriber::with_default(fields.clone(), || {
-        reporter.reconciled(&voice, &object, Err(&failed(Code::Denied)));
-        reporter.reconciled(&voice, &object, Err(&failed(Code::RetryAfter)));
+        reporter.reconciled(&voice, &object, Err(&failed(Code::Denied)), Some(Duration::from_mins(2)));
+        reporter.reconciled(&voice, &object, Err(&failed(Code::RetryAfter)), None);
         reporter.done(&voice, &object, "done");
     });
     let expected = [
         "controller.name",
+        "controller.next_try",
         "controller.outcome",
         "message",
         "object.kind",

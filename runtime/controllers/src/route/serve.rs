@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Ended, Memory, run};
 use crate::{
-    backoff::retry,
+    backoff::retry_counted,
     context::Context,
     error::Error,
     metrics::RouteSyncLabels,
@@ -35,16 +35,18 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
     }
     let queue = &context.lane(provider).routes;
     let watch_based = context.settings.watch_based_routes;
-    let mut generation = context.provider(provider).generation.clone();
+    let entry = context.provider(provider);
+    let (mut generation, mut rotations) = (entry.generation.clone(), entry.rotations.clone());
     let mut memory = Memory::default();
     let mut earliest = Instant::now();
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
-        // What the last release could not do, another one may.
+        // What the last release could not do, or was denied, another release or other credentials may do.
         let woken = async {
             tokio::select! {
                 () = stop.cancelled() => {}
                 Ok(()) = generation.changed() => {}
+                Ok(()) = rotations.changed() => {}
             }
         };
         if timeout_at(earliest, woken).await.is_ok() && stop.is_cancelled() {
@@ -54,7 +56,8 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
             continue;
         }
         let begun = Instant::now();
-        generation.borrow_and_update();
+        generation.mark_unchanged();
+        rotations.mark_unchanged();
         let ended = run(&context, provider, &mut memory, &stop).await;
         count(&context, &ended);
         let next = if watch_based {
@@ -97,8 +100,7 @@ fn after_change(queue: &WorkQueue<&'static str>, ended: &Ended) -> Next {
 }
 
 fn backoff(queue: &WorkQueue<&'static str>, error: &Error) -> Duration {
-    let failures = queue.failed(&KEY, retry(error, 0).counts);
-    retry(error, failures).after
+    retry_counted(queue, &KEY, error).after
 }
 
 fn count(context: &Context, ended: &Ended) {

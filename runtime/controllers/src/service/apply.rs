@@ -161,6 +161,17 @@ impl Subject<'_> {
         add_finalizer: bool,
         status: Option<LoadBalancerStatus>,
     ) -> Result<(), Error> {
+        if self.context.ledger.repair(self.key) {
+            let ObjectKey { namespace, name } = self.key;
+            let text = format!(
+                "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. They are \
+                 written again after growing pauses, at most 5 minutes. Find that controller and stop it: kubectl get service {name} --namespace {namespace} \
+                 --output yaml --show-managed-fields",
+                names::LOAD_BALANCER_FINALIZER
+            );
+            let kind = (EventKind::Warning, reasons::SERVICE_CONTESTED);
+            self.context.reporter.event(self.voice, &object_reference(object), kind, text);
+        }
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if let Some(status) = status {
             let version = self.patch_status(guarded.as_ref().unwrap_or(object), &status).await?;
@@ -182,23 +193,35 @@ impl Subject<'_> {
             self.context.ledger.remove(self.key);
             return Ok(());
         }
-        // Wanted of a class that no provider here claims: what else there is for it is by whoever claims it.
-        let is_strangers = is_wanted && owner.is_none();
-        let asks_others = !hearsay || !is_strangers;
+        // Wanted of a class that no provider here claims: what else there is for it belongs to the controller of that class.
+        let asks_others = !hearsay || !self.is_foreign(object);
         if !found && asks_others {
             for holder in self.holders(object)? {
                 self.delete_held(holder, service).await?;
             }
         }
+        // Before the object is written: a conflict there must not cost the providers the same calls again.
+        self.context.ledger.deleted(self.key, &self.context.provider(self.provider).name, service);
+        self.release(object, service).await
+    }
+
+    /// Takes our finalizer and the status from an object whose load balancer is deleted.
+    pub(crate) async fn release(&self, object: &core::Service, service: &Service) -> Result<(), Error> {
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
-        // The way to a stranger's class leads over another type, which empties the status.
-        if !is_strangers {
+        // A class changes only by way of another type, which empties the status.
+        if !self.is_foreign(object) {
             self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
         }
         // Last: without the entry nothing would bring a write that failed back.
         self.context.ledger.remove(self.key);
         Ok(())
+    }
+
+    /// Whether it is wanted of a class that no provider here claims.
+    fn is_foreign(&self, object: &core::Service) -> bool {
+        let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
+        is_wanted && self.context.service_owner(object).provider().is_none()
     }
 
     /// Asks the API itself for an object that the watch does not show. Our finalizer keeps it until we take that off, so one that vanished otherwise was

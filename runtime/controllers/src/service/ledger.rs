@@ -21,7 +21,7 @@ use skysail_provider::{LoadBalancerStatus, Service};
 use tokio::time::Instant;
 
 use super::validate::status;
-use crate::watch::ObjectKey;
+use crate::{backoff::Repairs, watch::ObjectKey};
 
 /// The version of an object as a number, which is what an API server of Kubernetes gives; none where it is something else.
 pub(crate) fn version(object: &core::Service) -> Option<u64> {
@@ -45,12 +45,26 @@ pub(crate) struct Entry {
     pub(crate) retry_at: Option<(Instant, bool)>,
     /// It is ensured again although nothing is known to have changed: its turn of drift repair came, and what it was brought to says nothing about how it is.
     pub(crate) overdue: bool,
+    /// The rate of our writes to the object that somebody else may undo.
+    pub(crate) repairs: Repairs,
+    /// Its load balancer was deleted, and only our writes to the object are missing.
+    pub(crate) deleted: bool,
 }
 
 impl Entry {
     /// One that has just been handed over.
-    pub(crate) const fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
-        Self { provider, service, settled: None, before: None, written_at: None, retry_at: None, overdue: false }
+    pub(crate) fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
+        Self {
+            provider,
+            service,
+            settled: None,
+            before: None,
+            written_at: None,
+            retry_at: None,
+            overdue: false,
+            repairs: Repairs::default(),
+            deleted: false,
+        }
     }
 
     /// Whether something that was ensured serves on while the `ensure` of what is wanted now fails.
@@ -161,7 +175,9 @@ impl Ledger {
     pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         let same = |entry: &Entry| *entry.provider == *provider && entry.service.uid == service.uid;
-        let before = inner.take(key).filter(same).and_then(|entry| match entry.settled {
+        let former = inner.take(key).filter(same);
+        let repairs = former.as_ref().map_or_else(Repairs::default, |entry| entry.repairs);
+        let before = former.and_then(|entry| match entry.settled {
             Some(settled) => Some((entry.service, settled)),
             None => entry.before,
         });
@@ -172,7 +188,22 @@ impl Ledger {
         });
         inner.put(key, provider, service);
         if let Some(entry) = inner.entries.get_mut(key) {
-            entry.before = before;
+            (entry.before, entry.repairs) = (before, repairs);
+        }
+    }
+
+    /// A repair begins; see [`Repairs::begin`].
+    pub(crate) fn repair(&self, key: &ObjectKey) -> bool {
+        self.lock().entries.get_mut(key).is_some_and(|entry| entry.repairs.begin(Instant::now()))
+    }
+
+    /// Nothing of this Service is left in the cloud; what is missing is our writes to the object.
+    pub(crate) fn deleted(&self, key: &ObjectKey, provider: &str, service: &Arc<Service>) {
+        let mut inner = self.lock();
+        inner.take(key);
+        inner.put(key, provider, Arc::clone(service));
+        if let Some(entry) = inner.entries.get_mut(key) {
+            entry.deleted = true;
         }
     }
 
@@ -204,7 +235,9 @@ impl Ledger {
     pub(crate) fn unsettle_all(&self) {
         let mut inner = self.lock();
         let all = inner.entries.values_mut();
-        all.for_each(|entry| (entry.settled, entry.before, entry.overdue) = (None, None, false));
+        all.for_each(|entry| {
+            (entry.settled, entry.before, entry.overdue, entry.deleted) = (None, None, false, false);
+        });
     }
 
     /// A call succeeded.

@@ -1,9 +1,10 @@
 //! What has to be done for one Service (pure): its object, what the ledger remembers, the node set and the release in; one plan out.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
+use tokio::time::Instant;
 
 use super::{
     ledger::{Entry, Settled},
@@ -39,6 +40,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) shared: &'a SharedNodes,
     /// Of the provider, read before anything is called.
     pub(crate) generation: u64,
+    pub(crate) now: Instant,
 }
 
 /// What to do.
@@ -49,6 +51,10 @@ pub(crate) enum Plan {
     DeleteRemembered(Arc<Service>),
     /// The object is there and its load balancer has to go.
     Cleanup(Arc<Service>),
+    /// Its load balancer is deleted, and our finalizer and the status have to go.
+    Release(Arc<Service>),
+    /// Its load balancer is deleted, and so is the object.
+    Forget,
     /// The Service is not what a provider may be asked for.
     Refuse(Vec<String>),
     Ensure {
@@ -68,17 +74,19 @@ pub(crate) enum Plan {
         add_finalizer: bool,
         status: Option<LoadBalancerStatus>,
     },
+    /// A repair is due after this time.
+    Wait(Duration),
 }
 
 /// The plan for one Service.
 pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
     let Some(object) = observed.object else {
-        return observed.entry.map_or(Plan::Nothing, |entry| Plan::DeleteRemembered(Arc::clone(&entry.service)));
+        return observed.entry.map_or(Plan::Nothing, delete_remembered);
     };
     let Converted { service, problems } = convert(object);
     match observed.entry {
         Some(entry) if entry.service.uid != service.uid => {
-            return Plan::DeleteRemembered(Arc::clone(&entry.service));
+            return delete_remembered(entry);
         }
         _ => {}
     }
@@ -88,6 +96,7 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
         let held = observed.entry.is_some() || (has_finalizer(object) && !foreign);
         return match observed.entry {
             _ if !held || !has_to_go(object, &service, observed) => Plan::Nothing,
+            Some(entry) if entry.deleted => Plan::Release(Arc::clone(&entry.service)),
             // Of an object that does not look like ours any more the cache keeps no fields that a provider could read.
             Some(entry) if !is_load_balancer(object) && !has_finalizer(object) => {
                 Plan::Cleanup(Arc::clone(&entry.service))
@@ -115,7 +124,8 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
                 && settled.generation == observed.generation
                 && settled.failed_updates < FAILED_UPDATES_MAX =>
         {
-            settled_plan(service, settled, observed, add_finalizer)
+            let wait = observed.entry.map_or(Duration::ZERO, |entry| entry.repairs.wait(observed.now));
+            settled_plan(service, settled, observed, (add_finalizer, wait))
         }
         _ => {
             // Who makes it has to be known before anything is made, also where the finalizer is another manager's of before. Once is enough: who takes the line
@@ -125,6 +135,10 @@ pub(crate) fn plan(observed: &Observed<'_>) -> Plan {
             Plan::Ensure { service: Arc::new(service), add_finalizer: add_finalizer || unnamed }
         }
     }
+}
+
+fn delete_remembered(entry: &Entry) -> Plan {
+    if entry.deleted { Plan::Forget } else { Plan::DeleteRemembered(Arc::clone(&entry.service)) }
 }
 
 /// What is wanted now is refused or has failed: what was ensured last serves on, and must not be left with nodes that are gone.
@@ -151,18 +165,24 @@ fn has_to_go(object: &core::Service, service: &Service, observed: &Observed<'_>)
         || !observed.entry.is_some_and(same_wish)
 }
 
-/// The load balancer is as the Service wants it, but for the nodes or our writes.
-fn settled_plan(service: Service, settled: &Settled, observed: &Observed<'_>, add_finalizer: bool) -> Plan {
+/// The load balancer is as the Service wants it, but for the nodes or our writes. Where somebody else undoes our writes, the nodes do not wait for them.
+fn settled_plan(
+    service: Service,
+    settled: &Settled,
+    observed: &Observed<'_>,
+    (add_finalizer, wait): (bool, Duration),
+) -> Plan {
     // Another controller does the work: nothing of it is ours to update.
     let elsewhere = settled.status.is_none();
     let status = settled.status.clone().filter(|_| !settled.written);
-    if add_finalizer || status.is_some() {
+    let is_lacking = add_finalizer || status.is_some();
+    if is_lacking && wait.is_zero() {
         return Plan::Repair { add_finalizer, status };
     }
     if !elsewhere && settled.membership != Some(observed.shared.membership) {
         return Plan::Update { service: Arc::new(service), settled: settled.clone(), refused: false };
     }
-    Plan::Nothing
+    if is_lacking { Plan::Wait(wait) } else { Plan::Nothing }
 }
 
 #[cfg(test)]

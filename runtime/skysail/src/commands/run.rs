@@ -348,6 +348,7 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         provider_id_schemes: served.spec.pinned_schemes().map(|schemes| schemes.into_iter().collect()),
         addresses: served.spec.addresses.clone(),
         generation: served.generation.clone(),
+        rotations: served.rotations.subscribe(),
     };
     Providers::new(fleet.served.values().map(entry).collect()).context("the providers do not fit together")
 }

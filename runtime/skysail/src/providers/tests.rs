@@ -56,8 +56,12 @@ async fn a_rotated_credential_is_exchanged_in_place() {
     let in_use = Arc::clone(&world.fleet.served["sim"].spec.credentials);
     assert!(!in_use.redact("it is the-first-value").contains("the-first-value"));
 
+    let rotations = world.fleet.served["sim"].rotations.subscribe();
+    world.apply(PROVIDER).await.unwrap();
+    assert!(!rotations.has_changed().unwrap(), "nothing is rotated");
     fs::write(world.path("token"), "another-value").unwrap();
     world.apply(PROVIDER).await.unwrap();
+    assert!(rotations.has_changed().unwrap(), "what was denied is woken");
     assert_eq!(world.fleet.ownership(), ownership);
     assert!(Arc::ptr_eq(&in_use, &world.fleet.served["sim"].spec.credentials));
     // What was known before may still be in answers on their way.

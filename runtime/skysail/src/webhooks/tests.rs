@@ -28,6 +28,7 @@ fn providers(fake: &FakeProvider) -> Providers {
         provider_id_schemes: None,
         addresses: ProviderAddresses::default(),
         generation: watch::channel(0).1,
+        rotations: watch::channel(0).1,
     };
     Providers::new(vec![entry]).unwrap()
 }

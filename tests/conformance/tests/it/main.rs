@@ -17,6 +17,10 @@ mod orphans;
 mod pinned;
 mod providers;
 #[cfg(test)]
+mod rates;
+#[cfg(test)]
+mod rotation;
+#[cfg(test)]
 mod routes_of_several_providers;
 #[cfg(test)]
 mod scale;

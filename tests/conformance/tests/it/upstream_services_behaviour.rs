@@ -262,11 +262,8 @@ async fn b6_an_update_that_fails_twice_is_followed_by_an_ensure() {
     let times = times(&world, "ensure");
     world.add_node("b").await;
     pass(Duration::from_mins(30)).await;
-    let expected = [
-        "update default/web nodes=a,b",
-        "update default/web nodes=a,b",
-        "ensure default/web ports=80/TCP nodes=a,b",
-    ];
+    let expected =
+        ["update default/web nodes=a,b", "update default/web nodes=a,b", "ensure default/web ports=80/TCP nodes=a,b"];
     assert_eq!(calls(&world), expected);
     assert!(times.lock().unwrap()[0] < 20_000, "after the backoff of two failures");
 }

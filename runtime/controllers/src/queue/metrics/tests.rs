@@ -219,7 +219,7 @@ async fn retries_are_those_after_a_failure() {
     queue.add("a");
     for counts in [true, false] {
         queue.next().await;
-        queue.failed(&"a", counts);
+        queue.failed(&"a", counts, false);
         queue.done("a", Next::After(S));
     }
     queue.next().await;

@@ -10,9 +10,11 @@ use k8s_openapi::{
 };
 use rstest::rstest;
 use skysail_provider::{Ingress, LoadBalancerStatus};
+use tokio::time::Instant;
 
 use super::{Observed, Plan, Standing, plan};
 use crate::{
+    backoff::Repairs,
     nodes::Nodes,
     ownership::Claim,
     service::{
@@ -43,9 +45,15 @@ fn planned(words: &str) -> String {
         status: (!has("elsewhere")).then_some(status),
         written: !has("unwritten"),
     };
+    let (mut repairs, now) = (Repairs::default(), Instant::now());
+    if has("repaired") {
+        repairs.begin(now);
+    }
     let entry = (has("begun") || has("ensured") || has("elsewhere") || has("failed")).then(|| Entry {
         before: has("failed").then(|| (Arc::new(convert(&remembered).service), settled.clone())),
         settled: (!has("begun") && !has("failed")).then_some(settled),
+        deleted: has("deleted"),
+        repairs,
         ..Entry::new("fake".into(), Arc::new(convert(&remembered).service))
     });
     let plan = plan(&Observed {
@@ -59,12 +67,16 @@ fn planned(words: &str) -> String {
         provider: "fake",
         shared: &shared,
         generation: 1,
+        now,
     });
     match plan {
         Plan::Nothing => "nothing".to_owned(),
         Plan::DeleteRemembered(service) => format!("delete what uid {} has", service.uid),
         Plan::Cleanup(service) if service.ports.iter().any(|port| port.port == 81) => "cleanup port=81".to_owned(),
         Plan::Cleanup(_) => "cleanup".to_owned(),
+        Plan::Release(_) => "release".to_owned(),
+        Plan::Forget => "forget".to_owned(),
+        Plan::Wait(wait) => format!("wait {wait:?}"),
         Plan::Refuse(problems) => problems.join("; "),
         Plan::Ensure { add_finalizer, service } => {
             format!("ensure port={} finalizer={add_finalizer}", service.ports[0].port)
@@ -204,6 +216,25 @@ fn what_an_object_left_behind_is_deleted_by_what_is_remembered() {
 fn only_what_is_missing_is_written_again() {
     check("lb finalizer ensured unwritten", expect!["repair finalizer=false status=true"]);
     check("lb ensured", expect!["repair finalizer=true status=false"]);
+}
+
+/// Row B4 of the review: the nodes do not wait with the repair.
+#[test]
+fn a_second_repair_waits() {
+    check("lb finalizer ensured unwritten repaired", expect!["wait 1s"]);
+    check("lb ensured repaired", expect!["wait 1s"]);
+    check("lb finalizer ensured unwritten repaired other-nodes", expect!["update"]);
+    check("lb finalizer ensured repaired", expect!["nothing"]);
+}
+
+/// Row B5 of the review: of a load balancer that is deleted only our writes are repeated.
+#[test]
+fn what_is_deleted_in_the_cloud_is_not_deleted_there_again() {
+    check("lb finalizer deleting begun deleted", expect!["release"]);
+    check("clusterip finalizer begun deleted", expect!["release"]);
+    check("lb finalizer begun deleted", expect!["ensure port=80 finalizer=true"]);
+    check("gone begun deleted", expect!["forget"]);
+    check("lb begun deleted other-uid", expect!["forget"]);
 }
 
 #[test]
