@@ -164,8 +164,9 @@ fn describe(orphan: &OwnedLoadBalancer, provider: &str, cluster_name: &str) -> S
     };
     format!(
         "{}{made_for}, and no Service wants it. If no other cluster in the same account is named \
-         {cluster_name:?} too, delete it: skysail orphans --delete {name}",
-        orphan_notice(provider, &orphan.name)
+         {cluster_name:?} too, delete it: skysail orphans --cluster-name {} --delete {name}",
+        orphan_notice(provider, &orphan.name),
+        shown(cluster_name)
     )
 }
 

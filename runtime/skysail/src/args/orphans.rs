@@ -12,9 +12,11 @@ Service may want it: none of type LoadBalancer and none that our finalizer
 holds, by namespace, name and UID, and by the name that the provider gives.
 Only a provider whose component exports load-balancer-inventory can tell.
 
-\"This cluster's\" goes by --cluster-name. Give the name that the manager has,
-and delete nothing where another cluster of that name uses the same account:
-what its Services want looks like an orphan from here.
+A cloud knows a cluster by its name alone. Give the --cluster-name that the
+manager has: with another name nothing is found. The Event about an orphan shows
+the command with the manager's name. Delete nothing where another cluster of
+that name uses the same account: what its Services want looks like an orphan
+from here.
 
 SINCE is when the manager first told of it, from its Event on the Namespace
 kube-system; \"-\" where it did not or the Event is gone.
@@ -23,7 +25,7 @@ Examples:
   skysail orphans
   skysail orphans --provider-file providers.yaml
   skysail orphans --provider-file providers.yaml --output json
-  skysail orphans --provider-file providers.yaml --delete lb-1 lb-2
+  skysail orphans --cluster-name production --delete lb-1 lb-2
 
 Rights: list services in all namespaces; list events in `default` for SINCE.
 Without a provider file also: list and watch providers.skysail.dev, and get the
@@ -39,7 +41,7 @@ pub(crate) struct OrphansArgs {
     /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Name of the cluster, as for `skysail run`.
+    /// Name of the cluster: the one that `skysail run` has.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
     /// Only this provider.

@@ -84,7 +84,7 @@ async fn orphans(args: OrphansArgs) -> anyhow::Result<()> {
         delete(&fleet, &args, orphan).await?;
     }
     // print
-    output::print(shown(&found, args.output)?.as_bytes())
+    output::print(shown(&found, &args.cluster_name, args.output)?.as_bytes())
 }
 
 fn of_file(file: &Path, only: Option<&str>) -> anyhow::Result<Vec<ProviderSpec>> {
@@ -177,12 +177,14 @@ async fn delete(fleet: &Fleet, args: &OrphansArgs, orphan: &mut Orphan) -> anyho
     Ok(())
 }
 
-fn shown(orphans: &[Orphan], format: OutputFormat) -> anyhow::Result<String> {
+/// A provider knows a cluster by its name alone, so that a wrong name finds nothing: the text says which name it was.
+fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<String> {
     if format == OutputFormat::Json {
         return Ok(serde_json::to_string_pretty(orphans).context("cannot encode the answer")? + "\n");
     }
+    let asked = format!("the cluster name {cluster:?}; if the manager has another --cluster-name, give that one");
     if orphans.is_empty() {
-        return Ok("No orphans.\n".to_owned());
+        return Ok(format!("No orphans of {asked}.\n"));
     }
     let header = ["PROVIDER", "NAME", "SERVICE", "SINCE", "DELETED"].map(str::to_owned);
     let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -191,7 +193,7 @@ fn shown(orphans: &[Orphan], format: OutputFormat) -> anyhow::Result<String> {
         [orphan.provider.clone(), orphan.name.clone(), cell(&orphan.service), cell(&orphan.since), deleted.to_owned()]
     };
     let rows: Vec<[String; 5]> = std::iter::once(header).chain(orphans.iter().map(row)).collect();
-    Ok(output::table(&rows).join("\n") + "\n")
+    Ok(format!("{}\nThese are the orphans of {asked}.\n", output::table(&rows).join("\n")))
 }
 
 #[cfg(test)]
@@ -223,9 +225,10 @@ mod tests {
             PROVIDER   NAME     SERVICE    SINCE   DELETED
             incus      lb-1     shop/web   -       yes
             sim        a?[2Jb   -          -       no
+            These are the orphans of the cluster name "k8s"; if the manager has another --cluster-name, give that one.
         "#]]
-        .assert_eq(&shown(&orphans, OutputFormat::Text).unwrap());
-        let json = shown(&orphans[..1], OutputFormat::Json).unwrap();
+        .assert_eq(&shown(&orphans, "k8s", OutputFormat::Text).unwrap());
+        let json = shown(&orphans[..1], "k8s", OutputFormat::Json).unwrap();
         expect![[r#"
             [
               {
@@ -238,7 +241,14 @@ mod tests {
             ]
         "#]]
         .assert_eq(&json);
-        assert_eq!(shown(&[], OutputFormat::Json).unwrap(), "[]\n");
+        assert_eq!(shown(&[], "k8s", OutputFormat::Json).unwrap(), "[]\n");
+    }
+
+    /// Row W4 of the review: "No orphans." of a cluster name that the manager does not have.
+    #[test]
+    fn an_empty_list_says_which_cluster_name_was_asked_for() {
+        let text = shown(&[], "kubernetes", OutputFormat::Text).unwrap();
+        assert!(text.starts_with("No orphans of the cluster name \"kubernetes\";"), "{text}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ async fn an_orphan_is_told_once_after_three_scans_and_stays() {
     world.after(PERIOD, expect![[r#"
         provider list-owned
         provider name default/web
-        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --delete lb-old
+        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 1");
     pass(6 * PERIOD).await;
@@ -137,7 +137,7 @@ async fn orphans_are_deleted_where_the_operator_asks_for_it_and_the_rest_stays()
         provider list-owned
         provider name default/web
         provider delete-owned lb-old
-        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --delete lb-old
+        event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
         event kube-system Normal DeletedOrphanedLoadBalancer x1: Deleted the load balancer lb-old of the provider fake, which no Service wanted
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 0");
