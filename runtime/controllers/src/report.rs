@@ -3,11 +3,14 @@
 //! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see live (`skysail dev`) leaves here too, as
 //! [`Activity`].
 
+mod repeats;
+
 use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Code, EventKind, EventSink, ObjectReference, ProviderEvent};
 use tokio::sync::broadcast;
 
+use self::repeats::Repeats;
 use crate::{
     error::{Error, chain},
     events::{Begun, Events, Notice},
@@ -55,6 +58,7 @@ pub struct Activity {
 pub(crate) struct Reporter {
     events: Events,
     activity: broadcast::Sender<Activity>,
+    repeats: Arc<Repeats>,
     pub(crate) metrics: ControllerMetrics,
 }
 
@@ -67,7 +71,7 @@ pub(crate) struct Voice {
 
 impl Reporter {
     pub(crate) fn new(events: Events, metrics: ControllerMetrics) -> Self {
-        Self { events, activity: broadcast::Sender::new(ACTIVITY_MAX), metrics }
+        Self { events, activity: broadcast::Sender::new(ACTIVITY_MAX), repeats: Arc::default(), metrics }
     }
 
     pub(crate) fn activity(&self) -> broadcast::Receiver<Activity> {
@@ -108,8 +112,9 @@ impl Reporter {
         self.say(voice, object, text.into(), false);
     }
 
-    /// The end of a reconcile, with the time until the next try where that is known. A retry-after and a conflict are outcomes of their own, not
-    /// failures: nothing is wrong.
+    /// The end of a reconcile, with the time until the next try where that is known. A retry-after
+    /// and a conflict are outcomes of their own, not failures: nothing is wrong. Failures of nodes
+    /// that share a cause are logged once.
     ///
     /// The Event of a failure has no such time: the time grows with each failure, and Events with different texts are not counted as one.
     pub(crate) fn reconciled(
@@ -125,31 +130,41 @@ impl Reporter {
         let Err(error) = result else { return };
         // A field and not the message: it may hold words of a guest, which must not read as the host's.
         let text = chain(error);
+        let logged = match object.kind {
+            "Node" => self.repeats.log((voice.controller, voice.provider.clone(), outcome), &text),
+            _ => Some(0),
+        };
         let next_try = next_try.map(|after| format!("{after:?}"));
         let then = next_try.as_ref().map_or_else(String::new, |after| format!("; next try in {after}"));
-        if is_expected(error) {
-            log!(
-                tracing::Level::INFO,
-                voice,
-                object,
-                controller.outcome = outcome,
-                controller.next_try = next_try.as_deref(),
-                reason = text,
-                "waits"
-            );
-            self.say(voice, object, format!("waits: {text}{then}"), false);
-        } else {
-            log!(
-                tracing::Level::WARN,
-                voice,
-                object,
-                controller.outcome = outcome,
-                controller.next_try = next_try.as_deref(),
-                reason = text,
-                "failed"
-            );
-            self.say(voice, object, format!("failed: {text}{then}"), true);
+        let expected = is_expected(error);
+        match (logged, expected) {
+            (Some(omitted), true) => {
+                log!(
+                    tracing::Level::INFO,
+                    voice,
+                    object,
+                    controller.outcome = outcome,
+                    controller.next_try = next_try.as_deref(),
+                    controller.omitted = omitted,
+                    reason = text,
+                    "waits"
+                );
+            }
+            (Some(omitted), false) => {
+                log!(
+                    tracing::Level::WARN,
+                    voice,
+                    object,
+                    controller.outcome = outcome,
+                    controller.next_try = next_try.as_deref(),
+                    controller.omitted = omitted,
+                    reason = text,
+                    "failed"
+                );
+            }
+            (None, _) => {}
         }
+        self.say(voice, object, format!("{}: {text}{then}", if expected { "waits" } else { "failed" }), !expected);
     }
 
     /// Where a provider's own Events go: through the same queue, so within the same bounds. Those of a call without an object are about the

@@ -1,0 +1,81 @@
+//! Failures of nodes that share a cause: one log line for a page of nodes, not one for each node.
+//!
+//! The nodes of a page share a call, so its failure is the failure of each of them, again in each pass.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// A cause is logged once in this time.
+const PERIOD: Duration = Duration::from_mins(1);
+/// Most texts of one cause that are logged in this time: a text may name a request or a node, and so differ each time.
+const TEXTS_MAX: usize = 10;
+
+/// Controller, provider, outcome.
+type Cause = (&'static str, String, &'static str);
+
+/// What of a cause was logged since it began.
+struct Logged {
+    began: Instant,
+    texts: BTreeSet<String>,
+    omitted: u64,
+}
+
+/// What was logged, by cause. Providers, controllers and outcomes bound it.
+#[derive(Default)]
+pub(super) struct Repeats(Mutex<HashMap<Cause, Logged>>);
+
+impl Repeats {
+    /// Whether this failure is to be logged: then, how many of its cause were omitted before.
+    pub(super) fn log(&self, cause: Cause, text: &str) -> Option<u64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let new = || Logged { began: now, texts: BTreeSet::new(), omitted: 0 };
+        let logged = all.entry(cause).or_insert_with(new);
+        let omitted = match now.duration_since(logged.began) < PERIOD {
+            true => 0,
+            false => std::mem::replace(logged, new()).omitted,
+        };
+        if logged.texts.len() < TEXTS_MAX && logged.texts.insert(text.to_owned()) {
+            return Some(omitted);
+        }
+        logged.omitted += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::Repeats;
+
+    /// 1,197 nodes that are not ready, a pass each five seconds, and a cloud that answers 500.
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_fails_is_one_line_in_a_minute_however_many_nodes_it_has() {
+        let repeats = Repeats::default();
+        let cause = || ("cloud-node-lifecycle-controller", "sim".to_owned(), "Unavailable");
+        let mut lines = Vec::new();
+        for _pass in 0..24 {
+            let passed = (0..1197).filter_map(|_| repeats.log(cause(), "the cloud answered 500"));
+            lines.extend(passed);
+            advance(Duration::from_secs(5)).await;
+        }
+        assert_eq!(lines, [0, 12 * 1197 - 1]);
+        assert_eq!(repeats.log(cause(), "another text"), Some(12 * 1197 - 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn texts_that_differ_each_time_are_bounded_too() {
+        let repeats = Repeats::default();
+        let logged = |n: u32| repeats.log(("c", "p".to_owned(), "Internal"), &format!("request {n} failed"));
+        assert_eq!((0..1000).filter_map(logged).count(), 10);
+        assert_eq!(repeats.log(("c", "p".to_owned(), "Denied"), "request 0 failed"), Some(0), "another cause");
+    }
+}
