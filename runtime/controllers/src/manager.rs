@@ -40,6 +40,8 @@ use crate::{
 /// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept: what a page leaves behind, holes in the heap, stays for the
 /// life of the process. client-go asks for 500.
 const LIST_PAGE: u32 = 100;
+/// How long the node controller waits for the first list of Services: lists of large clusters take seconds.
+const CLUSTER_IPS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a shutdown waits for the Events that are still to be written. The lease is given back after it: the next one must not wait for a courtesy.
 const EVENTS_GRACE: Duration = Duration::from_millis(500);
 
@@ -229,21 +231,32 @@ async fn watch_services(context: Arc<Context>, stop: CancellationToken) {
     stop.run_until_cancelled(follow).await;
 }
 
-/// Waits until the first lists are complete; false when stopped before.
-async fn synced(context: &Context, stop: &CancellationToken) -> bool {
+/// Waits until the first list of nodes is complete; false when stopped before.
+async fn nodes_synced(context: &Context, stop: &CancellationToken) -> bool {
     let mut nodes = context.nodes_synced.subscribe();
+    stop.run_until_cancelled(nodes.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
+}
+
+/// The same, and the first list of Services.
+async fn all_synced(context: &Context, stop: &CancellationToken) -> bool {
     let mut services = context.services.synced();
-    let enabled = context.settings.controllers.service;
-    let both = async {
-        let nodes = nodes.wait_for(|synced| *synced).await.is_ok();
-        nodes && (!enabled || services.wait_for(|synced| *synced).await.is_ok())
+    nodes_synced(context, stop).await
+        && stop.run_until_cancelled(services.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
+}
+
+/// The node controller compares the addresses of nodes with the cluster IPs of Services. It waits for the first list of Services, but not without a
+/// bound: where this account may not list Services, new nodes would keep their taint.
+async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToken) -> bool {
+    let mut services = context.services.synced();
+    let listed = async {
+        drop(timeout(CLUSTER_IPS_PATIENCE, services.wait_for(|synced| *synced)).await);
     };
-    stop.run_until_cancelled(both).await.unwrap_or(false)
+    nodes_synced(context, stop).await && stop.run_until_cancelled(listed).await.is_some()
 }
 
 /// The first set is there before the first Service is reconciled: nobody is told "no nodes" only because we just started.
 async fn keep_node_set((context, provider, stop): Shared) {
-    if !synced(&context, &stop).await {
+    if !all_synced(&context, &stop).await {
         return;
     }
     let published = || triggers::node_set_published(&context, provider);
@@ -256,13 +269,13 @@ async fn keep_node_set((context, provider, stop): Shared) {
 async fn follow_releases((context, provider, stop): Shared) {
     let entry = context.provider(provider);
     let (mut generation, mut rotations) = (entry.generation.clone(), entry.rotations.clone());
-    triggers::report_schemes(&context, provider);
+    triggers::report_claims(&context, provider);
     loop {
         // A slot that is gone sends nothing any more.
         tokio::select! {
             () = stop.cancelled() => return,
             Ok(()) = generation.changed() => {
-                triggers::report_schemes(&context, provider);
+                triggers::report_claims(&context, provider);
                 triggers::release_changed(&context, provider);
             }
             Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, provider),
@@ -301,7 +314,7 @@ async fn serve_drift((context, provider, stop): Shared) {
 }
 
 async fn serve_orphans((context, provider, stop): Shared) {
-    if synced(&context, &stop).await {
+    if all_synced(&context, &stop).await {
         service::orphans::run(&context, provider, &stop).await;
     }
 }
@@ -316,7 +329,7 @@ fn propagate(ended: Result<(), tokio::task::JoinError>) {
 }
 
 async fn serve_nodes((context, provider, stop): Shared) {
-    if !synced(&context, &stop).await {
+    if !nodes_synced_and_cluster_ips(&context, &stop).await {
         return;
     }
     let queue = &context.lane(provider).nodes;
@@ -331,7 +344,7 @@ async fn serve_nodes((context, provider, stop): Shared) {
 }
 
 async fn serve_addresses((context, provider, stop): Shared) {
-    if !synced(&context, &stop).await {
+    if !nodes_synced_and_cluster_ips(&context, &stop).await {
         return;
     }
     let wake = &context.lane(provider).addresses;
@@ -346,7 +359,7 @@ async fn serve_addresses((context, provider, stop): Shared) {
 }
 
 async fn serve_lifecycle((context, provider, stop): Shared) {
-    if !synced(&context, &stop).await {
+    if !nodes_synced(&context, &stop).await {
         return;
     }
     let mut memory = node_lifecycle::Memory::new();

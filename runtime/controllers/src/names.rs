@@ -102,7 +102,9 @@ pub mod reasons {
     pub const SERVICE_CONTESTED: &str = "ServiceContested";
     /// Ours: the provider that made the load balancer is gone, and another one takes the Service over.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
-    /// Ours: a component describes provider-ID schemes that the provider file gives to others.
+    /// Ours: a provider claims a class or a scheme that an older provider has.
+    pub const CLAIM_TAKEN: &str = "ClaimTaken";
+    /// Ours: a component describes provider-ID schemes that its provider's own pins leave out.
     pub const FOREIGN_PROVIDER_ID_SCHEME: &str = "ForeignProviderIDScheme";
     /// Ours: the cloud has a load balancer of this cluster that no Service wants.
     pub const ORPHANED_LOAD_BALANCER: &str = "OrphanedLoadBalancer";

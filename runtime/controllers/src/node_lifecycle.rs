@@ -5,7 +5,8 @@
 //! 2. describe (provider): one call for each page.
 //! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
 //! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes in a row.
-//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before it.
+//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before it. Where it depends on that, the provider is asked about
+//!    all other nodes as well.
 //! 6. report what the breaker keeps: `node_lifecycle/alarm.rs` says when.
 //! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
 //!
@@ -28,7 +29,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as core;
-use skysail_provider::{Detail, NodeSet};
+use skysail_provider::{Detail, NodeSet, Result as ProviderResult};
 use tokio::time::Instant;
 
 use self::{
@@ -85,14 +86,17 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
     // Somebody may have deleted some of them while the provider was asked: they are no loss that we could cause.
     missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
-    let judgement = judge(context, provider, memory, &missing, now);
+    let mut judgement = judge(context, provider, memory, &missing, (now, false));
+    if judgement.depends_on_the_others() && others_found(context, provider, memory, &missing).await {
+        judgement = judge(context, provider, memory, &missing, (now, true));
+    }
     // report
     let (mut gone, mut held) = (Vec::new(), Vec::new());
     for (node, may_go) in missing.into_iter().zip(&judgement.may_go) {
         if *may_go { gone.push(node) } else { held.push(node.0) }
     }
     tell::breaker(context, &voice, &mut memory.alarm, &judgement, now);
-    tell::held(context, &voice, &mut memory.alarm, &held, now);
+    tell::held(context, provider, &voice, (&mut memory.alarm, &judgement), &held, now);
     // apply (client)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let voice = &voice;
@@ -159,6 +163,20 @@ fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)])
         .collect()
 }
 
+/// Whether the provider finds the machine of each other node, and these are more than the missing ones. Nodes that are not initialised do not count: the
+/// cloud may not list their machines yet.
+async fn others_found(context: &Context, provider: usize, memory: &Memory, missing: &[(NodeView, Missing)]) -> bool {
+    let gone: HashSet<&str> = missing.iter().map(|(view, _)| view.node.uid.as_str()).collect();
+    let is_other = |view: &NodeView| {
+        let uid = &view.node.uid;
+        !view.uninitialized && !gone.contains(uid.as_str()) && !memory.deleted.contains(uid)
+    };
+    let views = context.nodes.owned(provider);
+    let others = NodeSet::new(views.iter().filter(|view| is_other(view)).map(|view| Arc::clone(&view.node)));
+    others.len() > missing.len()
+        && describe(context, provider, &others, Detail::State).await.iter().all(ProviderResult::is_ok)
+}
+
 /// Somebody else than the provider said that this node will go: a person, or the autoscaler, who waits for it.
 fn is_announced(object: &core::Node) -> bool {
     let annotations = object.metadata.annotations.as_ref();
@@ -171,7 +189,7 @@ fn judge(
     provider: usize,
     memory: &mut Memory,
     missing: &[(NodeView, Missing)],
-    now: Moment,
+    (now, others_found): (Moment, bool),
 ) -> Judgement {
     let settings = &context.settings;
     let limits = Limits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
@@ -181,5 +199,5 @@ fn judge(
     let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();
     let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(memory.started)).collect();
     let nodes = nodes.saturating_sub(memory.deleted.len());
-    memory.breaker.judge(limits, &Fleet { nodes, arrivals }, &missing, now)
+    memory.breaker.judge(limits, &Fleet { nodes, arrivals, others_found }, &missing, now)
 }

@@ -7,7 +7,7 @@
 mod kept;
 
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::DefaultHasher},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -84,6 +84,8 @@ pub(crate) struct NodeView {
     pub(crate) node: Arc<Node>,
     rest: Arc<Rest>,
     pub(crate) owner: Owner,
+    /// The provider whose load balancers it may back.
+    backs: Option<usize>,
     pub(crate) first_seen: Instant,
     /// As `convert::is_uninitialized`.
     pub(crate) uninitialized: bool,
@@ -111,6 +113,8 @@ impl NodeView {
 
 struct Inner {
     views: HashMap<String, NodeView>,
+    /// Names of the nodes that more than one provider claims.
+    contested: BTreeSet<String>,
     claims: Arc<[Claim]>,
     /// Names of each provider's nodes, of those that may back load balancers, and of those that the lifecycle controller looks at.
     owned: Vec<BTreeSet<String>>,
@@ -147,6 +151,7 @@ impl Nodes {
             departed: claims.iter().map(|_| AtomicBool::new(false)).collect(),
             inner: Mutex::new(Inner {
                 views: HashMap::new(),
+                contested: BTreeSet::new(),
                 memberships: vec![0; claims.len()],
                 published: vec![Published::empty(); claims.len()],
                 claims: claims.into(),
@@ -168,9 +173,12 @@ impl Nodes {
             _ => Arc::new(node),
         };
         let same_object = old.as_ref().filter(|old| old.node.uid == node.uid);
+        let owner = ownership::node_owner(&inner.claims, node.provider_id.as_deref(), &node.labels);
+        let uninitialized = convert::is_uninitialized(object);
         let view = NodeView {
-            owner: ownership::node_owner(&inner.claims, node.provider_id.as_deref(), &node.labels),
-            uninitialized: convert::is_uninitialized(object),
+            owner,
+            backs: backs(owner, same_object, uninitialized),
+            uninitialized,
             wanting: node::is_wanting(object),
             troubled: !node.ready || convert::is_shutdown_tainted(object),
             eligible: is_eligible(object),
@@ -224,13 +232,27 @@ impl Nodes {
         for old in inner.views.values().cloned().collect::<Vec<_>>() {
             let owner = ownership::node_owner(&inner.claims, old.node.provider_id.as_deref(), &old.node.labels);
             if owner != old.owner {
-                let view = NodeView { owner, ..old.clone() };
+                let view = NodeView { owner, backs: backs(owner, Some(&old), old.uninitialized), ..old.clone() };
                 self.note(&mut inner, Some(&old), Some(&view));
                 inner.views.insert(view.node.name.clone(), view.clone());
                 moved.push(view);
             }
         }
         moved
+    }
+
+    /// The nodes that more than one provider claims: for each provider and each other one, how many, and the first.
+    pub(crate) fn contested(&self) -> BTreeMap<(usize, usize), (usize, String)> {
+        let inner = self.lock();
+        let mut all = BTreeMap::new();
+        let views = inner.contested.iter().filter_map(|name| inner.views.get(name));
+        for view in views {
+            let Owner::Contested(one, other) = view.owner else { continue };
+            for pair in [(one, other), (other, one)] {
+                all.entry(pair).or_insert_with(|| (0, view.node.name.clone())).0 += 1;
+            }
+        }
+        all
     }
 
     pub(crate) fn claims(&self) -> Arc<[Claim]> {
@@ -329,14 +351,20 @@ impl Nodes {
     fn note(&self, inner: &mut Inner, old: Option<&NodeView>, new: Option<&NodeView>) {
         let Some(name) = new.or(old).map(|view| view.node.name.clone()) else { return };
         let owner = |view: Option<&NodeView>| view.and_then(|view| view.owner.provider());
+        let backs = |view: Option<&NodeView>| view.and_then(|view| view.backs);
         let eligible = |view: &&NodeView| view.eligible;
         let (old_member, new_member) = (old.filter(eligible), new.filter(eligible));
         place(&mut inner.owned, &name, owner(new));
-        place(&mut inner.eligible, &name, owner(new_member));
+        place(&mut inner.eligible, &name, backs(new_member));
         place(&mut inner.troubled, &name, owner(new.filter(|view| view.troubled)));
+        if new.is_some_and(|view| matches!(view.owner, Owner::Contested(..))) {
+            inner.contested.insert(name.clone());
+        } else {
+            inner.contested.remove(&name);
+        }
 
         let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
-        let (before, after) = (owner(old_member), owner(new_member));
+        let (before, after) = (backs(old_member), backs(new_member));
         if let (Some(sum), Some(view)) = (before.and_then(|at| inner.memberships.get_mut(at)), old_member) {
             *sum = sum.wrapping_sub(view.backend);
         }
@@ -364,6 +392,19 @@ impl Nodes {
 impl Inner {
     fn pick(&self, names: Option<&BTreeSet<String>>) -> Vec<NodeView> {
         names.into_iter().flatten().filter_map(|name| self.views.get(name).cloned()).collect()
+    }
+}
+
+/// A node that more than one provider claims stays where it was: no load balancer loses a backend because claims overlap. What was before this process
+/// is not known; an initialised node is then taken for the first provider's, as if its claim alone counted.
+fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option<usize> {
+    match owner {
+        Owner::Provider(provider) => Some(provider),
+        Owner::Contested(first, _) => match before {
+            Some(before) => before.backs,
+            None => (!uninitialized).then_some(first),
+        },
+        Owner::Nobody | Owner::Malformed => None,
     }
 }
 

@@ -19,6 +19,16 @@ pub(crate) struct Claim {
     pub(crate) default: bool,
 }
 
+impl Claim {
+    pub(crate) fn schemes(&self) -> &[String] {
+        &self.schemes
+    }
+
+    pub(crate) fn classes(&self) -> &[String] {
+        &self.load_balancer_classes
+    }
+}
+
 /// The verdict: an index into the claims, or nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {

@@ -8,7 +8,7 @@ use std::{
 use skysail_provider::Provider;
 use tokio::sync::watch;
 
-use crate::{ownership::Claim, provider_addresses::ProviderAddresses};
+use crate::{findings::Findings, ownership::Claim, provider_addresses::ProviderAddresses};
 
 /// One provider and what it claims.
 #[derive(Clone, Debug)]
@@ -23,8 +23,7 @@ pub struct ProviderEntry {
     pub node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass` that are this provider's.
     pub load_balancer_classes: Vec<String>,
-    /// Schemes of `spec.providerID` that are this provider's and nobody else's, whatever components say; none: those that its component describes and no
-    /// other provider pins.
+    /// Schemes of `spec.providerID` that this provider claims, whatever its component says; none: those that its component describes.
     pub provider_id_schemes: Option<Vec<String>>,
     /// The addresses that it may give to load balancers and nodes.
     pub addresses: ProviderAddresses,
@@ -32,9 +31,11 @@ pub struct ProviderEntry {
     pub generation: watch::Receiver<u64>,
     /// Counts the rotations of its credentials. At a change each object of this provider whose last call was denied is tried again.
     pub rotations: watch::Receiver<u64>,
+    /// Where the controllers write what keeps the provider from its objects.
+    pub findings: Findings,
 }
 
-/// All providers of the process.
+/// All providers of the process, oldest first: of two that claim the same class or scheme, the older one has it.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
     entries: Arc<[ProviderEntry]>,
@@ -57,14 +58,14 @@ pub enum ProvidersError {
     TooMany(usize),
 }
 
-/// Most schemes in one Event: a component may describe hundreds.
-const SCHEMES_SHOWN_MAX: usize = 5;
+/// Most schemes, or classes, in one text: a component may describe hundreds.
+const SHOWN_MAX: usize = 5;
 
 impl Providers {
     /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many clouds.
     pub const MAX: usize = 64;
 
-    /// Checks what can be known before anything runs. Overlapping classes, selectors and schemes are judged object by object.
+    /// Checks what can be known before anything runs. The order is that of age, oldest first.
     ///
     /// # Errors
     /// A bad or repeated name, two defaults, more than [`Self::MAX`].
@@ -99,51 +100,83 @@ impl Providers {
         self.entries.iter().position(|entry| entry.name == name)
     }
 
-    /// The provider that a scheme is pinned to.
-    fn pinned_by(&self, scheme: &str) -> Option<&ProviderEntry> {
-        self.entries.iter().find(|entry| entry.provider_id_schemes.iter().flatten().any(|pinned| pinned == scheme))
-    }
-
-    /// The schemes that a provider's component describes and that count for nothing, with the reason and the way out.
-    pub(crate) fn ignored_schemes(&self, entry: &ProviderEntry) -> Option<String> {
-        let info = entry.provider.info()?;
-        let name = &entry.name;
-        let whose = |scheme: &String| match self.pinned_by(scheme) {
-            Some(owner) if owner.name == *name => None,
-            Some(owner) => Some(format!("{scheme:?} is pinned to the provider {}", owner.name)),
-            None if entry.provider_id_schemes.is_none() => None,
-            None => Some(format!("{scheme:?} is not in its spec.providerIdSchemes")),
-        };
-        let ignored: Vec<String> = info.provider_id_schemes.iter().filter_map(whose).take(SCHEMES_SHOWN_MAX).collect();
+    /// The schemes that a provider's component describes and that its own pins leave out, with the remedy.
+    pub(crate) fn ignored_schemes(entry: &ProviderEntry) -> Option<String> {
+        let (info, pinned) = (entry.provider.info()?, entry.provider_id_schemes.as_ref()?);
+        let ignored = info.provider_id_schemes.iter().filter(|scheme| !pinned.contains(scheme));
+        let ignored: Vec<String> = ignored.take(SHOWN_MAX).map(|scheme| format!("{scheme:?}")).collect();
         (!ignored.is_empty()).then(|| {
             format!(
-                "The component of the provider {name} ({} {}) describes provider-ID schemes that count for nothing: {}. If it is the right component, mend \
-                 spec.providerIdSchemes in the provider file",
+                "The component of the provider {} ({} {}) describes provider-ID schemes that its spec.providerIdSchemes does not name, so they are ignored: \
+                 {}. If it is the right component, add them to spec.providerIdSchemes",
+                entry.name,
                 info.name,
                 info.version,
-                ignored.join("; ")
+                ignored.join(", ")
             )
         })
     }
 
-    /// What each claims now. Schemes that the operator pinned are their provider's, whatever a component says and whether one serves. Of the others, a
-    /// provider that serves nothing keeps those of `before`: a node does not change hands because a release is being replaced.
+    /// What each provider has now. The oldest provider has all that it claims, and each younger one what is left: a provider that is added takes nothing
+    /// from those that are there.
+    ///
+    /// A provider claims the schemes that it pins, else those that its component describes. Without a release it keeps the schemes of `before`: a node
+    /// does not change hands because a release is being replaced.
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
-        let claim = |(index, entry): (usize, &ProviderEntry)| Claim {
-            schemes: match (&entry.provider_id_schemes, entry.provider.info()) {
-                (Some(pinned), _) => pinned.clone(),
-                (None, Some(info)) => {
-                    let schemes = info.provider_id_schemes.iter();
-                    schemes.filter(|scheme| self.pinned_by(scheme).is_none()).cloned().collect()
-                }
-                (None, None) => before.get(index).map(|claim| claim.schemes.clone()).unwrap_or_default(),
-            },
-            node_selector: entry.node_selector.clone(),
-            load_balancer_classes: entry.load_balancer_classes.clone(),
-            default: entry.default,
-        };
-        self.entries.iter().enumerate().map(claim).collect()
+        let mut claims: Vec<Claim> = Vec::with_capacity(self.entries.len());
+        for (index, entry) in self.entries.iter().enumerate() {
+            let wanted = entry.wanted_schemes();
+            let schemes = wanted.or_else(|| Some(before.get(index)?.schemes.clone())).unwrap_or_default();
+            let schemes = schemes.into_iter().filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
+            let classes = entry.load_balancer_classes.iter();
+            let classes = classes.filter(|class| holder(&claims, Claim::classes, class).is_none());
+            let claim = Claim {
+                schemes: schemes.collect(),
+                node_selector: entry.node_selector.clone(),
+                load_balancer_classes: classes.cloned().collect(),
+                default: entry.default,
+            };
+            claims.push(claim);
+        }
+        claims
     }
+
+    /// What the provider with this index claims and an older one has, with the remedy; `claims` are those in force.
+    pub(crate) fn claims_taken(&self, index: usize, claims: &[Claim]) -> Option<String> {
+        let (entry, older) = (self.entries.get(index)?, claims.get(..index)?);
+        let taken = |field: fn(&Claim) -> &[String], wanted: Vec<String>| {
+            let owned = wanted.into_iter().filter_map(move |name| Some((holder(older, field, &name)?, name)));
+            owned.filter_map(|(owner, name)| Some((&self.entries.get(owner)?.name, name))).take(SHOWN_MAX)
+        };
+        let of_class =
+            |(owner, class): (&String, String)| format!("the older provider {owner} has the class {class:?}");
+        let of_scheme = |(owner, scheme): (&String, String)| {
+            format!("the older provider {owner} has the provider-ID scheme {scheme:?}")
+        };
+        let classes = taken(Claim::classes, entry.load_balancer_classes.clone()).map(of_class);
+        let schemes = taken(Claim::schemes, entry.wanted_schemes().unwrap_or_default()).map(of_scheme);
+        let all: Vec<String> = classes.chain(schemes).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "The provider {} claims what an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
+                 delete one of the two",
+                entry.name,
+                all.join("; ")
+            )
+        })
+    }
+}
+
+impl ProviderEntry {
+    /// The schemes that it pins, else those that its component describes; none without either.
+    fn wanted_schemes(&self) -> Option<Vec<String>> {
+        self.provider_id_schemes.clone().or_else(|| Some(self.provider.info()?.provider_id_schemes.clone()))
+    }
+}
+
+/// The index of the claim that has this name in that field.
+fn holder(claims: &[Claim], field: fn(&Claim) -> &[String], name: &str) -> Option<usize> {
+    claims.iter().position(|claim| field(claim).iter().any(|known| known == name))
 }
 
 /// What labels, annotations and texts can carry: 1 to 63 lower-case letters, digits and dashes.
@@ -159,7 +192,7 @@ mod tests {
     use skysail_provider::fake::FakeProvider;
     use tokio::sync::watch;
 
-    use super::{ProviderAddresses, ProviderEntry, Providers, ProvidersError};
+    use super::{Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError};
 
     fn entry(name: &str, default: bool) -> ProviderEntry {
         ProviderEntry {
@@ -172,6 +205,7 @@ mod tests {
             addresses: ProviderAddresses::default(),
             generation: watch::channel(0).1,
             rotations: watch::channel(0).1,
+            findings: Findings::default(),
         }
     }
 
@@ -205,24 +239,50 @@ mod tests {
         providers.claims(before).into_iter().map(|claim| claim.schemes).collect()
     }
 
-    /// The rightful owner's component is missing at the start, and another one says that the nodes are its own.
+    fn taken(providers: &Providers, index: usize) -> Option<String> {
+        providers.claims_taken(index, &providers.claims(&[]))
+    }
+
+    /// The owner's component is missing at the start, and the other component says that the nodes are its own.
     #[test]
-    fn a_pinned_scheme_is_its_providers_even_while_nothing_serves_and_another_describes_it() {
-        let (rightful, thief) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
-        rightful.stop();
-        let providers = Providers::new(vec![pinned(&rightful, "a", &["cloud"]), pinned(&thief, "b", &[])]).unwrap();
+    fn an_older_provider_has_its_pinned_scheme_even_while_nothing_serves_and_another_describes_it() {
+        let (owner, other) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
+        owner.stop();
+        let providers = Providers::new(vec![pinned(&owner, "a", &["cloud"]), pinned(&other, "b", &[])]).unwrap();
         assert_eq!(schemes(&providers, &[]), [vec!["cloud".to_owned()], vec![]]);
-        let finding = providers.ignored_schemes(&providers.entries()[1]).unwrap();
-        assert!(finding.contains("\"cloud\" is pinned to the provider a"), "{finding}");
-        assert_eq!(providers.ignored_schemes(&providers.entries()[0]), None);
+        let finding = taken(&providers, 1).unwrap();
+        assert!(finding.contains("the older provider a has the provider-ID scheme \"cloud\""), "{finding}");
+        assert_eq!(taken(&providers, 0), None);
+    }
+
+    /// Review W1: two accounts of one cloud, and neither provider pins a scheme.
+    #[test]
+    fn of_two_components_that_describe_one_scheme_the_older_provider_has_it() {
+        let fake = FakeProvider::new("cloud");
+        for pin in [&[][..], &["cloud"]] {
+            let providers = Providers::new(vec![pinned(&fake, "a", &[]), pinned(&fake, "b", pin)]).unwrap();
+            assert_eq!(schemes(&providers, &[]), [vec!["cloud".to_owned()], vec![]]);
+            assert!(taken(&providers, 1).unwrap().contains("the older provider a has the provider-ID scheme"));
+        }
+    }
+
+    /// Review W2.
+    #[test]
+    fn of_two_that_claim_one_class_the_older_provider_has_it() {
+        let class = |name: &str| ProviderEntry { load_balancer_classes: vec!["x/lb".to_owned()], ..entry(name, false) };
+        let providers = Providers::new(vec![class("a"), class("b")]).unwrap();
+        let classes: Vec<_> = providers.claims(&[]).into_iter().map(|claim| claim.load_balancer_classes).collect();
+        assert_eq!(classes, [vec!["x/lb".to_owned()], vec![]]);
+        let finding = taken(&providers, 1).unwrap();
+        assert!(finding.contains("the older provider a has the class \"x/lb\""), "{finding}");
     }
 
     #[test]
-    fn what_a_component_describes_beyond_its_pins_counts_for_nothing_and_is_said() {
+    fn what_a_component_describes_beyond_its_pins_is_ignored_and_reported() {
         let fake = FakeProvider::new("more");
         let providers = Providers::new(vec![pinned(&fake, "a", &["mine"])]).unwrap();
         assert_eq!(schemes(&providers, &[]), [vec!["mine".to_owned()]]);
-        let finding = providers.ignored_schemes(&providers.entries()[0]).unwrap();
-        assert!(finding.contains("\"more\" is not in its spec.providerIdSchemes"), "{finding}");
+        let finding = Providers::ignored_schemes(&providers.entries()[0]).unwrap();
+        assert!(finding.contains("spec.providerIdSchemes does not name") && finding.contains("\"more\""), "{finding}");
     }
 }

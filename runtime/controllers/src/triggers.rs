@@ -8,10 +8,12 @@ use skysail_provider::{EventKind, ObjectReference};
 use crate::{
     context::Context,
     convert,
+    findings::Finding,
     metrics::ProviderLabels,
     names::{controllers, reasons},
     nodes::NodeView,
     ownership::Owner,
+    providers::{ProviderEntry, Providers},
     report::{Voice, cluster},
     route,
     service::{
@@ -104,13 +106,16 @@ fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) 
 pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version>) {
     let Some(object) = change.new else {
         let old = context.nodes.remove(&change.key.name);
+        report_contested(context, old.as_ref().map(|old| old.owner));
         route::node_changed(context, old.as_ref(), None);
         return;
     };
     let (old, view) = context.nodes.put(&object);
     route::node_changed(context, old.as_ref(), Some(&view));
-    if old.as_ref().map(|old| old.owner) != Some(view.owner) {
+    let before = old.as_ref().map(|old| old.owner);
+    if before != Some(view.owner) {
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
+        report_contested(context, before.into_iter().chain([view.owner]));
     }
     // A heartbeat of a node that waits for its backoff is no reason to ask again.
     let unchanged = old.is_some_and(|old| old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && old.wanting);
@@ -165,6 +170,7 @@ pub(crate) fn claims_changed(context: &Context) {
     if moved.is_empty() {
         return;
     }
+    write_contested(context);
     for view in moved {
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
         enqueue_node(context, &view);
@@ -191,13 +197,52 @@ pub(crate) fn node_set_published(context: &Context, provider: usize) {
     }
 }
 
-/// Says which schemes of a provider's component count for nothing.
-pub(crate) fn report_schemes(context: &Context, provider: usize) {
+/// Reports what each provider claims and does not get: because an older provider has it, or because its own pins leave it out.
+pub(crate) fn report_claims(context: &Context, provider: usize) {
+    claims_changed(context);
+    let claims = context.nodes.claims();
+    // What one provider describes may be what a younger one claims.
+    for (index, entry) in context.providers.entries().iter().enumerate() {
+        let taken = context.providers.claims_taken(index, &claims);
+        if entry.findings.set(Finding::ClaimTaken, taken.clone())
+            && let Some(text) = taken
+        {
+            report_claim(context, entry, reasons::CLAIM_TAKEN, text);
+        }
+    }
     let entry = context.provider(provider);
-    let Some(text) = context.providers.ignored_schemes(entry) else { return };
-    tracing::warn!(provider.name = entry.name, reason = text, "provider-ID schemes ignored");
+    if let Some(text) = Providers::ignored_schemes(entry) {
+        report_claim(context, entry, reasons::FOREIGN_PROVIDER_ID_SCHEME, text);
+    }
+}
+
+fn report_claim(context: &Context, entry: &ProviderEntry, reason: &'static str, text: String) {
+    tracing::warn!(provider.name = entry.name, reason = text, "a claim of the provider is ignored");
     let voice = Voice { controller: controllers::CLOUD_NODE, provider: entry.name.clone() };
-    context.reporter.event(&voice, &cluster(), (EventKind::Warning, reasons::FOREIGN_PROVIDER_ID_SCHEME), text);
+    context.reporter.event(&voice, &cluster(), (EventKind::Warning, reason), text);
+}
+
+/// Reports the nodes that more than one provider claims, where one of these verdicts is about such a node.
+fn report_contested(context: &Context, verdicts: impl IntoIterator<Item = Owner>) {
+    if verdicts.into_iter().any(|owner| matches!(owner, Owner::Contested(..))) {
+        write_contested(context);
+    }
+}
+
+fn write_contested(context: &Context) {
+    let contested = context.nodes.contested();
+    for (index, entry) in context.providers.entries().iter().enumerate() {
+        let with = |((one, other), (count, first)): (&(usize, usize), &(usize, String))| {
+            let other = &context.provider(*other).name;
+            (*one == index).then(|| format!("{count} with the provider {other}, such as {first}"))
+        };
+        let pairs: Vec<String> = contested.iter().filter_map(with).collect();
+        let text = format!(
+            "Nodes are selected by more than one provider, so none of them acts on these nodes: {}. Give each provider its own spec.nodeSelector",
+            pairs.join("; ")
+        );
+        entry.findings.set(Finding::NodesContested, (!pairs.is_empty()).then_some(text));
+    }
 }
 
 /// Evenly over a time that grows with their number.

@@ -74,8 +74,8 @@ fn columns() -> Value {
     let column = |name: &str, path: &str, what: &str| json!({"name": name, "type": "string", "jsonPath": path, "description": what});
     let mut reason = column(
         "Reason",
-        r#".status.conditions[?(@.type=="ReleaseAccepted")].reason"#,
-        "Whether the newest release was accepted, in a word.",
+        r#".status.conditions[?(@.type=="Degraded")].reason"#,
+        "Why the provider is degraded, in a word; AsWanted where it is not.",
     );
     // Only with -o wide.
     if let Value::Object(reason) = &mut reason {
@@ -83,6 +83,11 @@ fn columns() -> Value {
     }
     json!([
         column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, "Whether a release serves."),
+        column(
+            "Degraded",
+            r#".status.conditions[?(@.type=="Degraded")].status"#,
+            "Whether something else is the case than was asked for."
+        ),
         column("Version", ".status.active.version", "What serves, as it calls itself."),
         column("Digest", ".status.active.digest", "Digest of what serves."),
         column("Candidate", ".status.candidate.digest", "Digest of what is on its way."),

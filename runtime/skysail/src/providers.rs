@@ -15,6 +15,7 @@ use anyhow::{Context as _, bail};
 use feeder::Feeder;
 use kube::Client;
 use prometheus_client::registry::Registry;
+use skysail_controllers::Findings;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, SandboxOptions,
     credentials::Rotation,
@@ -102,6 +103,8 @@ pub(crate) struct Served {
     pub(crate) generation: watch::Receiver<u64>,
     /// Counts the rotations of credentials: what was denied may not be any more.
     pub(crate) rotations: watch::Sender<u64>,
+    /// What keeps the provider from its objects, as the controllers report.
+    pub(crate) findings: Findings,
     feeder: Feeder,
     _tasks: JoinSet<()>,
 }
@@ -119,7 +122,15 @@ impl Served {
         let guarded = Arc::clone(&slot);
         tasks.spawn(async move { guarded.guard().await });
         let feeder = Feeder::start(&slot, &spec, surroundings, false);
-        Self { spec, slot, generation, rotations: watch::Sender::new(0), feeder, _tasks: tasks }
+        Self {
+            spec,
+            slot,
+            generation,
+            rotations: watch::Sender::new(0),
+            findings: Findings::default(),
+            feeder,
+            _tasks: tasks,
+        }
     }
 }
 
@@ -137,6 +148,8 @@ async fn follow_generation(mut status: watch::Receiver<SlotStatus>, sender: watc
 pub(crate) struct Fleet {
     pub(crate) services: SlotServices,
     pub(crate) served: BTreeMap<String, Served>,
+    /// Their names by age, oldest first: of two that claim the same, the older provider has it.
+    oldest_first: Vec<String>,
     surroundings: Surroundings,
 }
 
@@ -149,7 +162,7 @@ pub(crate) struct Surroundings {
     pub(crate) kubernetes: Option<Client>,
 }
 
-/// Which providers there are and what each claims, in the order of their names: what the controllers have to be started with.
+/// Which providers there are and what each claims, oldest first: what the controllers have to be started with.
 pub(crate) type Ownership = Vec<Claims>;
 
 /// Why something is not as it is wished.
@@ -174,7 +187,7 @@ enum Change<'a> {
 impl Fleet {
     /// No provider yet.
     pub(crate) fn new(services: SlotServices) -> Self {
-        Self { services, served: BTreeMap::new(), surroundings: Surroundings::default() }
+        Self { services, served: BTreeMap::new(), oldest_first: Vec::new(), surroundings: Surroundings::default() }
     }
 
     /// The same, with what there is around the process.
@@ -184,7 +197,12 @@ impl Fleet {
 
     /// What is claimed now.
     pub(crate) fn ownership(&self) -> Ownership {
-        self.served.values().map(|served| served.spec.claims()).collect()
+        self.by_age().map(|served| served.spec.claims()).collect()
+    }
+
+    /// The providers, oldest first.
+    pub(crate) fn by_age(&self) -> impl Iterator<Item = &Served> {
+        self.oldest_first.iter().filter_map(|name| self.served.get(name))
     }
 
     /// Waits, within [`FIRST_RELEASES`], until each provider serves or it is known why it does not. A controller that started before would tell
@@ -216,7 +234,7 @@ impl Fleet {
     /// The first provider whose settings are wrong in themselves; every provider keeps its old ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
         let slots = self.slots();
-        let names: BTreeSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+        let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         // All at once: a component that takes its time to answer must not sum up with others.
         let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
@@ -225,7 +243,7 @@ impl Fleet {
         for change in futures::future::try_join_all(changes).await? {
             self.commit(change);
         }
-        self.retain(&names);
+        self.retain(names);
         Ok(())
     }
 
@@ -248,9 +266,9 @@ impl Fleet {
                 Err(error) => drop(complaints.insert(name, Complaint::Refused(format!("{error:#}")))),
             }
         }
-        self.retain(&names.iter().cloned().collect());
+        self.retain(names);
         let mut older: Vec<Claims> = Vec::new();
-        for name in names {
+        for name in self.oldest_first.clone() {
             let Some(served) = self.served.get_mut(&name) else { continue };
             if let Some(reason) = served.spec.yield_to(&older) {
                 complaints.entry(name).or_insert(Complaint::GaveUp(reason));
@@ -276,14 +294,16 @@ impl Fleet {
         prepare(&self.services, known.map(|(served, slot)| (&served.spec, &**slot)), spec).await
     }
 
-    /// The providers of these names stay.
-    fn retain(&mut self, names: &BTreeSet<String>) {
-        self.served.retain(|name, _| names.contains(name));
+    /// The providers of these names, which are in the order of their age, stay.
+    fn retain(&mut self, names: Vec<String>) {
+        let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        self.served.retain(|name, _| known.contains(&**name));
         if let Some(archive) = &self.surroundings.archive
-            && let Err(error) = archive.retain(&names.iter().map(String::as_str).collect())
+            && let Err(error) = archive.retain(&known)
         {
             tracing::warn!("what is kept on disk of providers that are gone stays: {error}");
         }
+        self.oldest_first = names;
     }
 
     fn commit(&mut self, change: Change<'_>) {

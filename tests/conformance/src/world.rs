@@ -16,8 +16,8 @@ use kube::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ManagerError, ProviderAddresses, ProviderEntry,
-    Providers,
+    ControllerMetrics, ControllerSettings, Ending, Finding, Findings, Ledger, Manager, ManagerError, ProviderAddresses,
+    ProviderEntry, Providers,
 };
 use skysail_dev::api::{ApiOptions, ApiServer, Fault, Faults, RequestInfo};
 use skysail_election::fenced;
@@ -55,6 +55,7 @@ impl Cloud {
             addresses: ProviderAddresses::default(),
             generation,
             rotations: rotations.subscribe(),
+            findings: Findings::default(),
         };
         Self { fake, releases, rotations, entry }
     }
@@ -95,6 +96,19 @@ impl Cloud {
         let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
         self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
         self
+    }
+
+    /// The same, with a provider that describes this scheme.
+    #[must_use]
+    pub fn describing(self, scheme: &str) -> Self {
+        self.fake.describe_schemes(&[scheme]);
+        self
+    }
+
+    /// What the controllers report of this kind.
+    #[must_use]
+    pub fn finding(&self, finding: Finding) -> Option<String> {
+        self.entry.findings.subscribe().borrow().get(&finding).cloned()
     }
 
     /// Takes back the first class.

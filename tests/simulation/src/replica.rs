@@ -5,7 +5,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
 use skysail_controllers::{
-    ControllerMetrics, ControllerSettings, Ending, Ledger, Manager, ProviderAddresses, ProviderEntry, Providers,
+    ControllerMetrics, ControllerSettings, Ending, Findings, Ledger, Manager, ProviderAddresses, ProviderEntry,
+    Providers,
 };
 use skysail_dev::api::ApiServer;
 use skysail_election::{Clock, ElectionConfig, ElectionMetrics, Elector, ElectorOptions, Timing, fenced};
@@ -181,6 +182,7 @@ fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
         generation: slot.generation.subscribe(),
         // Its cloud knows no credentials.
         rotations: watch::channel(0).1,
+        findings: Findings::default(),
     };
     Providers::new(slots.iter().zip(there).enumerate().filter(|(_, (_, there))| *there).map(entry).collect()).unwrap()
 }

@@ -11,10 +11,18 @@
 //! A share of one pass would stop a guest that says "gone" about all nodes at once, and none that says it about one node each minute. A count of deletions would stop an
 //! upgrade that replaces every machine; the number of nodes does not fall there. And counted from the highest, a cluster that grew has not earned the
 //! right to lose its growth.
+//!
+//! # Small numbers
+//! A third of ten nodes is three, and a scale-in from ten to six is ordinary. So where the provider finds the machine of each other node in the same pass, the
+//! budget is [`CONFIRMED_MAX`] nodes, as long as the majority of the highest number is left. A cloud that answers "not found" where it means "not allowed" says so
+//! about the other nodes, too, and loses nothing by this rule.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Moment;
+
+/// Most nodes that may go because the provider finds all others. From 30 nodes on a third is as much.
+const CONFIRMED_MAX: usize = 10;
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +51,8 @@ pub(crate) struct Fleet {
     pub(crate) nodes: usize,
     /// When those arrived that are ready and were not there before us.
     pub(crate) arrivals: Vec<Moment>,
+    /// The provider was asked in this pass about all nodes that are not missing, and found the machine of each.
+    pub(crate) others_found: bool,
 }
 
 /// What a pass may do.
@@ -62,6 +72,11 @@ impl Judgement {
     /// It keeps a node: more would be lost than may be.
     pub(crate) fn is_open(&self) -> bool {
         self.may_go.contains(&false)
+    }
+
+    /// It keeps nodes that may go if the provider finds all others.
+    pub(crate) fn depends_on_the_others(&self) -> bool {
+        self.is_open() && self.loss <= confirmed_budget(self.peak)
     }
 }
 
@@ -90,7 +105,8 @@ impl Breaker {
         let present = fleet.nodes.saturating_sub(missing.len() - counted);
         let came = ours.iter().filter_map(|node| node.arrived).chain(fleet.arrivals.iter().copied());
         let peak = self.peak(present, came, |at| now.saturating_sub(at) < limits.window);
-        let budget = (peak * usize::from(limits.percent_max.min(100)) / 100).max(1);
+        let share = (peak * usize::from(limits.percent_max.min(100)) / 100).max(1);
+        let budget = if fleet.others_found { share.max(confirmed_budget(peak)) } else { share };
         let lost = peak - present;
         let loss = lost + counted;
         let (left, patience) = match loss > budget {
@@ -119,6 +135,11 @@ impl Breaker {
         self.deleted.retain(|deleted| deleted.uid != uid);
         self.deleted.push_back(Deleted { uid: uid.to_owned(), arrived, at: now });
     }
+}
+
+/// By how many nodes a provider that finds all others may be down.
+fn confirmed_budget(peak: usize) -> usize {
+    CONFIRMED_MAX.min(peak.saturating_sub(1) / 2)
 }
 
 /// All that were announced, and at most `left` others that are missing for as long as `patience`, the longest missing first.

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     context::Context,
+    findings::Finding,
     metrics::ProviderLabels,
     names::{self, reasons},
     nodes::NodeView,
@@ -33,22 +34,36 @@ pub(crate) fn breaker(context: &Context, voice: &Voice, alarm: &mut Alarm, judge
             (EventKind::Normal, reasons::NODE_DELETION_RESUMED, text)
         }
         Turn::Opened | Turn::Reminded => {
-            let Judgement { loss, budget, peak, .. } = judgement;
-            let name = &voice.provider;
-            let text = format!(
-                "The provider {name} would be down by {loss} of {peak} nodes, and {budget} may go within {} minutes: no more are deleted. \
-                 If the cloud did not lose these machines, mend the provider or its credential. If it did, delete the nodes with kubectl, or annotate them: {}=true",
-                context.settings.node_deletion_window.as_secs() / 60,
-                names::ALLOW_DELETION_ANNOTATION,
-            );
-            (EventKind::Warning, reasons::NODE_DELETION_STOPPED, text)
+            (EventKind::Warning, reasons::NODE_DELETION_STOPPED, stopped(context, voice, judgement))
         }
     };
     context.reporter.event(voice, &cluster(), (kind, reason), text);
 }
 
-/// Tells the nodes that are kept.
-pub(crate) fn held(context: &Context, voice: &Voice, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
+fn stopped(context: &Context, voice: &Voice, Judgement { loss, budget, peak, .. }: &Judgement) -> String {
+    format!(
+        "The provider {} would be down by {loss} of {peak} nodes, and {budget} may go within {} minutes: no more are deleted. \
+         If the cloud did not lose these machines, mend the provider or its credential. If it did, delete the nodes with kubectl, or annotate them: {}=true",
+        voice.provider,
+        context.settings.node_deletion_window.as_secs() / 60,
+        names::ALLOW_DELETION_ANNOTATION,
+    )
+}
+
+/// Reports the nodes that are kept: on each node, and as a finding about the provider.
+pub(crate) fn held(
+    context: &Context,
+    provider: usize,
+    voice: &Voice,
+    (alarm, judgement): (&mut Alarm, &Judgement),
+    held: &[NodeView],
+    now: Moment,
+) {
+    let finding = held.first().map(|first| {
+        let stopped = stopped(context, voice, judgement);
+        format!("{} nodes whose machines are not found are kept, such as {}. {stopped}", held.len(), first.node.name)
+    });
+    context.provider(provider).findings.set(Finding::NodesHeld, finding);
     for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {
         let text = format!(
             "The provider {} says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: {}=true",

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{PersistentVolumeLabeler, Review, provider_volume};
 use crate::{
+    findings::Findings,
     provider_addresses::ProviderAddresses,
     providers::{ProviderEntry, Providers},
 };
@@ -27,6 +28,7 @@ fn labeler(fakes: &[&FakeProvider]) -> PersistentVolumeLabeler {
         provider_id_schemes: None,
         generation: watch::channel(0).1,
         rotations: watch::channel(0).1,
+        findings: Findings::default(),
     };
     let providers = Providers::new(fakes.iter().enumerate().map(entry).collect()).unwrap();
     PersistentVolumeLabeler::new(providers, "kubernetes".to_owned())

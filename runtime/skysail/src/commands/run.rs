@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use board::Board;
 use follow::{Follow, FollowFile};
+use permissions::Permissions;
 use resources::Reporter;
 pub(super) use resources::{Resources, api_resource};
 use serving::Health;
@@ -69,8 +70,12 @@ async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
         // Nothing has begun that would have to end well.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers, board } = prepared?;
-    let noticing = stop.clone();
+    let Prepared { manage, fleet, follow, elections, servers, board, permissions } = prepared?;
+    let (noticing, asking) = (stop.clone(), stop.clone());
+    tasks.spawn(async move {
+        asking.run_until_cancelled(permissions.run()).await;
+        Ok(())
+    });
     tasks.spawn(async move {
         noticing.run_until_cancelled(board.run()).await;
         Ok(())
@@ -101,6 +106,7 @@ struct Prepared {
     elections: Elections,
     servers: Vec<SecureServer>,
     board: Board,
+    permissions: Permissions,
 }
 
 async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -> anyhow::Result<Prepared> {
@@ -128,7 +134,7 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
         None => None,
     };
     reach(&clients.shared_informers).await?;
-    permissions::warn_of_missing(&clients, settings.controllers).await;
+    let permissions = Permissions::ask_for(&clients, settings.controllers).await;
 
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
@@ -136,7 +142,7 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let elections_client = cluster.client("leader-election").or_exit(Reason::Usage)?;
     let Leadership { shares, elections, health } =
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
-    let health = Health::register(&mut registry, health);
+    let health = Health::register(&mut registry, health, permissions.missing());
     let follow = match file {
         Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
@@ -158,7 +164,7 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     };
     let servers = serving::bind(&args, registry, served).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers, board })
+    Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions })
 }
 
 /// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a control plane that starts as a whole comes up in any order.
@@ -295,7 +301,7 @@ impl Manage {
     }
 
     fn serve_readiness(&self, fleet: &Fleet, follow: &Follow) {
-        self.health.serve(fleet.served.values().map(|served| &served.slot), follow.left_out());
+        self.health.serve(fleet.served.values(), follow.left_out());
     }
 
     /// Reports on the `Provider`s of the cluster while this process leads: with several leases, while it holds the first.
@@ -349,6 +355,7 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         addresses: served.spec.addresses.clone(),
         generation: served.generation.clone(),
         rotations: served.rotations.subscribe(),
+        findings: served.findings.clone(),
     };
-    Providers::new(fleet.served.values().map(entry).collect()).context("the providers do not fit together")
+    Providers::new(fleet.by_age().map(entry).collect()).context("the providers do not fit together")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use skysail_controllers::{ProviderAddresses, ProviderEntry, Providers};
+use skysail_controllers::{Findings, ProviderAddresses, ProviderEntry, Providers};
 use skysail_provider::{Code, Error, fake::FakeProvider};
 use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, WebhookError};
 use tokio::sync::watch;
@@ -29,6 +29,7 @@ fn providers(fake: &FakeProvider) -> Providers {
         addresses: ProviderAddresses::default(),
         generation: watch::channel(0).1,
         rotations: watch::channel(0).1,
+        findings: Findings::default(),
     };
     Providers::new(vec![entry]).unwrap()
 }

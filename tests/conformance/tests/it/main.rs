@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod addresses;
 mod breaker;
+mod claims;
 mod drift;
 mod fence;
 mod holder;

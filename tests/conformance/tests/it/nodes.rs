@@ -9,9 +9,32 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use serde_json::json;
+use skysail_dev::api::{ApiError, Fault, RequestInfo};
 use skysail_provider::{Code, Error, Instance};
 
 use skysail_test_conformance::world::{S, World, machine, pass};
+
+/// Review B7: without the right to list Services new nodes are initialised, and nodes whose machines are gone go.
+#[tokio::test(start_paused = true)]
+async fn nodes_do_not_wait_for_the_list_of_services() {
+    let world = World::new();
+    world.fake().add_instances(["new"]);
+    world.add_node("gone").await;
+    world.heartbeat("gone", "Unknown").await;
+    world.disturb(|request: &RequestInfo| match (request.verb, request.resource.as_str()) {
+        ("list", "services") => {
+            let forbidden = http::StatusCode::FORBIDDEN;
+            Fault::Refuse(ApiError::new(forbidden, "Forbidden", "services is forbidden: cannot list"))
+        }
+        _ => Fault::None,
+    });
+    let world = world.start().await;
+    world.add_new_node("new").await;
+    pass(15 * S).await;
+    let new = world.node("new").await.unwrap();
+    assert_eq!(new.spec.unwrap().provider_id.as_deref(), Some("fake://new"));
+    assert!(world.node("gone").await.is_none());
+}
 
 /// N1.15, I1: and nodes that come together share one call.
 #[tokio::test(start_paused = true)]

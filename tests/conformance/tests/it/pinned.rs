@@ -4,9 +4,9 @@ use serde_json::json;
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// The component that describes it came first, and the rightful one does not serve: nobody's node is deleted or written.
+/// Another component describes the scheme, and the owner's component does not serve: no node is deleted or written.
 #[tokio::test(start_paused = true)]
-async fn a_rightful_owner_that_is_missing_at_the_start_loses_no_node() {
+async fn an_owner_that_does_not_serve_at_the_start_loses_no_node() {
     let world = World::with(vec![Cloud::new("mine").pinned(&["mine"]), Cloud::new("thief").default_of_all()]);
     world.clouds[0].fake.stop();
     world.clouds[1].fake.describe_schemes(&["thief", "mine"]);
@@ -17,8 +17,7 @@ async fn a_rightful_owner_that_is_missing_at_the_start_loses_no_node() {
     let transcript = world.transcript().await;
     let acted = |line: &str| line.starts_with("provider thief ") || line.starts_with("api ");
     assert!(!transcript.lines().any(acted), "{transcript}");
-    let finding = "ForeignProviderIDScheme x1: The component of the provider thief (thief 0.0.0) describes provider-ID schemes that count for nothing: \"mine\" is \
-                   pinned to the provider mine";
+    let finding = "ClaimTaken x1: The provider thief claims what an older provider has: the older provider mine has the provider-ID scheme \"mine\"";
     assert!(transcript.contains(finding), "{transcript}");
     assert!(world.node("n").await.is_some());
     world.clouds[0].fake.start();

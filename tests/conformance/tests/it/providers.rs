@@ -14,7 +14,7 @@ fn two() -> World {
     ])
 }
 
-/// Design 8: class and scheme decide; what two claim gets an Event and nothing else; a stranger's class gets nothing.
+/// Design 8: class and scheme decide; of two that claim a class the older provider has it; a foreign class gets nothing.
 #[tokio::test(start_paused = true)]
 async fn each_object_goes_to_the_provider_that_owns_it() {
     let mut world = two();
@@ -50,11 +50,21 @@ async fn each_object_goes_to_the_provider_that_owns_it() {
     "#]],
         )
         .await;
-    world.add_service("torn", json!({ "loadBalancerClass": "shared.example/lb" })).await;
-    world.add_service("strange", json!({ "loadBalancerClass": "metallb.example/lb" })).await;
-    world.after(60 * S, expect![[r#"
-        event torn Warning ProviderConflict x1: The providers one and two both claim this object, so neither acts. Give each classes, selectors and provider-ID schemes of its own
-    "#]]).await;
+    world.add_service("shared", json!({ "loadBalancerClass": "shared.example/lb" })).await;
+    world
+        .after(
+            S,
+            expect![[r#"
+        api patch services/status shared
+        provider one ensure default/shared ports=80/TCP nodes=a
+        api patch services/status shared
+        event shared Normal EnsuringLoadBalancer x1: Ensuring load balancer
+        event shared Normal EnsuredLoadBalancer x1: Ensured load balancer
+    "#]],
+        )
+        .await;
+    world.add_service("foreign", json!({ "loadBalancerClass": "metallb.example/lb" })).await;
+    world.after(60 * S, expect![[""]]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -269,7 +269,6 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
         std::future::ready(if restarts >= 2 { Ok(()) } else { Err(format!("{restarts} restarts")) })
     })
     .await?;
-    world.manager.wait_until_ready().await?;
     let status = world.manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");
     Ok(())

@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const START: Moment = Duration::from_mins(2);
 
 fn fleet(nodes: usize) -> Fleet {
-    Fleet { nodes, arrivals: Vec::new() }
+    Fleet { nodes, ..Fleet::default() }
 }
 
 /// Old nodes that are missing since then, not announced.
@@ -46,6 +46,25 @@ fn a_third_may_go_at_once_and_of_more_none(#[case] nodes: usize, #[case] most: u
     if most < nodes {
         assert_eq!(go_at_once(nodes, most + 1), 0, "not even the first of them");
         assert_eq!(go_at_once(nodes, nodes), 0);
+    }
+}
+
+/// The most that go at once where the provider finds all others; one more, and none does.
+#[rstest]
+#[case::two(2, 1)]
+#[case::three(3, 1)]
+#[case::six(6, 2)]
+#[case::from_ten_to_six(10, 4)]
+#[case::twenty(20, 9)]
+#[case::twenty_five(25, 10)]
+#[case::a_third_is_as_much(30, 10)]
+#[case::a_thousand(1000, 340)]
+fn small_numbers_go_where_the_provider_finds_all_other_machines(#[case] nodes: usize, #[case] most: usize) {
+    let now = START;
+    for (gone, expected) in [(most, most), (most + 1, 0)] {
+        let fleet = Fleet { others_found: true, ..fleet(nodes) };
+        let judgement = Breaker::default().judge(LIMITS, &fleet, &missing(gone, now), now);
+        assert_eq!(count(&judgement.may_go), expected, "{gone} of {nodes}");
     }
 }
 
@@ -97,6 +116,7 @@ impl Play {
         let fleet = Fleet {
             nodes: self.nodes.len() + self.waiting.len(),
             arrivals: self.nodes.iter().copied().flatten().collect(),
+            ..Fleet::default()
         };
         let judgement = self.breaker.judge(LIMITS, &fleet, &self.waiting, now);
         let mut may_go = judgement.may_go.iter();

@@ -1,9 +1,17 @@
-//! What the account may not do and the controllers need: said at start, by name, and not found out one failed write at a time.
+//! What the account may not do and the controllers need: logged by name at the start, shown by `/readyz`, and not found out one failed write at a time.
+
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
 use skysail_controllers::{Clients, EnabledControllers};
+use tokio::sync::watch;
+
+/// How long until a missing right is asked for again: an operator who binds a role waits for this.
+const WHILE_MISSING: Duration = Duration::from_secs(30);
+/// How long until all rights are asked for again: each is a request.
+const WHILE_COMPLETE: Duration = Duration::from_mins(10);
 
 /// A right: verb, resource, subresource. All resources are of the core group.
 type Right = (&'static str, &'static str, &'static str);
@@ -33,28 +41,60 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
     shared.chain(service).chain(node).chain(route).collect()
 }
 
-/// Asks the API server for each right, and warns of each that is missing. A role may come later: that is no reason to end.
-pub(super) async fn warn_of_missing(clients: &Clients, enabled: EnabledControllers) {
-    let needed = needed(clients, enabled);
-    let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
-    let mut told = Vec::new();
-    for ((_, right), answer) in needed.into_iter().zip(answers) {
-        let (verb, resource, subresource) = right;
-        let slash = if subresource.is_empty() { "" } else { "/" };
-        match answer {
-            Ok(true) => {}
-            Ok(false) if told.contains(&right) => {}
-            Ok(false) => {
-                told.push(right);
-                tracing::warn!(
-                    "this account may not {verb} {resource}{slash}{subresource}, which the controllers need: bind a role such as \
-                     deploy/manifests/rbac.yaml to it"
-                );
+/// What this account may not do and the controllers need. A role may come later, and may go: that is no reason to end.
+pub(super) struct Permissions {
+    clients: Clients,
+    enabled: EnabledControllers,
+    missing: watch::Sender<Option<String>>,
+}
+
+impl Permissions {
+    /// Asks the API server for each right of these controllers.
+    pub(super) async fn ask_for(clients: &Clients, enabled: EnabledControllers) -> Self {
+        let permissions = Self { clients: clients.clone(), enabled, missing: watch::Sender::new(None) };
+        permissions.ask().await;
+        permissions
+    }
+
+    /// Which rights are missing, for `/readyz`.
+    pub(super) fn missing(&self) -> watch::Receiver<Option<String>> {
+        self.missing.subscribe()
+    }
+
+    /// Asks again and again until it is dropped.
+    pub(super) async fn run(self) {
+        loop {
+            let pause = if self.missing.borrow().is_some() { WHILE_MISSING } else { WHILE_COMPLETE };
+            tokio::time::sleep(pause).await;
+            self.ask().await;
+        }
+    }
+
+    /// Asks the API server for each right, and warns of those that are missing when that is new.
+    async fn ask(&self) {
+        let needed = needed(&self.clients, self.enabled);
+        let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
+        let mut missing = BTreeSet::new();
+        for ((_, (verb, resource, subresource)), answer) in needed.into_iter().zip(answers) {
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            match answer {
+                Ok(true) => {}
+                Ok(false) => drop(missing.insert(format!("{verb} {resource}{slash}{subresource}"))),
+                Err(error) => {
+                    // What was known before stands.
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "cannot ask whether this account may {verb} {resource}{slash}{subresource}");
+                    return;
+                }
             }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "cannot ask whether this account may {verb} {resource}{slash}{subresource}");
-            }
+        }
+        let text = (!missing.is_empty()).then(|| {
+            let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
+            format!("this account may not {missing}, which the controllers need: bind a role such as deploy/manifests/rbac.yaml to it")
+        });
+        let is_new = self.missing.send_if_modified(|known| std::mem::replace(known, text.clone()) != text);
+        if let Some(text) = text.filter(|_| is_new) {
+            tracing::warn!("{text}");
         }
     }
 }
@@ -75,10 +115,23 @@ async fn allowed(client: &Client, (verb, resource, subresource): Right) -> kube:
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+    };
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::{Client, client::Body};
+    use serde_json::{Value, json};
     use skysail_controllers::{Clients, EnabledControllers};
     use skysail_dev::api::{ApiOptions, ApiServer};
+    use tower::service_fn;
 
-    use super::{Right, needed};
+    use super::{Permissions, Right, needed};
 
     fn rights(enabled: EnabledControllers) -> Vec<Right> {
         let clients = Clients::from(ApiServer::new(&ApiOptions::default()).client());
@@ -91,6 +144,34 @@ mod tests {
             EnabledControllers { service: false, cloud_node: false, cloud_node_lifecycle: true, route: false };
         let needed = rights(only_lifecycle);
         assert!(needed.contains(&("delete", "nodes", "")) && !needed.iter().any(|right| right.1 == "services"));
+    }
+
+    /// Review B7: nobody looks for a log line of the start when nodes keep their taint.
+    #[tokio::test]
+    async fn a_right_that_is_missing_is_named_until_it_is_there() {
+        let granted = Arc::new(AtomicBool::new(false));
+        let is_granted = Arc::clone(&granted);
+        let api = service_fn(move |request: Request<Body>| {
+            let granted = is_granted.load(Ordering::SeqCst);
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let mut review: Value = serde_json::from_slice(&body).unwrap();
+                let attributes = &review["spec"]["resourceAttributes"];
+                let is_missing = (&attributes["verb"], &attributes["resource"]) == (&json!("list"), &json!("services"));
+                review["status"] = json!({ "allowed": granted || !is_missing });
+                Ok::<_, Infallible>(Response::new(Body::from(review.to_string().into_bytes())))
+            }
+        });
+        let clients = Clients::from(Client::new(api, "default"));
+        let permissions = Permissions::ask_for(&clients, EnabledControllers::default()).await;
+        let missing = permissions.missing().borrow().clone().unwrap();
+        assert!(
+            missing.starts_with("this account may not list services, which the controllers need: bind"),
+            "{missing}"
+        );
+        granted.store(true, Ordering::SeqCst);
+        permissions.ask().await;
+        assert_eq!(*permissions.missing().borrow(), None);
     }
 
     /// The role that we ship and the check must not drift apart.

@@ -29,6 +29,7 @@ use kube::{
         watcher,
     },
 };
+use skysail_controllers::Finding;
 use skysail_host::{
     credentials::{Secret, SecretKeyRef, SecretValues},
     slot::{Slot, SlotStatus},
@@ -60,6 +61,9 @@ const BETWEEN_FIRST_LOOKS: Duration = Duration::from_secs(1);
 const TOO_MANY: &str = "the cluster has more than 32 Providers; delete one that is not needed";
 const _: () = assert!(PROVIDERS_MAX == 32, "the text above names the number");
 
+/// What is said where there is none, be it that the resource definition was deleted.
+const NO_PROVIDER: &str = "the cluster has no Provider, so nothing is served; apply a Provider, and before it the resource definition (`skysail crd`) if that is missing";
+
 /// After a change, how long others are waited for: `kubectl apply` writes one object after the other, and what changes who owns what starts the
 /// controllers again.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -77,6 +81,8 @@ pub(super) struct Standing {
     slot: Option<watch::Receiver<SlotStatus>>,
     /// True when its source has said something; what the slot says of the source is about the one before until then.
     heard: Option<watch::Receiver<bool>>,
+    /// What keeps it from its objects, as the controllers report; none where it has no slot.
+    findings: Option<watch::Receiver<BTreeMap<Finding, String>>>,
     figures: Figures,
 }
 
@@ -87,11 +93,12 @@ struct Figures(Arc<dyn Fn() -> Vec<Calls> + Send + Sync>);
 /// Name, UID and generation.
 type Identity = (String, String, i64);
 
-/// What Secrets hold, and those of which the API could not tell.
+/// What Secrets hold, those of which the API could not tell, and why others have no value.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     values: SecretValues,
     unknown: BTreeSet<SecretKeyRef>,
+    useless: BTreeMap<SecretKeyRef, String>,
 }
 
 /// All that a look depends on: as long as it is the same, there is nothing to do.
@@ -133,6 +140,7 @@ impl Standing {
             complaint,
             slot: served.map(|served| served.slot.status()),
             heard: served.map(Served::heard),
+            findings: served.map(|served| served.findings.subscribe()),
             figures: Figures::of(served.map(|served| &served.slot)),
         }
     }
@@ -161,6 +169,14 @@ impl Standing {
         if let Some(heard) = &mut self.heard {
             heard.mark_unchanged();
         }
+        if let Some(findings) = &mut self.findings {
+            findings.mark_unchanged();
+        }
+    }
+
+    /// What keeps it from its objects, the most important finding first.
+    fn findings(&self) -> BTreeMap<Finding, String> {
+        self.findings.as_ref().map(|findings| findings.borrow().clone()).unwrap_or_default()
     }
 
     /// Of a provider of the provider file, which has neither UID nor generation; with what is wrong with the file as it is now.
@@ -246,10 +262,13 @@ impl Resources {
         Reporter::new(self.store.clone(), self.standings.subscribe())
     }
 
-    /// Tells, whenever it is asked, of which object nothing is in force, and why.
+    /// Tells, whenever it is asked, that there is no object, or of which object nothing is in force, and why.
     pub(super) fn left_out(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let standings = self.standings.subscribe();
-        move || left_out(&standings.borrow(), None)
+        move || match standings.borrow().as_slice() {
+            [] => Some(NO_PROVIDER.to_owned()),
+            standings => left_out(standings, None),
+        }
     }
 
     /// Of which of all objects, or of this one, nothing is in force, and why.
@@ -396,11 +415,7 @@ impl Resources {
         let objects: BTreeSet<(&str, &str)> = wanted.iter().map(|place| (&*place.namespace, &*place.name)).collect();
         let get = async |(namespace, name): (&str, &str)| {
             let secrets: Api<KubeSecret> = Api::namespaced(self.client.clone(), namespace);
-            let answer = match secrets.get_opt(name).await {
-                // It is not for us, and so not there.
-                Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
-                answer => answer,
-            };
+            let answer = secrets.get_opt(name).await;
             if let Err(error) = &answer {
                 tracing::warn!("Secret {namespace}/{name} cannot be read now: {error}");
             }
@@ -412,7 +427,18 @@ impl Resources {
         let mut known = Known::default();
         for place in wanted {
             let value = match answers.get(&(place.namespace.clone(), place.name.clone())) {
-                Some(Ok(secret)) => secret.as_ref().and_then(|secret| text_in(secret, &place.key)),
+                Some(Ok(secret)) => {
+                    text_in(secret.as_ref(), place).map_err(|why| known.useless.insert(place.clone(), why)).ok()
+                }
+                // What was read before does not count: the account lost the right to use it.
+                Some(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                    let SecretKeyRef { namespace, name, .. } = place;
+                    let why = format!(
+                        "Secret {namespace}/{name} may not be read by this account; let the account get it, as deploy/docs/providers.md shows"
+                    );
+                    known.useless.insert(place.clone(), why);
+                    None
+                }
                 Some(Err(_)) | None => {
                     let value = before.and_then(|before| before.get(place)).cloned();
                     if value.is_none() {
@@ -450,17 +476,29 @@ fn read_all(objects: &[Arc<DynamicObject>]) -> Vec<Result<ProviderObject, String
 }
 
 fn check(object: ProviderObject, secrets: &Known) -> Result<ProviderSpec, String> {
-    match object.secrets().intersection(&secrets.unknown).next() {
-        Some(SecretKeyRef { namespace, name, .. }) => {
-            Err(format!("Secret {namespace}/{name} cannot be read now; it is asked for again, and the log says why"))
-        }
+    if let Some(SecretKeyRef { namespace, name, .. }) = object.secrets().intersection(&secrets.unknown).next() {
+        return Err(format!(
+            "Secret {namespace}/{name} cannot be read now; it is asked for again, and the log says why"
+        ));
+    }
+    match object.secrets().iter().find_map(|place| secrets.useless.get(place)) {
+        Some(why) => Err(why.clone()),
         None => object.check(&secrets.values),
     }
 }
 
-fn text_in(secret: &KubeSecret, key: &str) -> Option<Secret> {
-    let bytes = &secret.data.as_ref()?.get(key)?.0;
-    String::from_utf8(bytes.clone()).ok().map(Secret::new)
+/// The text of the key, or why there is none.
+fn text_in(secret: Option<&KubeSecret>, place: &SecretKeyRef) -> Result<Secret, String> {
+    let SecretKeyRef { namespace, name, key } = place;
+    let Some(secret) = secret else {
+        return Err(format!("Secret {namespace}/{name} does not exist; create it"));
+    };
+    let Some(bytes) = secret.data.as_ref().and_then(|data| data.get(key)) else {
+        return Err(format!("Secret {namespace}/{name} has no key {key:?}; add the key"));
+    };
+    let text = String::from_utf8(bytes.0.clone()).ok();
+    text.map(Secret::new)
+        .ok_or_else(|| format!("Secret {namespace}/{name} has no UTF-8 text under the key {key:?}; replace the value"))
 }
 
 fn unreadable(error: kube::Error) -> anyhow::Result<()> {

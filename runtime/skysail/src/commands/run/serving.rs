@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::{board::Board, client::of_the_reviewer, follow::LeftOut};
 use crate::{
     args::{Feature, RunArgs},
+    providers::Served as ServedProvider,
     telemetry::Verbosity,
     webhooks,
 };
@@ -29,6 +30,8 @@ pub(super) struct Health {
     healthz: HealthChecks,
     livez: HealthChecks,
     readyz: HealthChecks,
+    /// Which rights this account lacks.
+    missing: watch::Receiver<Option<String>>,
     running: RunningControllers,
 }
 
@@ -43,7 +46,11 @@ pub(super) struct Served<'a> {
 
 impl Health {
     /// Registers the metrics of the process. A lease that is ours and is not renewed is for `/healthz`, as upstream's, and for who ends this process.
-    pub(super) fn register(registry: &mut Registry, leases: Vec<LeaseHealth>) -> Self {
+    pub(super) fn register(
+        registry: &mut Registry,
+        leases: Vec<LeaseHealth>,
+        missing: watch::Receiver<Option<String>>,
+    ) -> Self {
         register_build_info(registry, env!("CARGO_PKG_VERSION"));
         registry.register_collector(Box::new(Process));
         let starting = HealthCheck::new("providers", || Err("the manager is starting".to_owned()));
@@ -53,6 +60,7 @@ impl Health {
             healthz: HealthChecks::new(leases.clone()),
             livez: HealthChecks::new(leases),
             readyz: HealthChecks::new([starting]),
+            missing,
             running: RunningControllers::register(registry),
         }
     }
@@ -65,19 +73,22 @@ impl Health {
         }
     }
 
-    /// Ready when every provider has a release that serves, and none of those that the operator describes is left out.
-    pub(super) fn serve<'a>(&self, slots: impl Iterator<Item = &'a Arc<Slot>>, left_out: Option<LeftOut>) {
-        let of_slot = |slot: &Arc<Slot>| {
+    /// Ready when every provider has a release that serves and all objects that are its own, and none of those that the operator describes is left out.
+    pub(super) fn serve<'a>(&self, providers: impl Iterator<Item = &'a ServedProvider>, left_out: Option<LeftOut>) {
+        let of_provider = |ServedProvider { slot, findings, .. }: &ServedProvider| {
             let name = format!("provider/{}", slot.name());
             // A provider that is gone keeps no memory by it.
-            let slot = Arc::downgrade(slot);
+            let (slot, findings) = (Arc::downgrade(slot), findings.subscribe());
             HealthCheck::new(name, move || match slot.upgrade() {
                 Some(slot) if slot.info().is_none() => Err(missing(&slot)),
-                Some(_) | None => Ok(()),
+                Some(_) => findings.borrow().values().next().map_or(Ok(()), |finding| Err(finding.clone())),
+                None => Ok(()),
             })
         };
         let complete = left_out.map(|left_out| HealthCheck::new("providers", move || left_out().map_or(Ok(()), Err)));
-        self.readyz.replace(slots.map(of_slot).chain(complete));
+        let missing = self.missing.clone();
+        let permitted = HealthCheck::new("permissions", move || missing.borrow().clone().map_or(Ok(()), Err));
+        self.readyz.replace(providers.map(of_provider).chain(complete).chain([permitted]));
     }
 }
 

@@ -63,6 +63,9 @@ impl Reporter {
             for standing in &mut standings {
                 let slot = standing.slot.as_mut().map(|slot| slot.borrow_and_update().clone());
                 let heard = standing.heard.as_mut().is_none_or(|heard| *heard.borrow_and_update());
+                if let Some(findings) = &mut standing.findings {
+                    findings.mark_unchanged();
+                }
                 let said = slot.as_ref().map(|slot| Said { slot, heard });
                 self.report(&api, &events, (standing, said), again).await;
             }
@@ -137,7 +140,9 @@ pub(in crate::commands::run) async fn until_something_changes(
 ) {
     let changes = standings.iter_mut().flat_map(|standing| {
         let slot = standing.slot.as_mut().map(|slot| slot.changed().boxed());
-        slot.into_iter().chain(standing.heard.as_mut().map(|heard| heard.changed().boxed()))
+        let heard = standing.heard.as_mut().map(|heard| heard.changed().boxed());
+        let findings = standing.findings.as_mut().map(|findings| findings.changed().boxed());
+        slot.into_iter().chain(heard).chain(findings)
     });
     let changes = changes.chain([all.changed().boxed()]);
     let (changed, _, others) = select_all(changes).await;

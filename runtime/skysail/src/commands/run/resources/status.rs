@@ -6,6 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
+use skysail_controllers::Finding;
 use skysail_host::{
     FunctionCalls,
     slot::{
@@ -153,7 +154,12 @@ fn progressing(said: Option<Said<'_>>) -> Verdict {
 
 /// Whether something else is the case than the operator asked for.
 fn degraded(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
-    match trouble(standing, said) {
+    let kept_from = || {
+        let findings = standing.findings();
+        let (first, _) = findings.first_key_value()?;
+        Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
+    };
+    match trouble(standing, said).or_else(kept_from) {
         Some((code, reason)) => ("True", code, reason),
         None => ("False", "AsWanted".to_owned(), "what is asked for is the case, or on its way".to_owned()),
     }
@@ -173,9 +179,13 @@ fn trouble(standing: &Standing, said: Option<Said<'_>>) -> Option<(String, Strin
     if let Some(Complaint::Refused(reason)) = &standing.complaint {
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
     }
-    of_slot(said).or_else(|| match &standing.complaint {
-        Some(Complaint::GaveUp(reason)) => Some((CLAIM_TAKEN.to_owned(), reason.clone())),
-        Some(Complaint::Refused(_)) | None => None,
+    of_slot(said).or_else(|| {
+        let taken = match &standing.complaint {
+            Some(Complaint::GaveUp(reason)) => Some(reason.clone()),
+            Some(Complaint::Refused(_)) | None => None,
+        };
+        let taken = taken.or_else(|| standing.findings().remove(&Finding::ClaimTaken));
+        taken.map(|reason| (CLAIM_TAKEN.to_owned(), reason))
     })
 }
 

@@ -5,6 +5,7 @@ mod taking_up;
 
 use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
+use skysail_controllers::{Finding, Findings};
 use skysail_host::slot::{
     ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
     SourceFailure, Stage,
@@ -12,7 +13,7 @@ use skysail_host::slot::{
 
 use super::{
     Standing, events,
-    status::{Said, status_of},
+    status::{self, Said, status_of},
 };
 use crate::{custom_resource::ProviderStatus, providers::Complaint};
 
@@ -131,6 +132,30 @@ fn conditions_and_events_follow_a_swap() {
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
+}
+
+/// Review W1, W2 and B8: what the controllers find is in the conditions, and a claim that is taken is an Event.
+#[test]
+fn what_keeps_a_provider_from_its_objects_is_in_its_conditions() {
+    let findings = Findings::default();
+    let found = Standing { findings: Some(findings.subscribe()), ..standing(None) };
+    let mut life = Life::default();
+    life.step("it serves", &found, Some(&serving(1)));
+    findings.set(Finding::NodesHeld, Some("4 nodes are kept".to_owned()));
+    let degraded = |life: &Life| {
+        let condition = status::condition(&life.status, "Degraded").unwrap();
+        format!("{} {}: {}", condition.status, condition.reason, condition.message)
+    };
+    life.step("the breaker keeps nodes", &found, Some(&serving(1)));
+    assert_eq!(degraded(&life), "True NodesHeld: 4 nodes are kept");
+    findings.set(Finding::ClaimTaken, Some("a has the class".to_owned()));
+    life.step("a claim is taken", &found, Some(&serving(1)));
+    assert_eq!(degraded(&life), "True ClaimTaken: a has the class");
+    assert!(life.story.ends_with("EVENT Warning ClaimTaken: a has the class\n"), "{}", life.story);
+    findings.set(Finding::ClaimTaken, None);
+    findings.set(Finding::NodesHeld, None);
+    life.step("all is well", &found, Some(&serving(1)));
+    assert!(degraded(&life).starts_with("False AsWanted"));
 }
 
 #[test]

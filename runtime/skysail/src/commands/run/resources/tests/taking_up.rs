@@ -24,11 +24,15 @@ use crate::{
     providers::{Complaint, Fleet, services},
 };
 
-/// What the API server says of the only Secret: its token, that there is none, or that it is out of order.
+/// What the API server says of the only Secret: its token, that it has another key or no text, that there is none, that this account may not read it, or that
+/// the server is out of order.
 #[derive(Clone)]
 enum Secret {
     Token(&'static str),
+    OtherKey,
+    NoText,
     Absent,
+    Forbidden,
     OutOfOrder,
 }
 
@@ -91,6 +95,9 @@ fn answer(secret: &Secret) -> Response<Body> {
         Secret::Token(token) => {
             (200, json!({ "metadata": { "name": "cloud" }, "data": { "token": STANDARD.encode(token) } }))
         }
+        Secret::OtherKey => (200, json!({ "metadata": { "name": "cloud" }, "data": { "password": "YQ==" } })),
+        Secret::NoText => (200, json!({ "metadata": { "name": "cloud" }, "data": { "token": "/w==" } })),
+        Secret::Forbidden => (403, json!({ "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403 })),
         Secret::Absent => (404, json!({ "status": "Failure", "reason": "NotFound", "message": "no", "code": 404 })),
         Secret::OutOfOrder => (500, json!({ "status": "Failure", "reason": "Internal", "message": "no", "code": 500 })),
     };
@@ -132,10 +139,27 @@ async fn a_secret_that_changes_is_used_without_a_swap_and_one_that_cannot_be_rea
 
     world.say(Secret::Absent);
     let [(_, reason)] = &*world.look().await else { panic!("it is gone") };
-    assert!(reason.contains("Secret default/cloud has no text under the key \"token\""), "{reason}");
+    assert_eq!(reason, "Secret default/cloud does not exist; create it");
     assert!(world.knows("the-second-value"), "what was good stays in force");
     world.say(Secret::Token("the-third-value"));
     assert_eq!(world.look().await, []);
+}
+
+/// Each has another remedy.
+#[tokio::test]
+async fn a_secret_without_a_value_is_reported_with_its_reason() {
+    let mut world = World::new();
+    world.write("1", 1, &json!({}));
+    for (secret, reason) in [
+        (Secret::Absent, "Secret default/cloud does not exist; create it"),
+        (Secret::Forbidden, "Secret default/cloud may not be read by this account; let the account get it"),
+        (Secret::OtherKey, "Secret default/cloud has no key \"token\"; add the key"),
+        (Secret::NoText, "Secret default/cloud has no UTF-8 text under the key \"token\"; replace the value"),
+    ] {
+        world.say(secret);
+        let [(_, told)] = &*world.look().await else { panic!("{reason}") };
+        assert!(told.starts_with(reason), "{told}");
+    }
 }
 
 /// Each status that is written is a change to the watch.
@@ -184,7 +208,7 @@ async fn a_wrong_object_keeps_what_was_good_of_it_and_nothing_of_another_one() {
     assert!(left_out().is_some());
     world.delete("1-again");
     assert_eq!(world.look().await, []);
-    assert!(left_out().is_none(), "what is not there any more is not left out");
+    assert!(left_out().unwrap().contains("the cluster has no Provider"));
 }
 
 #[tokio::test]

@@ -1,0 +1,53 @@
+//! What keeps a provider from its objects: claims that an older provider has, nodes that two providers claim, nodes that the breaker keeps.
+//!
+//! The controllers write findings, and the process shows them: in the conditions of the `Provider`, in `skysail status`, in `/readyz`.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+/// The kinds of findings, the most important one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// An older provider has a class or a scheme that this provider claims too.
+    ClaimTaken,
+    /// The selectors of this provider and of another one select the same nodes, so neither acts on them.
+    NodesContested,
+    /// The breaker keeps nodes whose machines are gone, as the provider says.
+    NodesHeld,
+}
+
+impl Finding {
+    /// The reason of the condition.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::ClaimTaken => "ClaimTaken",
+            Self::NodesContested => "NodesContested",
+            Self::NodesHeld => "NodesHeld",
+        }
+    }
+}
+
+/// The findings about one provider, each with its explanation. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub struct Findings(watch::Sender<BTreeMap<Finding, String>>);
+
+impl Findings {
+    /// Follows the findings.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<BTreeMap<Finding, String>> {
+        self.0.subscribe()
+    }
+
+    /// Replaces the finding of this kind; none ends it. Says whether that changed anything.
+    pub fn set(&self, finding: Finding, text: Option<String>) -> bool {
+        self.0.send_if_modified(|all| {
+            let before = match &text {
+                Some(text) => all.insert(finding, text.clone()),
+                None => all.remove(&finding),
+            };
+            before != text
+        })
+    }
+}

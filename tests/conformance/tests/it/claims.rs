@@ -1,0 +1,97 @@
+//! Two providers claim the same: the older provider keeps what it has, and the operator sees what the younger provider does not get.
+
+use serde_json::json;
+use skysail_controllers::Finding;
+
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+/// A cloud with three nodes behind one load balancer.
+async fn serving(cloud: Cloud) -> World {
+    let world = World::with(vec![cloud.default_of_all().class("one.example/lb")]);
+    world.fake().add_instances(["a", "b", "c"]);
+    for name in ["a", "b", "c"] {
+        world.add_node(name).await;
+    }
+    let world = world.start().await;
+    world.add_service("web", json!({})).await;
+    pass(5 * S).await;
+    assert_eq!(backends(&world), ["a", "b", "c"]);
+    drop(world.fake().take_calls());
+    world
+}
+
+/// The backends of the only load balancer of the first cloud.
+fn backends(world: &World) -> Vec<String> {
+    world.fake().cloud().into_values().flat_map(|load_balancer| load_balancer.nodes).collect()
+}
+
+/// Review W1: two accounts of one cloud, and `providerIdSchemes` in neither provider.
+#[tokio::test(start_paused = true)]
+async fn a_second_provider_of_the_same_scheme_takes_no_backend_from_the_first() {
+    let world = serving(Cloud::new("one")).await;
+    let mut world = world.restart(|clouds| clouds.push(Cloud::new("two").describing("one"))).await;
+    pass(120 * S).await;
+    let calls = world.fake().take_calls();
+    assert!(calls.iter().all(|call| !call.contains("web") || call.ends_with("nodes=a,b,c")), "{calls:?}");
+    assert_eq!(backends(&world), ["a", "b", "c"]);
+    assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+    let finding = world.clouds[1].finding(Finding::ClaimTaken).unwrap();
+    assert!(finding.contains("the older provider one has the provider-ID scheme \"one\""), "{finding}");
+    assert_eq!(world.clouds[0].finding(Finding::ClaimTaken), None);
+    let transcript = world.transcript().await;
+    assert!(transcript.contains("event kube-system Warning ClaimTaken x1: The provider two claims"), "{transcript}");
+}
+
+/// The finding ends with its reason.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_older_provider_gives_up_is_the_younger_providers() {
+    let world = serving(Cloud::new("one")).await;
+    let world = world.restart(|clouds| clouds.push(Cloud::new("two").describing("one").class("one.example/lb"))).await;
+    pass(5 * S).await;
+    assert!(world.clouds[1].finding(Finding::ClaimTaken).is_some());
+    let restarted = world.restart(|clouds| {
+        clouds[0].fake.describe_schemes(&["other"]);
+        drop(clouds[0].give_up_class());
+    });
+    let world = restarted.await;
+    pass(5 * S).await;
+    assert_eq!(world.clouds[1].finding(Finding::ClaimTaken), None);
+}
+
+/// Review W2: the older provider serves the class, also for new Services.
+#[tokio::test(start_paused = true)]
+async fn of_two_providers_of_one_class_the_older_provider_serves_new_services() {
+    let world = serving(Cloud::new("one")).await;
+    let world = world.restart(|clouds| clouds.push(Cloud::new("two").class("one.example/lb"))).await;
+    world.add_service("new", json!({ "loadBalancerClass": "one.example/lb" })).await;
+    pass(5 * S).await;
+    assert!(world.state("new").await.contains("203.0.113."));
+    assert_eq!(world.clouds[1].fake.calls(), Vec::<String>::new());
+    let finding = world.clouds[1].finding(Finding::ClaimTaken).unwrap();
+    assert!(finding.contains("the older provider one has the class \"one.example/lb\""), "{finding}");
+}
+
+/// A node without provider ID is its provider's by a label. Another provider that selects it must not cost the load balancer a backend, be it in the
+/// process that has seen the node without the other provider, or in a new one.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_two_providers_select_stays_in_its_load_balancer() {
+    let mut world = World::with(vec![Cloud::new("one").default_of_all().selects("pool", "x")]);
+    world.fake().add_instances(["n"]);
+    world.add_new_node_with("n", json!({ "pool": "x" })).await;
+    let instance = skysail_provider::Instance { without_provider_id: true, ..skysail_provider::Instance::default() };
+    world.fake().set_instance("n", Ok(instance));
+    world = world.start().await;
+    world.add_service("web", json!({})).await;
+    pass(5 * S).await;
+    assert_eq!(backends(&world), ["n"]);
+    let world = world.restart(|clouds| clouds.push(Cloud::new("two").selects("pool", "x"))).await;
+    pass(120 * S).await;
+    assert_eq!(backends(&world), ["n"]);
+    for (index, other) in [(0, "two"), (1, "one")] {
+        let finding = world.clouds[index].finding(Finding::NodesContested).unwrap();
+        assert!(finding.contains(&format!("1 with the provider {other}, such as n")), "{finding}");
+    }
+    world.delete_node("n").await;
+    pass(5 * S).await;
+    assert_eq!(world.clouds[0].finding(Finding::NodesContested), None);
+}
