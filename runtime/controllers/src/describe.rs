@@ -1,21 +1,21 @@
 //! Looks up the machines of many nodes in pages (provider).
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use skysail_provider::{AddressKind, Code, Detail, Error, Instance, NODES_PER_PAGE, NodeSet, Result};
 
-use crate::context::Context;
+use crate::{context::Context, lane::Lane};
 
 /// One result for each node, in the order of the set; where a page failed as a whole, its error for each of its nodes.
 pub(crate) async fn describe(
     context: &Context,
-    provider: usize,
+    lane: &Arc<Lane>,
     nodes: &NodeSet,
     detail: Detail,
 ) -> Vec<Result<Instance>> {
     let mut results = Vec::with_capacity(nodes.len());
     for page in nodes.pages(NODES_PER_PAGE) {
-        results.extend(describe_page(context, provider, page, detail).await);
+        results.extend(describe_page(context, lane, page, detail).await);
     }
     results
 }
@@ -23,13 +23,13 @@ pub(crate) async fn describe(
 /// One result for each node of the page. Where the guest breaks on it, the halves are asked about, and so on while only one of the two breaks: a node that no
 /// provider can stand (its annotations are its kubelet's to write) must not keep hundreds of others from their machines. Where both halves break it is not one
 /// node's doing, and three calls have shown it; else a page costs two calls for each halving, 18 at most.
-async fn describe_page(context: &Context, provider: usize, page: NodeSet, detail: Detail) -> Vec<Result<Instance>> {
+async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detail: Detail) -> Vec<Result<Instance>> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut rest = page;
-    let mut answer = ask(context, provider, &rest, detail).await;
+    let mut answer = ask(context, lane, &rest, detail).await;
     while rest.len() > 1 && answer.as_ref().is_err_and(breaks_the_guest) {
         let (left, right) = halves(&rest);
-        match (ask(context, provider, &left, detail).await, ask(context, provider, &right, detail).await) {
+        match (ask(context, lane, &left, detail).await, ask(context, lane, &right, detail).await) {
             (Err(_), Err(_)) => break,
             (Ok(results), other) => {
                 before.extend(results);
@@ -58,12 +58,11 @@ fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
 }
 
 /// One call; its results are as many as the nodes.
-async fn ask(context: &Context, provider: usize, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
-    let entry = context.provider(provider);
+async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     // Many nodes are no one object.
-    let call = context.call(provider, None);
+    let call = context.call(lane, None);
     // Asked anew for each call: a swap may come in between.
-    let answer = match entry.provider.instances() {
+    let answer = match lane.provider.instances() {
         Some(instances) => instances.describe(&call, nodes, detail).await,
         None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
     };
@@ -76,22 +75,22 @@ async fn ask(context: &Context, provider: usize, nodes: &NodeSet, detail: Detail
         Err(error) if error.code == Code::NotFound => {
             Err(Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message)))
         }
-        Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, provider, result, detail)).collect()),
+        Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, lane, result, detail)).collect()),
         Err(error) => Err(error),
     }
 }
 
 /// Only where more than its existence is asked: else its addresses are nobody's concern.
-fn judged_for(context: &Context, provider: usize, result: Result<Instance>, detail: Detail) -> Result<Instance> {
+fn judged_for(context: &Context, lane: &Arc<Lane>, result: Result<Instance>, detail: Detail) -> Result<Instance> {
     match detail {
-        Detail::Metadata => result.and_then(|instance| judged(context, provider, instance)),
+        Detail::Metadata => result.and_then(|instance| judged(context, lane, instance)),
         Detail::State => result,
     }
 }
 
 /// A machine whose addresses the provider may give to a node.
-fn judged(context: &Context, provider: usize, instance: Instance) -> Result<Instance> {
-    let rules = &context.provider(provider).addresses;
+fn judged(context: &Context, lane: &Arc<Lane>, instance: Instance) -> Result<Instance> {
+    let rules = lane.addresses();
     let is_ip = |kind: &AddressKind| matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);
     let ips = instance.addresses.iter().filter(|address| is_ip(&address.kind));
     let refusal = ips

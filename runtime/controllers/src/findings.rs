@@ -1,6 +1,8 @@
-//! What keeps a provider from its objects: claims that an older provider has, nodes that two providers claim, nodes that the breaker keeps.
+//! What keeps a provider from its objects: claims that an older provider has, nodes that two
+//! providers claim, nodes that the breaker keeps.
 //!
-//! The controllers write findings, and the process shows them: in the conditions of the `Provider`, in `skysail status`, in `/readyz`.
+//! The controllers write findings, and the process shows them: in the conditions of the `Provider`,
+//! in `skysail status`, in `/readyz`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,8 @@ use tokio::sync::watch;
 pub enum Finding {
     /// An older provider has a class or a scheme that this provider claims too.
     ClaimTaken,
-    /// The selectors of this provider and of another one select the same nodes, so neither acts on them.
+    /// The selectors of this provider and of another one select the same nodes, so neither acts on
+    /// them.
     NodesContested,
     /// The breaker keeps nodes whose machines are gone, as the provider says.
     NodesHeld,

@@ -4,9 +4,11 @@
 //! [`Providers`] of the process.
 //!
 //! # How it hangs together
-//! `watch` keeps the objects, cut down by `trim`, and reports changes → `triggers` turns a change into keys → `queue` (one for each provider and controller) runs a key when
-//! it may → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of it. `nodes` sorts the nodes by
-//! `ownership` and shares one set of them with all Services of a provider.
+//! `lanes` has a lane for each provider, and follows the edits of an operator.
+//! `watch` keeps the objects, cut down by `trim`, and reports changes → `triggers` turns a change into
+//! keys → `queue` (one for each provider and controller) runs a key when it may → `service`, `node`,
+//! `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of it.
+//! `nodes` sorts the nodes by `ownership` and shares one set of them with all Services of a provider.
 //!
 //! # What it must not do
 //! Know WebAssembly. Sleep or retry inside a reconcile. Act on an object that no provider, or more than one, owns. Take any answer but `NotFound` for
@@ -21,6 +23,8 @@ mod describe;
 mod error;
 mod events;
 mod findings;
+mod lane;
+mod lanes;
 mod manager;
 mod metrics;
 pub mod names;

@@ -8,7 +8,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+};
 use k8s_openapi::api::core::v1 as core;
 use kube::{
     Api,
@@ -16,7 +19,7 @@ use kube::{
 };
 use skysail_provider::Fence;
 use tokio::{
-    sync::{broadcast, mpsc},
+    sync::{broadcast, mpsc, watch::Receiver},
     task::JoinSet,
     time::timeout,
 };
@@ -26,6 +29,8 @@ use crate::{
     clients::Clients,
     context::Context,
     events::{Events, Recorder, Waiting},
+    lane::Lane,
+    lanes::Changes,
     metrics::ControllerMetrics,
     node, node_lifecycle,
     providers::Providers,
@@ -40,7 +45,8 @@ use crate::{
 /// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept: what a page leaves behind, holes in the heap, stays for the
 /// life of the process. client-go asks for 500.
 const LIST_PAGE: u32 = 100;
-/// How long the node controller waits for the first list of Services: lists of large clusters take seconds.
+/// How long the node controller waits for the first list of Services: lists of large clusters take
+/// seconds.
 const CLUSTER_IPS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a shutdown waits for the Events that are still to be written. The lease is given back after it: the next one must not wait for a courtesy.
 const EVENTS_GRACE: Duration = Duration::from_millis(500);
@@ -48,6 +54,7 @@ const EVENTS_GRACE: Duration = Duration::from_millis(500);
 /// All controllers for all providers.
 pub struct Manager {
     context: Context,
+    providers: Receiver<Providers>,
     notices: mpsc::Receiver<Waiting>,
 }
 
@@ -72,19 +79,20 @@ pub enum Ending {
 }
 
 impl Manager {
-    /// Puts the controllers together; nothing runs yet. A manager that follows another in the same process gets that one's ledger, and does not
-    /// begin before that one has ended.
+    /// Puts the controllers together; nothing runs yet. They follow the providers: an edit moves
+    /// what it concerns, and restarts nothing. A manager that follows another in the same process
+    /// gets that one's ledger, and does not begin before that one has ended.
     #[must_use]
     pub fn new(
         clients: impl Into<Clients>,
-        providers: Providers,
+        providers: Receiver<Providers>,
         settings: ControllerSettings,
         metrics: ControllerMetrics,
         ledger: Ledger,
     ) -> Self {
         let (events, notices) = Events::new(metrics.clone());
         let reporter = Reporter::new(events, metrics);
-        Self { context: Context::new(clients.into(), providers, settings, reporter, ledger), notices }
+        Self { context: Context::new(clients.into(), settings, reporter, ledger), providers, notices }
     }
 
     /// Lets providers be called only while this fence is open; the client's own writes are fenced by whoever made it.
@@ -105,7 +113,7 @@ impl Manager {
     /// # Errors
     /// A task panicked or ended by itself. What the API or a provider answers is never an error here.
     pub async fn run(self, stop: CancellationToken) -> Result<Ending, ManagerError> {
-        let Self { context, notices } = self;
+        let Self { context, mut providers, notices } = self;
         let context = Arc::new(context);
         let grace = context.settings.shutdown_grace;
         let recorder = Recorder::new(context.clients.clone(), context.reporter.metrics.clone());
@@ -113,17 +121,29 @@ impl Manager {
         let mut recording = JoinSet::new();
         recording.spawn(recorder.run(notices, events_stop.clone()));
 
-        let mut tasks = JoinSet::new();
-        spawn_all(&mut tasks, &context, &stop);
-        let result = tokio::select! {
-            result = all_ended(&mut tasks, &stop) => result.map(|()| Ending::Clean),
-            () = stop.cancelled() => match timeout(grace, all_ended(&mut tasks, &stop)).await {
-                Ok(result) => result.map(|()| Ending::Clean),
-                Err(_elapsed) => {
-                    tracing::warn!(grace_ms = grace.as_millis(), "calls still in flight are cancelled");
-                    Ok(Ending::CutOff)
+        let mut tasks = Tasks { context: Arc::clone(&context), running: JoinSet::new(), stop: stop.clone() };
+        tasks.watch_all();
+        let known = providers.borrow_and_update().clone();
+        tasks.follow(&known, &Starts::new(&context.settings));
+        let result = loop {
+            tokio::select! {
+                ended = tasks.running.join_next() => match ended.map(judge) {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => break Err(error),
+                    None => break Ok(Ending::Clean),
+                },
+                Ok(()) = providers.changed() => {
+                    let known = providers.borrow_and_update().clone();
+                    tasks.follow(&known, &Starts::default());
                 }
-            },
+                () = stop.cancelled() => break match timeout(grace, all_ended(&mut tasks.running)).await {
+                    Ok(result) => result.map(|()| Ending::Clean),
+                    Err(_elapsed) => {
+                        tracing::warn!(grace_ms = grace.as_millis(), "calls still in flight are cancelled");
+                        Ok(Ending::CutOff)
+                    }
+                },
+            }
         };
         // Dropped, the tasks are aborted, and with them their calls.
         drop(tasks);
@@ -135,67 +155,111 @@ impl Manager {
     }
 }
 
+/// A task that has ended.
+struct Ended {
+    name: String,
+    /// It was stopped.
+    expected: bool,
+}
+
+fn judge(ended: Result<Ended, tokio::task::JoinError>) -> Result<(), ManagerError> {
+    match ended {
+        Ok(Ended { expected: true, .. }) => Ok(()),
+        Ok(Ended { name, .. }) => Err(ManagerError::TaskEnded(name)),
+        Err(error) => Err(ManagerError::Panicked(error)),
+    }
+}
+
 /// Waits for all tasks, or for the first that ends by itself or panics.
-async fn all_ended(tasks: &mut JoinSet<String>, stop: &CancellationToken) -> Result<(), ManagerError> {
-    while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok(_) if stop.is_cancelled() => {}
-            Ok(name) => return Err(ManagerError::TaskEnded(name)),
-            Err(error) => return Err(ManagerError::Panicked(error)),
-        }
+async fn all_ended(running: &mut JoinSet<Ended>) -> Result<(), ManagerError> {
+    while let Some(ended) = running.join_next().await {
+        judge(ended)?;
     }
     Ok(())
 }
 
-fn spawn_all(tasks: &mut JoinSet<String>, context: &Arc<Context>, stop: &CancellationToken) {
-    let (enabled, starts) = (context.settings.controllers, Starts::new(&context.settings));
-    // An API server's watch alone keeps a manager without providers alive.
-    spawn(tasks, "watch nodes".to_owned(), watch_nodes(Arc::clone(context), stop.clone()));
-    // Nodes' addresses are judged by the cluster IPs.
-    if enabled.service || enabled.cloud_node {
-        spawn(tasks, "watch services".to_owned(), watch_services(Arc::clone(context), stop.clone()));
+/// The tasks of a manager: the watches, and those of each lane.
+struct Tasks {
+    context: Arc<Context>,
+    running: JoinSet<Ended>,
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    fn watch_all(&mut self) {
+        let enabled = self.context.settings.controllers;
+        let shared = || (Arc::clone(&self.context), self.stop.clone());
+        // An API server's watch alone keeps a manager without providers alive.
+        let nodes = watch_nodes(shared());
+        // Nodes' addresses are judged by the cluster IPs.
+        let services = (enabled.service || enabled.cloud_node).then(|| watch_services(shared()));
+        let stop = self.stop.clone();
+        self.spawn("watch nodes".to_owned(), stop.clone(), nodes);
+        if let Some(services) = services {
+            self.spawn("watch services".to_owned(), stop, services);
+        }
     }
-    for (index, entry) in context.providers.entries().iter().enumerate() {
-        let name = |task: &str| format!("{task} of {}", entry.name);
-        let shared = || (Arc::clone(context), index, stop.clone());
-        spawn(tasks, name("releases"), follow_releases(shared()));
+
+    /// Takes up another set of providers. The calls of a provider that is gone end by themselves.
+    fn follow(&mut self, providers: &Providers, starts: &Starts) {
+        let context = Arc::clone(&self.context);
+        let before = triggers::service_owners(&context);
+        let Changes { added, removed, readdressed } = context.lanes.follow(providers, |id, entry| {
+            context.ledger.unsettle_all(&entry.name);
+            Lane::new(id, entry, &context.settings, &context.reporter.metrics.queues, self.stop.child_token())
+        });
+        removed.iter().for_each(|lane| lane.stop.cancel());
+        triggers::providers_changed(&context, &readdressed, &before);
+        for lane in added {
+            self.serve(&lane, starts);
+        }
+    }
+
+    /// Starts the tasks of a lane.
+    fn serve(&mut self, lane: &Arc<Lane>, starts: &Starts) {
+        let context = Arc::clone(&self.context);
+        let (settings, enabled) = (&context.settings, context.settings.controllers);
+        let shared = || (Arc::clone(&self.context), Arc::clone(lane));
+        let mut spawn = |task: &str, start, future: BoxFuture<'static, ()>| {
+            let stop = lane.stop.clone();
+            self.running.spawn(ended(format!("{task} of {}", lane.name), stop.clone(), after(start, stop, future)));
+        };
+        spawn("releases", Duration::ZERO, follow_releases(shared()).boxed());
         if enabled.service {
-            spawn(tasks, name("node set"), keep_node_set(shared()));
-            spawn(tasks, name("services"), after(starts.service, stop.clone(), serve_services(shared())));
-            if !context.settings.drift_repair_period.is_zero() {
-                spawn(tasks, name("drift repair"), after(starts.service, stop.clone(), serve_drift(shared())));
+            spawn("node set", Duration::ZERO, keep_node_set(shared()).boxed());
+            spawn("services", starts.service, serve_services(shared()).boxed());
+            if !settings.drift_repair_period.is_zero() {
+                spawn("drift repair", starts.service, serve_drift(shared()).boxed());
             }
-            if !context.settings.orphan_scan_period.is_zero() {
-                spawn(tasks, name("orphans"), serve_orphans(shared()));
+            if !settings.orphan_scan_period.is_zero() {
+                spawn("orphans", Duration::ZERO, serve_orphans(shared()).boxed());
             }
         }
         if enabled.cloud_node {
-            spawn(tasks, name("nodes"), after(starts.cloud_node, stop.clone(), serve_nodes(shared())));
-            spawn(tasks, name("addresses"), after(starts.cloud_node, stop.clone(), serve_addresses(shared())));
+            spawn("nodes", starts.cloud_node, serve_nodes(shared()).boxed());
+            spawn("addresses", starts.cloud_node, serve_addresses(shared()).boxed());
         }
         if enabled.cloud_node_lifecycle {
-            spawn(
-                tasks,
-                name("node lifecycle"),
-                after(starts.cloud_node_lifecycle, stop.clone(), serve_lifecycle(shared())),
-            );
+            spawn("node lifecycle", starts.cloud_node_lifecycle, serve_lifecycle(shared()).boxed());
         }
-        if context.settings.routes_enabled() {
-            spawn(tasks, name("routes"), after(starts.route, stop.clone(), route::serve(shared())));
+        if settings.routes_enabled() {
+            spawn("routes", starts.route, route::serve(shared()).boxed());
         }
+    }
+
+    fn spawn(&mut self, name: String, stop: CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(ended(name, stop, task));
     }
 }
 
-fn spawn(tasks: &mut JoinSet<String>, name: String, task: impl Future<Output = ()> + Send + 'static) {
-    tasks.spawn(async move {
-        task.await;
-        name
-    });
+async fn ended(name: String, stop: CancellationToken, task: impl Future<Output = ()>) -> Ended {
+    task.await;
+    Ended { name, expected: stop.is_cancelled() }
 }
 
-type Shared = (Arc<Context>, usize, CancellationToken);
+type Shared = (Arc<Context>, Arc<Lane>);
 
-async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
+async fn watch_nodes((context, stop): (Arc<Context>, CancellationToken)) {
     // The nodes themselves are in `Nodes`.
     let cache = watch::Cache::<core::Node, watch::Version>::new();
     let events = watcher(
@@ -220,7 +284,7 @@ async fn watch_nodes(context: Arc<Context>, stop: CancellationToken) {
     }
 }
 
-async fn watch_services(context: Arc<Context>, stop: CancellationToken) {
+async fn watch_services((context, stop): (Arc<Context>, CancellationToken)) {
     let events = watcher(
         Api::<core::Service>::all(context.clients.shared_informers.clone()),
         watcher::Config::default().page_size(LIST_PAGE),
@@ -244,8 +308,9 @@ async fn all_synced(context: &Context, stop: &CancellationToken) -> bool {
         && stop.run_until_cancelled(services.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
 }
 
-/// The node controller compares the addresses of nodes with the cluster IPs of Services. It waits for the first list of Services, but not without a
-/// bound: where this account may not list Services, new nodes would keep their taint.
+/// The node controller compares the addresses of nodes with the cluster IPs of Services. It waits
+/// for the first list of Services, but not without a bound: where this account may not list
+/// Services, new nodes would keep their taint.
 async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToken) -> bool {
     let mut services = context.services.synced();
     let listed = async {
@@ -255,51 +320,52 @@ async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToke
 }
 
 /// The first set is there before the first Service is reconciled: nobody is told "no nodes" only because we just started.
-async fn keep_node_set((context, provider, stop): Shared) {
-    if !all_synced(&context, &stop).await {
+async fn keep_node_set((context, lane): Shared) {
+    if !all_synced(&context, &lane.stop).await {
         return;
     }
-    let published = || triggers::node_set_published(&context, provider);
-    context.nodes.publish(provider);
+    let published = || triggers::node_set_published(&context, &lane);
+    context.nodes.publish(lane.id);
     published();
-    context.lane(provider).published.send_replace(true);
-    context.nodes.keep_published(provider, &context.settings, &stop, published).await;
+    lane.published.send_replace(true);
+    context.nodes.keep_published(lane.id, &context.settings, &lane.stop, published).await;
 }
 
-async fn follow_releases((context, provider, stop): Shared) {
-    let entry = context.provider(provider);
-    let (mut generation, mut rotations) = (entry.generation.clone(), entry.rotations.clone());
-    triggers::report_claims(&context, provider);
+async fn follow_releases((context, lane): Shared) {
+    let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
+    triggers::report_claims(&context);
+    triggers::report_ignored_schemes(&context, &lane);
     loop {
         // A slot that is gone sends nothing any more.
         tokio::select! {
-            () = stop.cancelled() => return,
-            Ok(()) = generation.changed() => {
-                triggers::report_claims(&context, provider);
-                triggers::release_changed(&context, provider);
+            () = lane.stop.cancelled() => return,
+            Ok(()) = releases.changed() => {
+                triggers::report_claims(&context);
+                triggers::report_ignored_schemes(&context, &lane);
+                triggers::release_changed(&context, &lane);
             }
-            Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, provider),
+            Ok(()) = rotations.changed() => triggers::credentials_rotated(&context, &lane),
         }
     }
 }
 
-async fn serve_services((context, provider, stop): Shared) {
-    let mut published = context.lane(provider).published.subscribe();
-    if stop.run_until_cancelled(published.wait_for(|published| *published)).await.is_none() {
+async fn serve_services((context, lane): Shared) {
+    let mut published = lane.published.subscribe();
+    if lane.stop.run_until_cancelled(published.wait_for(|published| *published)).await.is_none() {
         return;
     }
     let at_once = context.settings.concurrent_service_syncs.max(1);
     let mut running = JoinSet::new();
     loop {
-        let queue = context.service_queue(provider);
+        let queue = &lane.services;
         tokio::select! {
-            () = stop.cancelled() => break,
+            () = lane.stop.cancelled() => break,
             Some(ended) = running.join_next() => propagate(ended),
             key = queue.next(), if running.len() < at_once => {
-                let context = Arc::clone(&context);
+                let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
-                    let next = service::run(&context, provider, &key).await;
-                    context.service_queue(provider).done(key, next);
+                    let next = service::run(&context, &lane, &key).await;
+                    lane.services.done(key, next);
                 });
             }
         }
@@ -309,13 +375,13 @@ async fn serve_services((context, provider, stop): Shared) {
     }
 }
 
-async fn serve_drift((context, provider, stop): Shared) {
-    service::drift::run(&context, provider, &stop).await;
+async fn serve_drift((context, lane): Shared) {
+    service::drift::run(&context, &lane, &lane.stop).await;
 }
 
-async fn serve_orphans((context, provider, stop): Shared) {
-    if all_synced(&context, &stop).await {
-        service::orphans::run(&context, provider, &stop).await;
+async fn serve_orphans((context, lane): Shared) {
+    if all_synced(&context, &lane.stop).await {
+        service::orphans::run(&context, &lane, &lane.stop).await;
     }
 }
 
@@ -328,44 +394,44 @@ fn propagate(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn serve_nodes((context, provider, stop): Shared) {
-    if !nodes_synced_and_cluster_ips(&context, &stop).await {
+async fn serve_nodes((context, lane): Shared) {
+    if !nodes_synced_and_cluster_ips(&context, &lane.stop).await {
         return;
     }
-    let queue = &context.lane(provider).nodes;
-    while stop.run_until_cancelled(queue.ready()).await.is_some() {
+    let queue = &lane.nodes;
+    while lane.stop.run_until_cancelled(queue.ready()).await.is_some() {
         // Nodes that come together share a call.
-        if timeout(context.settings.node_batch_window, stop.cancelled()).await.is_ok() {
+        if timeout(context.settings.node_batch_window, lane.stop.cancelled()).await.is_ok() {
             return;
         }
         let names: Vec<String> = std::iter::from_fn(|| queue.try_next()).collect();
-        node::run(&context, provider, names).await;
+        node::run(&context, &lane, names).await;
     }
 }
 
-async fn serve_addresses((context, provider, stop): Shared) {
-    if !nodes_synced_and_cluster_ips(&context, &stop).await {
+async fn serve_addresses((context, lane): Shared) {
+    if !nodes_synced_and_cluster_ips(&context, &lane.stop).await {
         return;
     }
-    let wake = &context.lane(provider).addresses;
+    let wake = &lane.passes;
     loop {
-        node::update_all(&context, provider).await;
+        node::update_all(&context, &lane).await;
         let period = context.settings.node_status_update_frequency;
         // Whether the period ended or somebody asked, the next pass begins.
-        if stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
+        if lane.stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
             return;
         }
     }
 }
 
-async fn serve_lifecycle((context, provider, stop): Shared) {
-    if !nodes_synced(&context, &stop).await {
+async fn serve_lifecycle((context, lane): Shared) {
+    if !nodes_synced(&context, &lane.stop).await {
         return;
     }
     let mut memory = node_lifecycle::Memory::new();
     loop {
-        node_lifecycle::run(&context, provider, &mut memory).await;
-        if timeout(context.settings.node_monitor_period, stop.cancelled()).await.is_ok() {
+        node_lifecycle::run(&context, &lane, &mut memory).await;
+        if timeout(context.settings.node_monitor_period, lane.stop.cancelled()).await.is_ok() {
             return;
         }
     }

@@ -32,6 +32,7 @@ use crate::{
     convert,
     describe::describe,
     error::{Error, api_status, chain},
+    lane::Lane,
     names::{self, controllers, reasons},
     nodes::NodeView,
     patch::{guarded, params},
@@ -45,16 +46,16 @@ pub(crate) fn is_wanting(object: &core::Node) -> bool {
 }
 
 /// Initialises the nodes that wait, and mirrors the labels of those that are initialised.
-pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) {
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: context.provider(provider).name.clone() };
-    let cloud = &*context.provider(provider).provider;
-    let queue = &context.lane(provider).nodes;
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>) {
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
+    let cloud = &*lane.provider;
+    let queue = &lane.nodes;
     // observe (pure)
     let now = Instant::now();
     let mut waiting = Vec::new();
     let mut initialized = Vec::new();
     for name in names {
-        match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(provider)) {
+        match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(lane.id)) {
             // As upstream: where the provider has no machines, nobody initialises. A release that has them wakes the node.
             Some(view) if view.uninitialized && has_no_instances(cloud) => {
                 queue.done(name, Next::OnChange);
@@ -72,7 +73,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
     }
     // describe (provider)
     let set = NodeSet::new(waiting.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(context, provider, &set, Detail::Metadata).await;
+    let described = describe(context, lane, &set, Detail::Metadata).await;
     let answers: BTreeMap<&str, ProviderResult<Instance>> =
         set.as_slice().iter().map(|node| node.name.as_str()).zip(described).collect();
     // initialize (pure), write (client), report
@@ -83,9 +84,9 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
             let answer = answers.get(view.node.name.as_str());
             async move {
                 let view = &afresh(context, view);
-                let result = initialize_one(context, provider, view, answer).await;
+                let result = initialize_one(context, lane, view, answer).await;
                 count_write(context, voice, view, &result);
-                finish(context, provider, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
+                finish(context, lane, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
             }
         })
         .await;
@@ -93,7 +94,7 @@ pub(crate) async fn run(context: &Context, provider: usize, names: Vec<String>) 
         .for_each_concurrent(writes, |view| async move {
             let result = mirror_labels(context, &view.object()).await;
             count_write(context, voice, view, &result);
-            finish(context, provider, (voice, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
+            finish(context, lane, (voice, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
         })
         .await;
 }
@@ -130,12 +131,12 @@ fn count_write(context: &Context, voice: &Voice, view: &NodeView, written: &Resu
 /// Reports the end of one node's run and puts it back into the queue where it failed.
 fn finish(
     context: &Context,
-    provider: usize,
+    lane: &Arc<Lane>,
     (voice, view): (&Voice, &NodeView),
     result: Result<bool, Error>,
     failed: &'static str,
 ) {
-    let queue = &context.lane(provider).nodes;
+    let queue = &lane.nodes;
     let name = &view.node.name;
     let reference = view.reference();
     let retry = result.as_ref().err().map(|error| retry_counted(queue, name, error).after);
@@ -162,14 +163,14 @@ fn finish(
 /// True when the node lost its taint; false where it is gone.
 async fn initialize_one(
     context: &Context,
-    provider: usize,
+    lane: &Arc<Lane>,
     view: &NodeView,
     answer: Option<&ProviderResult<Instance>>,
 ) -> Result<bool, Error> {
     let missing = || skysail_provider::Error::new(Code::Internal, "the provider did not answer for the node");
     let instance =
         answer.cloned().unwrap_or_else(|| Err(missing())).map_err(Error::provider("get instance metadata"))?;
-    let schemes = context.nodes.claims().get(provider).map(|claim| claim.schemes.clone()).unwrap_or_default();
+    let schemes = context.nodes.schemes(lane.id);
     let object = view.object();
     let plan = initialize::initialize(&object, &instance, &schemes)
         .map_err(|error| Error::provider("use instance metadata")(error.into()))?;

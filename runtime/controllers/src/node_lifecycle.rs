@@ -5,7 +5,8 @@
 //! 2. describe (provider): one call for each page.
 //! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
 //! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes in a row.
-//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before it. Where it depends on that, the provider is asked about
+//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before
+//!    it. Where it depends on that, the provider is asked about
 //!    all other nodes as well.
 //! 6. report what the breaker keeps: `node_lifecycle/alarm.rs` says when.
 //! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
@@ -43,6 +44,7 @@ use crate::{
     context::Context,
     convert,
     describe::describe,
+    lane::Lane,
     names::{self, controllers},
     nodes::NodeView,
     report::Voice,
@@ -71,13 +73,12 @@ impl Memory {
 }
 
 /// One pass over the nodes of a provider.
-pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory) {
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory) {
     let began = Instant::now();
     let now: Moment = began.saturating_duration_since(memory.started);
-    let voice =
-        Voice { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: context.provider(provider).name.clone() };
+    let voice = Voice { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: lane.name.clone() };
     // observe (pure), describe (provider), plan (pure)
-    let planned = look(context, provider, began).await;
+    let planned = look(context, lane, began).await;
     // confirm (pure)
     memory.sightings.note(planned.iter().filter_map(word), now);
     let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
@@ -86,9 +87,9 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
     // Somebody may have deleted some of them while the provider was asked: they are no loss that we could cause.
     missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
-    let mut judgement = judge(context, provider, memory, &missing, (now, false));
-    if judgement.depends_on_the_others() && others_found(context, provider, memory, &missing).await {
-        judgement = judge(context, provider, memory, &missing, (now, true));
+    let mut judgement = judge(context, lane, memory, &missing, (now, false));
+    if judgement.depends_on_the_others() && others_found(context, lane, memory, &missing).await {
+        judgement = judge(context, lane, memory, &missing, (now, true));
     }
     // report
     let (mut gone, mut held) = (Vec::new(), Vec::new());
@@ -96,7 +97,8 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
         if *may_go { gone.push(node) } else { held.push(node.0) }
     }
     tell::breaker(context, &voice, &mut memory.alarm, &judgement, now);
-    tell::held(context, provider, &voice, (&mut memory.alarm, &judgement), &held, now);
+    tell::finding(context, lane, &voice, &judgement, &held);
+    tell::held(context, &voice, &mut memory.alarm, &held, now);
     // apply (client)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
     let voice = &voice;
@@ -120,16 +122,16 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory)
 }
 
 /// What to do about each node that is not ready, or ready with the taint left over.
-async fn look(context: &Context, provider: usize, now: Instant) -> Vec<(NodeView, Action)> {
+async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeView, Action)> {
     // observe (pure)
-    let views = context.nodes.troubled(provider);
+    let views = context.nodes.troubled(lane.id);
     let (ready, not_ready): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.node.ready);
     // As upstream: where the provider has no machines, nobody is judged.
-    let cloud = &*context.provider(provider).provider;
+    let cloud = &*lane.provider;
     let not_ready = if cloud.instances().is_some() { not_ready } else { Vec::new() };
     // describe (provider)
     let set = NodeSet::new(not_ready.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(context, provider, &set, Detail::State).await;
+    let described = describe(context, lane, &set, Detail::State).await;
     // plan (pure); both lists are sorted by name
     let recovered = ready.into_iter().map(|view| (view, None));
     let asked = not_ready.into_iter().zip(described.into_iter().map(Some));
@@ -163,18 +165,18 @@ fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)])
         .collect()
 }
 
-/// Whether the provider finds the machine of each other node, and these are more than the missing ones. Nodes that are not initialised do not count: the
-/// cloud may not list their machines yet.
-async fn others_found(context: &Context, provider: usize, memory: &Memory, missing: &[(NodeView, Missing)]) -> bool {
+/// Whether the provider finds the machine of each other node, and these are more than the missing
+/// ones. Nodes that are not initialised do not count: the cloud may not list their machines yet.
+async fn others_found(context: &Context, lane: &Arc<Lane>, memory: &Memory, missing: &[(NodeView, Missing)]) -> bool {
     let gone: HashSet<&str> = missing.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     let is_other = |view: &NodeView| {
         let uid = &view.node.uid;
         !view.uninitialized && !gone.contains(uid.as_str()) && !memory.deleted.contains(uid)
     };
-    let views = context.nodes.owned(provider);
+    let views = context.nodes.owned(lane.id);
     let others = NodeSet::new(views.iter().filter(|view| is_other(view)).map(|view| Arc::clone(&view.node)));
     others.len() > missing.len()
-        && describe(context, provider, &others, Detail::State).await.iter().all(ProviderResult::is_ok)
+        && describe(context, lane, &others, Detail::State).await.iter().all(ProviderResult::is_ok)
 }
 
 /// Somebody else than the provider said that this node will go: a person, or the autoscaler, who waits for it.
@@ -186,7 +188,7 @@ fn is_announced(object: &core::Node) -> bool {
 
 fn judge(
     context: &Context,
-    provider: usize,
+    lane: &Arc<Lane>,
     memory: &mut Memory,
     missing: &[(NodeView, Missing)],
     (now, others_found): (Moment, bool),
@@ -195,7 +197,7 @@ fn judge(
     let limits = Limits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
     // The nodes are counted only where there is something to judge.
     let (nodes, arrivals) =
-        if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(provider, memory.started) };
+        if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(lane.id, memory.started) };
     let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();
     let arrivals = arrivals.into_iter().map(|seen| seen.saturating_duration_since(memory.started)).collect();
     let nodes = nodes.saturating_sub(memory.deleted.len());

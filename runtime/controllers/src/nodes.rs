@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 use self::kept::Rest;
 use crate::{
     backoff::Repairs,
-    convert, names, node,
+    convert,
+    lane::LaneId,
+    names, node,
     ownership::{self, Claim, Owner},
     settings::ControllerSettings,
 };
@@ -85,7 +87,7 @@ pub(crate) struct NodeView {
     rest: Arc<Rest>,
     pub(crate) owner: Owner,
     /// The provider whose load balancers it may back.
-    backs: Option<usize>,
+    backs: Option<LaneId>,
     pub(crate) first_seen: Instant,
     /// As `convert::is_uninitialized`.
     pub(crate) uninitialized: bool,
@@ -111,26 +113,43 @@ impl NodeView {
     }
 }
 
+#[derive(Default)]
 struct Inner {
     views: HashMap<String, NodeView>,
     /// Names of the nodes that more than one provider claims.
     contested: BTreeSet<String>,
+    /// Oldest provider first.
     claims: Arc<[Claim]>,
-    /// Names of each provider's nodes, of those that may back load balancers, and of those that the lifecycle controller looks at.
-    owned: Vec<BTreeSet<String>>,
-    eligible: Vec<BTreeSet<String>>,
-    troubled: Vec<BTreeSet<String>>,
-    /// Of each provider: the sum of [`backend`] over its eligible nodes, as they are now. It wraps, and does not depend on the order.
-    memberships: Vec<u64>,
-    published: Vec<Published>,
+    /// One for each claim.
+    lanes: HashMap<LaneId, OfLane>,
+}
+
+/// The nodes of one provider.
+struct OfLane {
+    /// Names of all, of those that may back load balancers, and of those that the lifecycle
+    /// controller looks at.
+    owned: BTreeSet<String>,
+    eligible: BTreeSet<String>,
+    troubled: BTreeSet<String>,
+    /// The sum of [`backend`] over the eligible nodes, as they are now. It wraps, and does not
+    /// depend on the order.
+    membership: u64,
+    published: Published,
+    signals: Arc<Signals>,
+}
+
+/// What wakes the publisher of one set.
+#[derive(Default)]
+struct Signals {
+    dirty: Notify,
+    /// Whether a node left the set since the last publication.
+    departed: AtomicBool,
 }
 
 /// See the module.
+#[derive(Default)]
 pub(crate) struct Nodes {
     inner: Mutex<Inner>,
-    dirty: Vec<Notify>,
-    /// Of each provider: whether a node left its set since the last publication.
-    departed: Vec<AtomicBool>,
 }
 
 /// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other taints do not matter.
@@ -143,25 +162,6 @@ pub(crate) fn is_eligible(object: &core::Node) -> bool {
 }
 
 impl Nodes {
-    pub(crate) fn new(claims: Vec<Claim>) -> Self {
-        let sets = || vec![BTreeSet::new(); claims.len()];
-        let (owned, eligible, troubled) = (sets(), sets(), sets());
-        Self {
-            dirty: claims.iter().map(|_| Notify::new()).collect(),
-            departed: claims.iter().map(|_| AtomicBool::new(false)).collect(),
-            inner: Mutex::new(Inner {
-                views: HashMap::new(),
-                contested: BTreeSet::new(),
-                memberships: vec![0; claims.len()],
-                published: vec![Published::empty(); claims.len()],
-                claims: claims.into(),
-                owned,
-                eligible,
-                troubled,
-            }),
-        }
-    }
-
     /// Takes a node as it is now; returns what it was and what it is.
     pub(crate) fn put(&self, object: &core::Node) -> (Option<NodeView>, NodeView) {
         let node = convert::node(object);
@@ -188,7 +188,7 @@ impl Nodes {
             rest: Arc::new(Rest::of(object)),
             node,
         };
-        self.note(&mut inner, old.as_ref(), Some(&view));
+        inner.note(old.as_ref(), Some(&view));
         inner.views.insert(view.node.name.clone(), view.clone());
         (old, view)
     }
@@ -204,7 +204,7 @@ impl Nodes {
     pub(crate) fn remove(&self, name: &str) -> Option<NodeView> {
         let mut inner = self.lock();
         let old = inner.views.remove(name);
-        self.note(&mut inner, old.as_ref(), None);
+        inner.note(old.as_ref(), None);
         old
     }
 
@@ -228,21 +228,28 @@ impl Nodes {
             return Vec::new();
         }
         inner.claims = claims.into();
+        let Inner { claims, lanes, .. } = &mut *inner;
+        for claim in claims.iter() {
+            lanes.entry(claim.lane).or_insert_with(OfLane::empty);
+        }
         let mut moved = Vec::new();
         for old in inner.views.values().cloned().collect::<Vec<_>>() {
             let owner = ownership::node_owner(&inner.claims, old.node.provider_id.as_deref(), &old.node.labels);
             if owner != old.owner {
                 let view = NodeView { owner, backs: backs(owner, Some(&old), old.uninitialized), ..old.clone() };
-                self.note(&mut inner, Some(&old), Some(&view));
+                inner.note(Some(&old), Some(&view));
                 inner.views.insert(view.node.name.clone(), view.clone());
                 moved.push(view);
             }
         }
+        let Inner { claims, lanes, .. } = &mut *inner;
+        lanes.retain(|lane, _| claims.iter().any(|claim| claim.lane == *lane));
         moved
     }
 
-    /// The nodes that more than one provider claims: for each provider and each other one, how many, and the first.
-    pub(crate) fn contested(&self) -> BTreeMap<(usize, usize), (usize, String)> {
+    /// The nodes that more than one provider claims: for each provider and each other one, how
+    /// many, and the first.
+    pub(crate) fn contested(&self) -> BTreeMap<(LaneId, LaneId), (usize, String)> {
         let inner = self.lock();
         let mut all = BTreeMap::new();
         let views = inner.contested.iter().filter_map(|name| inner.views.get(name));
@@ -255,6 +262,12 @@ impl Nodes {
         all
     }
 
+    /// The schemes of this provider.
+    pub(crate) fn schemes(&self, lane: LaneId) -> Vec<String> {
+        let inner = self.lock();
+        inner.claims.iter().find(|claim| claim.lane == lane).map(|claim| claim.schemes.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn claims(&self) -> Arc<[Claim]> {
         Arc::clone(&self.lock().claims)
     }
@@ -264,38 +277,36 @@ impl Nodes {
     }
 
     /// All nodes of this provider, by name.
-    pub(crate) fn owned(&self, provider: usize) -> Vec<NodeView> {
+    pub(crate) fn owned(&self, lane: LaneId) -> Vec<NodeView> {
         let inner = self.lock();
-        inner.pick(inner.owned.get(provider))
+        inner.pick(inner.lanes.get(&lane).map(|lane| &lane.owned))
     }
 
     /// The provider's nodes that the lifecycle controller looks at, by name.
-    pub(crate) fn troubled(&self, provider: usize) -> Vec<NodeView> {
+    pub(crate) fn troubled(&self, lane: LaneId) -> Vec<NodeView> {
         let inner = self.lock();
-        inner.pick(inner.troubled.get(provider))
+        inner.pick(inner.lanes.get(&lane).map(|lane| &lane.troubled))
     }
 
     /// How many of the provider's nodes may back load balancers.
-    pub(crate) fn eligible_count(&self, provider: usize) -> usize {
-        self.lock().eligible.get(provider).map_or(0, BTreeSet::len)
+    pub(crate) fn eligible_count(&self, lane: LaneId) -> usize {
+        self.lock().lanes.get(&lane).map_or(0, |lane| lane.eligible.len())
     }
 
     /// How many nodes this provider has, and when those arrived that are ready and came after that moment.
-    pub(crate) fn fleet(&self, provider: usize, after: Instant) -> (usize, Vec<Instant>) {
+    pub(crate) fn fleet(&self, lane: LaneId, after: Instant) -> (usize, Vec<Instant>) {
         let inner = self.lock();
-        let owned = inner.owned.get(provider);
+        let owned = inner.lanes.get(&lane).map(|lane| &lane.owned);
         let views = owned.into_iter().flatten().filter_map(|name| inner.views.get(name));
         let arrivals = views.filter(|view| view.node.ready && view.first_seen > after).map(|view| view.first_seen);
         (owned.map_or(0, BTreeSet::len), arrivals.collect())
     }
 
     /// The set that was published last. Who reads it first has it built, from the nodes as they are by then; it stays until the next publication.
-    pub(crate) fn shared(&self, provider: usize) -> SharedNodes {
+    pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
         let mut inner = self.lock();
-        let Inner { views, eligible, memberships, published, .. } = &mut *inner;
-        let (Some(names), Some(membership), Some(published)) =
-            (eligible.get(provider), memberships.get(provider), published.get_mut(provider))
-        else {
+        let Inner { views, lanes, .. } = &mut *inner;
+        let Some(OfLane { eligible: names, membership, published, .. }) = lanes.get_mut(&lane) else {
             return SharedNodes { nodes: NodeSet::new([]), membership: 0, published: Instant::now() };
         };
         let build = || SharedNodes {
@@ -307,12 +318,9 @@ impl Nodes {
     }
 
     /// Publishes the provider's nodes as they are; true when Services may have been brought to another membership.
-    pub(crate) fn publish(&self, provider: usize) -> bool {
+    pub(crate) fn publish(&self, lane: LaneId) -> bool {
         let mut inner = self.lock();
-        let Inner { memberships, published, .. } = &mut *inner;
-        let (Some(membership), Some(published)) = (memberships.get(provider), published.get_mut(provider)) else {
-            return false;
-        };
+        let Some(OfLane { membership, published, .. }) = inner.lanes.get_mut(&lane) else { return false };
         let changed = published.differs_from(*membership);
         *published = Published { membership: *membership, at: Instant::now(), set: None };
         changed
@@ -321,12 +329,13 @@ impl Nodes {
     /// Publishes the provider's set each time its nodes settle, until `stop`; `changed` runs when the membership did.
     pub(crate) async fn keep_published(
         &self,
-        provider: usize,
+        lane: LaneId,
         settings: &ControllerSettings,
         stop: &CancellationToken,
         changed: impl Fn(),
     ) {
-        let (Some(dirty), Some(departed)) = (self.dirty.get(provider), self.departed.get(provider)) else { return };
+        let Some(signals) = self.lock().lanes.get(&lane).map(|lane| Arc::clone(&lane.signals)) else { return };
+        let Signals { dirty, departed } = &*signals;
         while stop.run_until_cancelled(dirty.notified()).await.is_some() {
             let mut latest = Instant::now() + settings.node_set_delay_max;
             let settled = async {
@@ -341,45 +350,8 @@ impl Nodes {
                     }
                 }
             };
-            if stop.run_until_cancelled(settled).await.is_some() && self.publish(provider) {
+            if stop.run_until_cancelled(settled).await.is_some() && self.publish(lane) {
                 changed();
-            }
-        }
-    }
-
-    /// Keeps the indexes and wakes the publishers of the sets that changed.
-    fn note(&self, inner: &mut Inner, old: Option<&NodeView>, new: Option<&NodeView>) {
-        let Some(name) = new.or(old).map(|view| view.node.name.clone()) else { return };
-        let owner = |view: Option<&NodeView>| view.and_then(|view| view.owner.provider());
-        let backs = |view: Option<&NodeView>| view.and_then(|view| view.backs);
-        let eligible = |view: &&NodeView| view.eligible;
-        let (old_member, new_member) = (old.filter(eligible), new.filter(eligible));
-        place(&mut inner.owned, &name, owner(new));
-        place(&mut inner.eligible, &name, backs(new_member));
-        place(&mut inner.troubled, &name, owner(new.filter(|view| view.troubled)));
-        if new.is_some_and(|view| matches!(view.owner, Owner::Contested(..))) {
-            inner.contested.insert(name.clone());
-        } else {
-            inner.contested.remove(&name);
-        }
-
-        let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
-        let (before, after) = (backs(old_member), backs(new_member));
-        if let (Some(sum), Some(view)) = (before.and_then(|at| inner.memberships.get_mut(at)), old_member) {
-            *sum = sum.wrapping_sub(view.backend);
-        }
-        if let (Some(sum), Some(view)) = (after.and_then(|at| inner.memberships.get_mut(at)), new_member) {
-            *sum = sum.wrapping_add(view.backend);
-        }
-        if before != after || (after.is_some() && content(old_member) != content(new_member)) {
-            if let Some(departed) = before.filter(|_| before != after).and_then(|provider| self.departed.get(provider))
-            {
-                departed.store(true, Ordering::Relaxed);
-            }
-            for provider in [before, after].into_iter().flatten() {
-                if let Some(dirty) = self.dirty.get(provider) {
-                    dirty.notify_one();
-                }
             }
         }
     }
@@ -389,17 +361,64 @@ impl Nodes {
     }
 }
 
+impl OfLane {
+    fn empty() -> Self {
+        Self {
+            owned: BTreeSet::new(),
+            eligible: BTreeSet::new(),
+            troubled: BTreeSet::new(),
+            membership: 0,
+            published: Published::empty(),
+            signals: Arc::default(),
+        }
+    }
+}
+
 impl Inner {
+    /// Keeps the indexes and wakes the publishers of the sets that changed.
+    fn note(&mut self, old: Option<&NodeView>, new: Option<&NodeView>) {
+        let Some(name) = new.or(old).map(|view| view.node.name.clone()) else { return };
+        let owner = |view: Option<&NodeView>| view.and_then(|view| view.owner.provider());
+        let backs = |view: Option<&NodeView>| view.and_then(|view| view.backs);
+        let eligible = |view: &&NodeView| view.eligible;
+        let (old_member, new_member) = (old.filter(eligible), new.filter(eligible));
+        let troubled = owner(new.filter(|view| view.troubled));
+        for (id, lane) in &mut self.lanes {
+            place(&mut lane.owned, &name, owner(new) == Some(*id));
+            place(&mut lane.eligible, &name, backs(new_member) == Some(*id));
+            place(&mut lane.troubled, &name, troubled == Some(*id));
+        }
+        place(&mut self.contested, &name, new.is_some_and(|view| matches!(view.owner, Owner::Contested(..))));
+
+        let content = |view: Option<&NodeView>| view.map(|view| Arc::clone(&view.node));
+        let (before, after) = (backs(old_member), backs(new_member));
+        if let (Some(lane), Some(view)) = (before.and_then(|lane| self.lanes.get_mut(&lane)), old_member) {
+            lane.membership = lane.membership.wrapping_sub(view.backend);
+        }
+        if let (Some(lane), Some(view)) = (after.and_then(|lane| self.lanes.get_mut(&lane)), new_member) {
+            lane.membership = lane.membership.wrapping_add(view.backend);
+        }
+        if before != after || (after.is_some() && content(old_member) != content(new_member)) {
+            if let Some(lane) = before.filter(|_| before != after).and_then(|lane| self.lanes.get(&lane)) {
+                lane.signals.departed.store(true, Ordering::Relaxed);
+            }
+            for lane in [before, after].into_iter().flatten().filter_map(|lane| self.lanes.get(&lane)) {
+                lane.signals.dirty.notify_one();
+            }
+        }
+    }
+
     fn pick(&self, names: Option<&BTreeSet<String>>) -> Vec<NodeView> {
         names.into_iter().flatten().filter_map(|name| self.views.get(name).cloned()).collect()
     }
 }
 
-/// A node that more than one provider claims stays where it was: no load balancer loses a backend because claims overlap. What was before this process
-/// is not known; an initialised node is then taken for the first provider's, as if its claim alone counted.
-fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option<usize> {
+/// A node that more than one provider claims stays where it was: no load balancer loses a backend
+/// because claims overlap. What was before this process is not known; an initialised node is then
+/// taken for the first provider's, as if its claim alone counted.
+fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option<LaneId> {
     match owner {
-        Owner::Provider(provider) => Some(provider),
+        Owner::Provider(lane) => Some(lane),
         Owner::Contested(first, _) => match before {
             Some(before) => before.backs,
             None => (!uninitialized).then_some(first),
@@ -408,14 +427,11 @@ fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option
     }
 }
 
-/// The name is in the set of this provider and in no other.
-fn place(sets: &mut [BTreeSet<String>], name: &str, provider: Option<usize>) {
-    for (index, set) in sets.iter_mut().enumerate() {
-        if provider == Some(index) {
-            set.insert(name.to_owned());
-        } else {
-            set.remove(name);
-        }
+fn place(set: &mut BTreeSet<String>, name: &str, belongs: bool) {
+    if belongs {
+        set.insert(name.to_owned());
+    } else {
+        set.remove(name);
     }
 }
 

@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 
 use skysail_provider::{ProviderId, StringMap};
 
+use crate::lane::LaneId;
+
 /// What one provider claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
+    /// Who claims it.
+    pub(crate) lane: LaneId,
     /// Schemes of `spec.providerID`, without `://`.
     pub(crate) schemes: Vec<String>,
     /// Labels that an uninitialised node must all carry; empty claims none.
@@ -29,24 +33,24 @@ impl Claim {
     }
 }
 
-/// The verdict: an index into the claims, or nobody.
+/// The verdict: a lane, or nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// Exactly one claims it.
-    Provider(usize),
+    Provider(LaneId),
     /// Nobody claims it.
     Nobody,
     /// These two claim it (there may be more), so nobody acts.
-    Contested(usize, usize),
+    Contested(LaneId, LaneId),
     /// The node's provider ID has no scheme.
     Malformed,
 }
 
 impl Owner {
     /// The provider that may act.
-    pub(crate) const fn provider(self) -> Option<usize> {
+    pub(crate) const fn provider(self) -> Option<LaneId> {
         match self {
-            Self::Provider(index) => Some(index),
+            Self::Provider(lane) => Some(lane),
             Self::Nobody | Self::Contested(..) | Self::Malformed => None,
         }
     }
@@ -91,10 +95,10 @@ pub(crate) fn volume_owner(claims: &[Claim], handle: &str) -> Owner {
 }
 
 fn only(claims: &[Claim], claimed: impl Fn(&Claim) -> bool) -> Owner {
-    let mut found = claims.iter().enumerate().filter(|(_, claim)| claimed(claim)).map(|(index, _)| index);
+    let mut found = claims.iter().filter(|claim| claimed(claim)).map(|claim| claim.lane);
     match (found.next(), found.next()) {
         (None, _) => Owner::Nobody,
-        (Some(index), None) => Owner::Provider(index),
+        (Some(lane), None) => Owner::Provider(lane),
         (Some(first), Some(second)) => Owner::Contested(first, second),
     }
 }
@@ -106,17 +110,18 @@ mod tests {
     use super::{Claim, Owner, node_owner, service_owner, volume_owner};
 
     fn claims() -> Vec<Claim> {
-        let claim = |scheme: &str, pool: Option<&str>, class: &str, default| Claim {
+        let claim = |lane, scheme: &str, pool: Option<&str>, class: &str, default| Claim {
+            lane,
             schemes: vec![scheme.to_owned()],
             node_selector: pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect(),
             load_balancer_classes: vec![class.to_owned()],
             default,
         };
         vec![
-            claim("a", None, "a.example/lb", true),
-            claim("b", Some("b"), "b.example/lb", false),
-            claim("c", Some("b"), "shared.example/lb", false),
-            claim("a", Some("d"), "shared.example/lb", false),
+            claim(0, "a", None, "a.example/lb", true),
+            claim(1, "b", Some("b"), "b.example/lb", false),
+            claim(2, "c", Some("b"), "shared.example/lb", false),
+            claim(3, "a", Some("d"), "shared.example/lb", false),
         ]
     }
 

@@ -72,8 +72,8 @@ impl PersistentVolumeLabeler {
     }
 
     fn owner(&self, handle: &str) -> Option<&ProviderEntry> {
-        match ownership::volume_owner(&self.providers.claims(&[]), handle) {
-            Owner::Provider(index) => self.providers.entries().get(index),
+        match ownership::volume_owner(&self.providers.claims(), handle) {
+            Owner::Provider(place) => self.providers.entries().get(place),
             Owner::Nobody | Owner::Contested(..) | Owner::Malformed => None,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use skysail_provider::Provider;
 use tokio::sync::watch;
 
-use crate::{findings::Findings, ownership::Claim, provider_addresses::ProviderAddresses};
+use crate::{findings::Findings, lane::LaneId, ownership::Claim, provider_addresses::ProviderAddresses};
 
 /// One provider and what it claims.
 #[derive(Clone, Debug)]
@@ -23,7 +23,8 @@ pub struct ProviderEntry {
     pub node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass` that are this provider's.
     pub load_balancer_classes: Vec<String>,
-    /// Schemes of `spec.providerID` that this provider claims, whatever its component says; none: those that its component describes.
+    /// Schemes of `spec.providerID` that this provider claims, whatever its component says; none:
+    /// those that its component describes.
     pub provider_id_schemes: Option<Vec<String>>,
     /// The addresses that it may give to load balancers and nodes.
     pub addresses: ProviderAddresses,
@@ -35,7 +36,8 @@ pub struct ProviderEntry {
     pub findings: Findings,
 }
 
-/// All providers of the process, oldest first: of two that claim the same class or scheme, the older one has it.
+/// All providers of the process, oldest first: of two that claim the same class or scheme, the
+/// older one has it.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
     entries: Arc<[ProviderEntry]>,
@@ -89,81 +91,15 @@ impl Providers {
         Ok(Self { entries: entries.into() })
     }
 
-    /// In the order given; an index into it stands for a provider everywhere in this crate.
+    /// Oldest first.
     #[must_use]
     pub fn entries(&self) -> &[ProviderEntry] {
         &self.entries
     }
 
-    /// The index of the provider of that name.
-    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.name == name)
-    }
-
-    /// The schemes that a provider's component describes and that its own pins leave out, with the remedy.
-    pub(crate) fn ignored_schemes(entry: &ProviderEntry) -> Option<String> {
-        let (info, pinned) = (entry.provider.info()?, entry.provider_id_schemes.as_ref()?);
-        let ignored = info.provider_id_schemes.iter().filter(|scheme| !pinned.contains(scheme));
-        let ignored: Vec<String> = ignored.take(SHOWN_MAX).map(|scheme| format!("{scheme:?}")).collect();
-        (!ignored.is_empty()).then(|| {
-            format!(
-                "The component of the provider {} ({} {}) describes provider-ID schemes that its spec.providerIdSchemes does not name, so they are ignored: \
-                 {}. If it is the right component, add them to spec.providerIdSchemes",
-                entry.name,
-                info.name,
-                info.version,
-                ignored.join(", ")
-            )
-        })
-    }
-
-    /// What each provider has now. The oldest provider has all that it claims, and each younger one what is left: a provider that is added takes nothing
-    /// from those that are there.
-    ///
-    /// A provider claims the schemes that it pins, else those that its component describes. Without a release it keeps the schemes of `before`: a node
-    /// does not change hands because a release is being replaced.
-    pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
-        let mut claims: Vec<Claim> = Vec::with_capacity(self.entries.len());
-        for (index, entry) in self.entries.iter().enumerate() {
-            let wanted = entry.wanted_schemes();
-            let schemes = wanted.or_else(|| Some(before.get(index)?.schemes.clone())).unwrap_or_default();
-            let schemes = schemes.into_iter().filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
-            let classes = entry.load_balancer_classes.iter();
-            let classes = classes.filter(|class| holder(&claims, Claim::classes, class).is_none());
-            let claim = Claim {
-                schemes: schemes.collect(),
-                node_selector: entry.node_selector.clone(),
-                load_balancer_classes: classes.cloned().collect(),
-                default: entry.default,
-            };
-            claims.push(claim);
-        }
-        claims
-    }
-
-    /// What the provider with this index claims and an older one has, with the remedy; `claims` are those in force.
-    pub(crate) fn claims_taken(&self, index: usize, claims: &[Claim]) -> Option<String> {
-        let (entry, older) = (self.entries.get(index)?, claims.get(..index)?);
-        let taken = |field: fn(&Claim) -> &[String], wanted: Vec<String>| {
-            let owned = wanted.into_iter().filter_map(move |name| Some((holder(older, field, &name)?, name)));
-            owned.filter_map(|(owner, name)| Some((&self.entries.get(owner)?.name, name))).take(SHOWN_MAX)
-        };
-        let of_class =
-            |(owner, class): (&String, String)| format!("the older provider {owner} has the class {class:?}");
-        let of_scheme = |(owner, scheme): (&String, String)| {
-            format!("the older provider {owner} has the provider-ID scheme {scheme:?}")
-        };
-        let classes = taken(Claim::classes, entry.load_balancer_classes.clone()).map(of_class);
-        let schemes = taken(Claim::schemes, entry.wanted_schemes().unwrap_or_default()).map(of_scheme);
-        let all: Vec<String> = classes.chain(schemes).collect();
-        (!all.is_empty()).then(|| {
-            format!(
-                "The provider {} claims what an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
-                 delete one of the two",
-                entry.name,
-                all.join("; ")
-            )
-        })
+    /// What each has now, named by its place.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        claims(self.entries.iter().enumerate(), &[])
     }
 }
 
@@ -172,11 +108,78 @@ impl ProviderEntry {
     fn wanted_schemes(&self) -> Option<Vec<String>> {
         self.provider_id_schemes.clone().or_else(|| Some(self.provider.info()?.provider_id_schemes.clone()))
     }
+
+    /// The schemes that the component describes and that the provider's own pins leave out, with
+    /// the remedy.
+    pub(crate) fn ignored_schemes(&self) -> Option<String> {
+        let (info, pinned) = (self.provider.info()?, self.provider_id_schemes.as_ref()?);
+        let ignored = info.provider_id_schemes.iter().filter(|scheme| !pinned.contains(scheme));
+        let ignored: Vec<String> = ignored.take(SHOWN_MAX).map(|scheme| format!("{scheme:?}")).collect();
+        (!ignored.is_empty()).then(|| {
+            format!(
+                "The component of the provider {} ({} {}) describes provider-ID schemes that its spec.providerIdSchemes does not name, so they are ignored: \
+                 {}. If it is the right component, add them to spec.providerIdSchemes",
+                self.name,
+                info.name,
+                info.version,
+                ignored.join(", ")
+            )
+        })
+    }
+
+    /// What it claims and one of these older claims has, with the remedy; `name` names a provider.
+    pub(crate) fn claims_taken(&self, older: &[Claim], name: impl Fn(LaneId) -> Option<String>) -> Option<String> {
+        let taken = |field: fn(&Claim) -> &[String], wanted: Vec<String>, what: &'static str| {
+            let owned = wanted.into_iter().filter_map(move |wish| Some((holder(older, field, &wish)?, wish)));
+            let shown = owned.filter_map(|(owner, wish)| Some((name(owner)?, wish))).take(SHOWN_MAX);
+            shown.map(|(owner, wish)| format!("the older provider {owner} has the {what} {wish:?}")).collect::<Vec<_>>()
+        };
+        let classes = taken(Claim::classes, self.load_balancer_classes.clone(), "class");
+        let schemes = taken(Claim::schemes, self.wanted_schemes().unwrap_or_default(), "provider-ID scheme");
+        let all = [classes, schemes].concat();
+        (!all.is_empty()).then(|| {
+            format!(
+                "The provider {} claims what an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
+                 delete one of the two",
+                self.name,
+                all.join("; ")
+            )
+        })
+    }
 }
 
-/// The index of the claim that has this name in that field.
-fn holder(claims: &[Claim], field: fn(&Claim) -> &[String], name: &str) -> Option<usize> {
-    claims.iter().position(|claim| field(claim).iter().any(|known| known == name))
+/// What each provider has now. The oldest provider has all that it claims, and each younger one
+/// what is left: a provider that is added takes nothing from those that are there.
+///
+/// A provider claims the schemes that it pins, else those that its component describes. Without a
+/// release it keeps the schemes of `before`: a node does not change hands because a release is
+/// being replaced.
+pub(crate) fn claims<'a>(
+    oldest_first: impl IntoIterator<Item = (LaneId, &'a ProviderEntry)>,
+    before: &[Claim],
+) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = Vec::new();
+    for (lane, entry) in oldest_first {
+        let known = || Some(before.iter().find(|claim| claim.lane == lane)?.schemes.clone());
+        let schemes = entry.wanted_schemes().or_else(known).unwrap_or_default();
+        let schemes = schemes.into_iter().filter(|scheme| holder(&claims, Claim::schemes, scheme).is_none());
+        let classes = entry.load_balancer_classes.iter();
+        let classes = classes.filter(|class| holder(&claims, Claim::classes, class).is_none());
+        let claim = Claim {
+            lane,
+            schemes: schemes.collect(),
+            node_selector: entry.node_selector.clone(),
+            load_balancer_classes: classes.cloned().collect(),
+            default: entry.default,
+        };
+        claims.push(claim);
+    }
+    claims
+}
+
+/// Who has this name in that field.
+fn holder(claims: &[Claim], field: fn(&Claim) -> &[String], name: &str) -> Option<LaneId> {
+    claims.iter().find(|claim| field(claim).iter().any(|known| known == name)).map(|claim| claim.lane)
 }
 
 /// What labels, annotations and texts can carry: 1 to 63 lower-case letters, digits and dashes.
@@ -192,7 +195,7 @@ mod tests {
     use skysail_provider::fake::FakeProvider;
     use tokio::sync::watch;
 
-    use super::{Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError};
+    use super::{Findings, ProviderAddresses, ProviderEntry, Providers, ProvidersError, claims};
 
     fn entry(name: &str, default: bool) -> ProviderEntry {
         ProviderEntry {
@@ -224,9 +227,9 @@ mod tests {
         let fake = FakeProvider::new("fake");
         let providers =
             Providers::new(vec![ProviderEntry { provider: Arc::new(fake.clone()), ..entry("a", true) }]).unwrap();
-        let before = providers.claims(&[]);
+        let before = providers.claims();
         fake.stop();
-        assert_eq!(providers.claims(&before), before);
+        assert_eq!(claims(providers.entries().iter().enumerate(), &before), before);
     }
 
     fn pinned(fake: &FakeProvider, name: &str, schemes: &[&str]) -> ProviderEntry {
@@ -235,21 +238,23 @@ mod tests {
         ProviderEntry { provider: Arc::new(fake.clone()), provider_id_schemes, ..entry(name, false) }
     }
 
-    fn schemes(providers: &Providers, before: &[super::Claim]) -> Vec<Vec<String>> {
-        providers.claims(before).into_iter().map(|claim| claim.schemes).collect()
+    fn schemes(providers: &Providers) -> Vec<Vec<String>> {
+        providers.claims().into_iter().map(|claim| claim.schemes).collect()
     }
 
     fn taken(providers: &Providers, index: usize) -> Option<String> {
-        providers.claims_taken(index, &providers.claims(&[]))
+        let name = |index: usize| Some(providers.entries()[index].name.clone());
+        providers.entries()[index].claims_taken(&providers.claims()[..index], name)
     }
 
-    /// The owner's component is missing at the start, and the other component says that the nodes are its own.
+    /// The owner's component is missing at the start, and the other component says that the nodes
+    /// are its own.
     #[test]
     fn an_older_provider_has_its_pinned_scheme_even_while_nothing_serves_and_another_describes_it() {
         let (owner, other) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
         owner.stop();
         let providers = Providers::new(vec![pinned(&owner, "a", &["cloud"]), pinned(&other, "b", &[])]).unwrap();
-        assert_eq!(schemes(&providers, &[]), [vec!["cloud".to_owned()], vec![]]);
+        assert_eq!(schemes(&providers), [vec!["cloud".to_owned()], vec![]]);
         let finding = taken(&providers, 1).unwrap();
         assert!(finding.contains("the older provider a has the provider-ID scheme \"cloud\""), "{finding}");
         assert_eq!(taken(&providers, 0), None);
@@ -261,7 +266,7 @@ mod tests {
         let fake = FakeProvider::new("cloud");
         for pin in [&[][..], &["cloud"]] {
             let providers = Providers::new(vec![pinned(&fake, "a", &[]), pinned(&fake, "b", pin)]).unwrap();
-            assert_eq!(schemes(&providers, &[]), [vec!["cloud".to_owned()], vec![]]);
+            assert_eq!(schemes(&providers), [vec!["cloud".to_owned()], vec![]]);
             assert!(taken(&providers, 1).unwrap().contains("the older provider a has the provider-ID scheme"));
         }
     }
@@ -271,7 +276,7 @@ mod tests {
     fn of_two_that_claim_one_class_the_older_provider_has_it() {
         let class = |name: &str| ProviderEntry { load_balancer_classes: vec!["x/lb".to_owned()], ..entry(name, false) };
         let providers = Providers::new(vec![class("a"), class("b")]).unwrap();
-        let classes: Vec<_> = providers.claims(&[]).into_iter().map(|claim| claim.load_balancer_classes).collect();
+        let classes: Vec<_> = providers.claims().into_iter().map(|claim| claim.load_balancer_classes).collect();
         assert_eq!(classes, [vec!["x/lb".to_owned()], vec![]]);
         let finding = taken(&providers, 1).unwrap();
         assert!(finding.contains("the older provider a has the class \"x/lb\""), "{finding}");
@@ -281,8 +286,8 @@ mod tests {
     fn what_a_component_describes_beyond_its_pins_is_ignored_and_reported() {
         let fake = FakeProvider::new("more");
         let providers = Providers::new(vec![pinned(&fake, "a", &["mine"])]).unwrap();
-        assert_eq!(schemes(&providers, &[]), [vec!["mine".to_owned()]]);
-        let finding = Providers::ignored_schemes(&providers.entries()[0]).unwrap();
+        assert_eq!(schemes(&providers), [vec!["mine".to_owned()]]);
+        let finding = providers.entries()[0].ignored_schemes().unwrap();
         assert!(finding.contains("spec.providerIdSchemes does not name") && finding.contains("\"more\""), "{finding}");
     }
 }

@@ -42,6 +42,7 @@ use crate::{
     backoff::retry,
     context::Context,
     error::{Error, api_status, chain},
+    lane::Lane,
     names::{controllers, reasons},
     nodes::NodeView,
     patch::{guarded, params},
@@ -84,13 +85,13 @@ struct Pass<'a> {
 }
 
 /// One pass over the routes of a provider.
-pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory, stop: &CancellationToken) -> Ended {
-    let voice = Voice { controller: controllers::ROUTE, provider: context.provider(provider).name.clone() };
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory, stop: &CancellationToken) -> Ended {
+    let voice = Voice { controller: controllers::ROUTE, provider: lane.name.clone() };
     let mut pass = Pass { context, voice, failures: Vec::new(), refused: None, changed: false };
-    if pass.is_idle(provider, memory) {
+    if pass.is_idle(lane, memory) {
         return Ended::Idle;
     }
-    let calls = Calls::new(context, provider, stop);
+    let calls = Calls::new(context, lane, stop);
     // list (provider)
     let routes = match calls.list().await {
         Ok(routes) => routes,
@@ -102,7 +103,7 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory,
         }
     };
     // observe (pure)
-    let views = context.nodes.owned(provider);
+    let views = context.nodes.owned(lane.id);
     let nodes: Vec<Arc<Node>> = views.iter().map(|view| Arc::clone(&view.node)).collect();
     let cluster_cidrs = &context.settings.cluster_cidrs;
     let observed =
@@ -119,7 +120,7 @@ pub(crate) async fn run(context: &Context, provider: usize, memory: &mut Memory,
     pass.created(&views, &creations, answers, &mut has_routes);
     // condition (client)
     if !stop.is_cancelled() {
-        pass.write_conditions(provider, &views, &has_routes).await;
+        pass.write_conditions(lane, &views, &has_routes).await;
     }
     pass.end()
 }
@@ -133,9 +134,9 @@ fn hinted(views: &[NodeView], creations: &[Creation]) -> Vec<(String, Route)> {
 impl Pass<'_> {
     /// Whether the provider has no routes, or we were not told the networks of the cluster. That may change with each release, so neither ends
     /// the process, as an empty `--cluster-cidr` does upstream: one provider must not stop the others.
-    fn is_idle(&self, provider: usize, memory: &mut Memory) -> bool {
+    fn is_idle(&self, lane: &Arc<Lane>, memory: &mut Memory) -> bool {
         let Self { context, voice, .. } = self;
-        let cloud = &*context.provider(provider).provider;
+        let cloud = &*lane.provider;
         let reason = if cloud.routes().is_none() {
             cloud.info().map(|_| "the provider has no routes: its nodes get none")
         } else if context.settings.cluster_cidrs.is_empty() {
@@ -223,9 +224,9 @@ impl Pass<'_> {
         self.refused = answers.refused.or(self.refused.take());
     }
 
-    async fn write_conditions(&mut self, provider: usize, views: &[NodeView], has_routes: &[Option<bool>]) {
+    async fn write_conditions(&mut self, lane: &Arc<Lane>, views: &[NodeView], has_routes: &[Option<bool>]) {
         let planned = views.iter().zip(has_routes).filter_map(|(view, has_routes)| Some((view, (*has_routes)?)));
-        let wanted: Vec<_> = planned.filter_map(|(view, has_routes)| self.wanted(provider, view, has_routes)).collect();
+        let wanted: Vec<_> = planned.filter_map(|(view, has_routes)| self.wanted(lane, view, has_routes)).collect();
         let this = &*self;
         let written: Vec<Result<(), Error>> = stream::iter(wanted)
             .map(|(view, condition)| this.write_condition(view, condition))
@@ -236,9 +237,14 @@ impl Pass<'_> {
     }
 
     /// Judged by the node as it is after the calls; one that was made anew under the name meanwhile, or changed hands, waits for the next pass.
-    fn wanted(&self, provider: usize, planned: &NodeView, has_routes: bool) -> Option<(NodeView, core::NodeCondition)> {
+    fn wanted(
+        &self,
+        lane: &Arc<Lane>,
+        planned: &NodeView,
+        has_routes: bool,
+    ) -> Option<(NodeView, core::NodeCondition)> {
         let view = self.context.nodes.get(&planned.node.name)?;
-        if view.owner.provider() != Some(provider) || view.node.uid != planned.node.uid {
+        if view.owner.provider() != Some(lane.id) || view.node.uid != planned.node.uid {
             return None;
         }
         let condition = condition::changed(&view.object(), has_routes, Timestamp::now())?;

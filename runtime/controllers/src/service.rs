@@ -20,7 +20,7 @@ pub(crate) mod turns;
 pub(crate) mod unclaimed;
 pub(crate) mod validate;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use skysail_provider::{Code, EventKind};
 use tokio::time::Instant;
@@ -33,6 +33,7 @@ use crate::{
     backoff::{Retry, retry_counted},
     context::Context,
     error::{Error, chain},
+    lane::Lane,
     names::{controllers, reasons},
     queue::Next,
     report::{Voice, is_expected},
@@ -44,30 +45,30 @@ use crate::{
 const LATE_WATCH: Duration = Duration::from_secs(5);
 
 /// Reconciles one Service and says when to come back.
-pub(crate) async fn run(context: &Context, provider: usize, key: &ObjectKey) -> Next {
-    if !context.turns.begin(key, provider) {
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
+    if !context.turns.begin(key, lane.id) {
         // Another provider works on it; its end wakes this one.
         return Next::OnChange;
     }
-    let next = run_in_turn(context, provider, key).await;
-    for other in context.turns.end(key) {
-        context.service_queue(other).add(key.clone());
+    let next = run_in_turn(context, lane, key).await;
+    for other in context.turns.end(key).into_iter().filter_map(|other| context.lanes.get(other)) {
+        other.services.add(key.clone());
     }
     next
 }
 
-async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Next {
+async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
     // A release may have become active a moment ago, and its word about its schemes not be heard yet.
     triggers::claims_changed(context);
-    let voice = Voice { controller: controllers::SERVICE, provider: context.provider(provider).name.clone() };
-    let queue = context.service_queue(provider);
-    if let Some(other) = context.route_service(key).filter(|other| *other != provider) {
+    let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
+    let queue = &lane.services;
+    if let Some(other) = context.route_service(key).filter(|other| other != lane) {
         // It was this provider's once, and waited: what another one holds is that one's to clean up first.
         queue.forget(key);
-        context.service_queue(other).add(key.clone());
+        other.services.add(key.clone());
         return Next::OnChange;
     }
-    let (object, result) = reconcile(context, provider, key, &voice).await;
+    let (object, result) = reconcile(context, lane, key, &voice).await;
     let result = result.map_err(|error| (retry_counted(queue, key, &error), error));
     let next_try = result.as_ref().err().map(|(retry, _)| retry.after);
     let outcome = result.as_ref().map(|_| ()).map_err(|(_, error)| error);
@@ -79,8 +80,8 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
                 queue.forget(key);
             }
             // Another provider may have to go on where this one has cleaned up.
-            if let Some(other) = context.route_service(key).filter(|other| *other != provider) {
-                context.service_queue(other).add(key.clone());
+            if let Some(other) = context.route_service(key).filter(|other| other != lane) {
+                other.services.add(key.clone());
             }
             next
         }
@@ -96,17 +97,17 @@ async fn run_in_turn(context: &Context, provider: usize, key: &ObjectKey) -> Nex
 
 async fn reconcile(
     context: &Context,
-    provider: usize,
+    lane: &Arc<Lane>,
     key: &ObjectKey,
     voice: &Voice,
 ) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
     // observe (pure)
     let object = context.services.get(key);
-    let entry = context.held(key, provider);
-    let shared = context.nodes.shared(provider);
-    let generation = *context.provider(provider).generation.borrow();
+    let entry = context.held(key, lane);
+    let shared = context.nodes.shared(lane.id);
+    let generation = lane.generation();
     let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
-        Some(owner) if owner == provider => Standing::Mine,
+        Some(owner) if owner == lane.id => Standing::Mine,
         Some(_) => Standing::Anothers,
         None => Standing::Nobodys,
     };
@@ -121,7 +122,7 @@ async fn reconcile(
         now: Instant::now(),
     };
     let plan = plan::plan(&observed);
-    let subject = Subject { context, provider, key, voice, generation, shared: &shared };
+    let subject = Subject { context, lane, key, voice, generation, shared: &shared };
     let reference = match (&object, &entry) {
         (Some(object), _) => apply::object_reference(object),
         (None, Some(entry)) => subject_reference(key, &entry.service.uid),
@@ -143,7 +144,7 @@ async fn reconcile(
     }
     if ensuring && result.is_err() && subject.is_outdated() && context.ledger.serves_as_before(key) {
         // Whoever published meanwhile left it to the try that failed. What serves is not left with nodes that are gone.
-        context.service_queue(provider).add(key.clone());
+        lane.services.add(key.clone());
     }
     if let Some(object) = context.services.get(key)
         && context.ledger.notice_loss(key, &object)

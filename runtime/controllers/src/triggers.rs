@@ -1,6 +1,6 @@
 //! From a change of the world to keys in queues: what upstream's informer handlers decide. Nothing here waits, calls or writes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{EventKind, ObjectReference};
@@ -9,11 +9,11 @@ use crate::{
     context::Context,
     convert,
     findings::Finding,
+    lane::{Lane, LaneId},
     metrics::ProviderLabels,
     names::{controllers, reasons},
     nodes::NodeView,
     ownership::Owner,
-    providers::{ProviderEntry, Providers},
     report::{Voice, cluster},
     route,
     service::{
@@ -54,7 +54,7 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         report_unclaimed(context, key, new);
     }
     match context.route_service(key) {
-        Some(provider) => context.service_queue(provider).add(key.clone()),
+        Some(lane) => lane.services.add(key.clone()),
         None if new.is_none() => forget(context, key),
         None => {}
     }
@@ -63,11 +63,10 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
 /// What a Service says about who made its load balancer, or who owned it until now: after a start nothing else tells it. Where that is its owner, the claims
 /// say the same.
 fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
-    let name = |provider: usize| context.provider(provider).name.as_str();
-    let owner = context.service_owner(object).provider().map(name);
-    let former = old.filter(|old| has_finalizer(old)).and_then(|old| context.service_owner(old).provider()).map(name);
-    let holder = named_holder(object).or(former);
-    if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner != Some(holder)) {
+    let owner = |object| context.lanes.get(context.service_owner(object).provider()?).map(|lane| lane.name.clone());
+    let former = || old.filter(|old| has_finalizer(old)).and_then(owner);
+    let holder = named_holder(object).map(str::to_owned).or_else(former);
+    if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner(object).as_ref() != Some(holder)) {
         let mut service = convert(object).service;
         // As it was when the load balancer was made: whether the user changed it since, or only the claims did, decides whether that has to go.
         let class_then = match old {
@@ -76,7 +75,7 @@ fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, 
             Some(_) | None => named_class(object).unwrap_or_else(|| class(object)),
         };
         service.load_balancer_class = class_then.map(str::to_owned);
-        context.ledger.hear(key, holder, Arc::new(service));
+        context.ledger.hear(key, &holder, Arc::new(service));
     }
 }
 
@@ -125,37 +124,76 @@ pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version
 }
 
 /// Another release of this provider became active.
-pub(crate) fn release_changed(context: &Context, provider: usize) {
+pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     claims_changed(context);
-    // Those that wait for a backoff too: what the last release could not do, this one may.
-    let mut services = context.ledger.held_by(&context.provider(provider).name);
-    services.extend(context.service_queue(provider).delayed());
+    ensure_again(context, lane);
+    let waiting = context.nodes.owned(lane.id).into_iter().filter(|view| view.uninitialized);
+    for view in waiting {
+        // They share one call, so there is nothing to spread.
+        lane.nodes.add_after(view.node.name.clone(), Duration::ZERO);
+    }
+    lane.passes.notify_one();
+    route::release_changed(context, lane);
+}
+
+/// Each of the provider's load balancers, spread over a time. Those that wait for a backoff too:
+/// what the last release could not do, this one may.
+fn ensure_again(context: &Context, lane: &Lane) {
+    let mut services = context.ledger.held_by(&lane.name);
+    services.extend(lane.services.delayed());
     services.sort();
     services.dedup();
     for (after, key) in spread(services, context.settings.swap_spread_max) {
-        context.service_queue(provider).add_after(key, after);
+        lane.services.add_after(key, after);
     }
-    let waiting = context.nodes.owned(provider).into_iter().filter(|view| view.uninitialized);
-    for view in waiting {
-        // They share one call, so there is nothing to spread.
-        context.lane(provider).nodes.add_after(view.node.name.clone(), Duration::ZERO);
+}
+
+/// Who owns each Service, and in whose queue it belongs.
+pub(crate) fn service_owners(context: &Context) -> HashMap<ObjectKey, (Owner, Option<LaneId>)> {
+    let of = |object: &Arc<core::Service>| {
+        let key = ObjectKey::of(&**object);
+        let lane = context.route_service(&key).map(|lane| lane.id);
+        (key, (context.service_owner(object), lane))
+    };
+    context.services.all().iter().map(of).collect()
+}
+
+/// There are other providers, or they claim something else: what that concerns is looked at again,
+/// and nothing else. `before` is what [`service_owners`] gave then.
+pub(crate) fn providers_changed(
+    context: &Context,
+    readdressed: &[Arc<Lane>],
+    before: &HashMap<ObjectKey, (Owner, Option<LaneId>)>,
+) {
+    claims_changed(context);
+    report_claims(context);
+    for lane in readdressed {
+        ensure_again(context, lane);
+        lane.passes.notify_one();
     }
-    context.lane(provider).addresses.notify_one();
-    route::release_changed(context, provider);
+    for (key, after) in service_owners(context) {
+        let Some(object) = context.services.get(&key).filter(|_| before.get(&key) != Some(&after)) else { continue };
+        report_verdict(context, controllers::SERVICE, &convert::service_reference(&object), after.0);
+        hear_holder(context, &key, None, &object);
+        report_unclaimed(context, &key, &object);
+        if let Some(lane) = context.route_service(&key) {
+            lane.services.add(key);
+        }
+    }
 }
 
 /// The credentials of this provider changed: what was denied is tried again, and nothing else. The rest waits for what the cloud or the failure asked for.
-pub(crate) fn credentials_rotated(context: &Context, provider: usize) {
-    let services = context.service_queue(provider);
+pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
+    let services = &lane.services;
     for (after, key) in spread(services.denied(), context.settings.swap_spread_max) {
         services.add_after(key, after);
     }
-    let nodes = &context.lane(provider).nodes;
+    let nodes = &lane.nodes;
     for name in nodes.denied() {
         // They share one call, so there is nothing to spread.
         nodes.add_after(name, Duration::ZERO);
     }
-    let routes = &context.lane(provider).routes;
+    let routes = &lane.routes;
     for key in routes.denied() {
         routes.add(key);
     }
@@ -166,7 +204,7 @@ pub(crate) fn credentials_rotated(context: &Context, provider: usize) {
 /// Sets are published at once: a release that has just become active says which schemes are its own, and a Service that was told of its nodes as
 /// they were before would lose all its backends.
 pub(crate) fn claims_changed(context: &Context) {
-    let moved = context.nodes.reassign(|claims| context.providers.claims(claims));
+    let moved = context.nodes.reassign(|claims| context.lanes.claims(claims));
     if moved.is_empty() {
         return;
     }
@@ -175,54 +213,59 @@ pub(crate) fn claims_changed(context: &Context) {
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
         enqueue_node(context, &view);
     }
-    for provider in 0..context.providers.entries().len() {
-        if *context.lane(provider).published.borrow() && context.nodes.publish(provider) {
-            node_set_published(context, provider);
+    for lane in context.lanes.all().iter() {
+        if *lane.published.borrow() && context.nodes.publish(lane.id) {
+            node_set_published(context, lane);
         }
     }
 }
 
 /// The provider's nodes are others than they were: its Services have to hear of it.
-pub(crate) fn node_set_published(context: &Context, provider: usize) {
-    let size = i64::try_from(context.nodes.eligible_count(provider)).unwrap_or(i64::MAX);
-    let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
+pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
+    let size = i64::try_from(context.nodes.eligible_count(lane.id)).unwrap_or(i64::MAX);
+    let labels = ProviderLabels { provider: lane.name.clone() };
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
-    for key in context.ledger.held_by(&context.provider(provider).name) {
+    for key in context.ledger.held_by(&lane.name) {
         if context.ledger.waits(&key).is_some() {
             // Its `ensure` failed and waits; what serves until then must not be left with nodes that are gone.
-            context.service_queue(provider).add(key);
+            lane.services.add(key);
         } else {
-            context.service_queue(provider).nudge(key);
+            lane.services.nudge(key);
         }
     }
 }
 
-/// Reports what each provider claims and does not get: because an older provider has it, or because its own pins leave it out.
-pub(crate) fn report_claims(context: &Context, provider: usize) {
+/// Reports what each provider claims and does not get because an older provider has it.
+pub(crate) fn report_claims(context: &Context) {
     claims_changed(context);
-    let claims = context.nodes.claims();
-    // What one provider describes may be what a younger one claims.
-    for (index, entry) in context.providers.entries().iter().enumerate() {
-        let taken = context.providers.claims_taken(index, &claims);
-        if entry.findings.set(Finding::ClaimTaken, taken.clone())
+    let (lanes, claims) = (context.lanes.all(), context.nodes.claims());
+    let name = |id| context.lanes.get(id).map(|lane| lane.name.clone());
+    for lane in lanes.iter() {
+        let older = claims.iter().position(|claim| claim.lane == lane.id).and_then(|place| claims.get(..place));
+        let taken = older.and_then(|older| lane.settings().claims_taken(older, name));
+        if lane.findings.set(Finding::ClaimTaken, taken.clone())
             && let Some(text) = taken
         {
-            report_claim(context, entry, reasons::CLAIM_TAKEN, text);
+            report_claim(context, lane, reasons::CLAIM_TAKEN, text);
         }
-    }
-    let entry = context.provider(provider);
-    if let Some(text) = Providers::ignored_schemes(entry) {
-        report_claim(context, entry, reasons::FOREIGN_PROVIDER_ID_SCHEME, text);
     }
 }
 
-fn report_claim(context: &Context, entry: &ProviderEntry, reason: &'static str, text: String) {
-    tracing::warn!(provider.name = entry.name, reason = text, "a claim of the provider is ignored");
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: entry.name.clone() };
+/// Reports the schemes that the component describes and that the provider's own pins leave out.
+pub(crate) fn report_ignored_schemes(context: &Context, lane: &Lane) {
+    if let Some(text) = lane.settings().ignored_schemes() {
+        report_claim(context, lane, reasons::FOREIGN_PROVIDER_ID_SCHEME, text);
+    }
+}
+
+fn report_claim(context: &Context, lane: &Lane, reason: &'static str, text: String) {
+    tracing::warn!(provider.name = lane.name, reason = text, "a claim of the provider is ignored");
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     context.reporter.event(&voice, &cluster(), (EventKind::Warning, reason), text);
 }
 
-/// Reports the nodes that more than one provider claims, where one of these verdicts is about such a node.
+/// Reports the nodes that more than one provider claims, where one of these verdicts is about such
+/// a node.
 fn report_contested(context: &Context, verdicts: impl IntoIterator<Item = Owner>) {
     if verdicts.into_iter().any(|owner| matches!(owner, Owner::Contested(..))) {
         write_contested(context);
@@ -231,17 +274,17 @@ fn report_contested(context: &Context, verdicts: impl IntoIterator<Item = Owner>
 
 fn write_contested(context: &Context) {
     let contested = context.nodes.contested();
-    for (index, entry) in context.providers.entries().iter().enumerate() {
-        let with = |((one, other), (count, first)): (&(usize, usize), &(usize, String))| {
-            let other = &context.provider(*other).name;
-            (*one == index).then(|| format!("{count} with the provider {other}, such as {first}"))
+    for lane in context.lanes.all().iter() {
+        let with = |((one, other), (count, first)): (&(LaneId, LaneId), &(usize, String))| {
+            let other = context.lanes.get(*other).filter(|_| *one == lane.id)?;
+            Some(format!("{count} with the provider {}, such as {first}", other.name))
         };
         let pairs: Vec<String> = contested.iter().filter_map(with).collect();
         let text = format!(
             "Nodes are selected by more than one provider, so none of them acts on these nodes: {}. Give each provider its own spec.nodeSelector",
             pairs.join("; ")
         );
-        entry.findings.set(Finding::NodesContested, (!pairs.is_empty()).then_some(text));
+        lane.findings.set(Finding::NodesContested, (!pairs.is_empty()).then_some(text));
     }
 }
 
@@ -253,10 +296,10 @@ fn spread(keys: Vec<ObjectKey>, max: Duration) -> impl Iterator<Item = (Duration
 }
 
 fn enqueue_node(context: &Context, view: &NodeView) {
-    if let Some(provider) = view.owner.provider()
-        && view.wanting
+    if view.wanting
+        && let Some(lane) = view.owner.provider().and_then(|lane| context.lanes.get(lane))
     {
-        context.lane(provider).nodes.add(view.node.name.clone());
+        lane.nodes.add(view.node.name.clone());
     }
 }
 
@@ -266,7 +309,8 @@ fn report_verdict(context: &Context, controller: &'static str, object: &ObjectRe
     let (reason, text) = match owner {
         Owner::Provider(_) | Owner::Nobody => return,
         Owner::Contested(one, other) => {
-            let (one, other) = (&context.provider(one).name, &context.provider(other).name);
+            let name = |lane| context.lanes.get(lane).map(|lane| lane.name.clone()).unwrap_or_default();
+            let (one, other) = (name(one), name(other));
             let text = format!(
                 "The providers {one} and {other} both claim this object, so neither acts. Give each classes, selectors and provider-ID schemes of its own"
             );

@@ -162,7 +162,8 @@ pub(crate) struct Surroundings {
     pub(crate) kubernetes: Option<Client>,
 }
 
-/// Which providers there are and what each claims, oldest first: what the controllers have to be started with.
+/// Which providers there are and what each claims, oldest first: what the controllers have to be
+/// started with.
 pub(crate) type Ownership = Vec<Claims>;
 
 /// Why something is not as it is wished.

@@ -93,8 +93,7 @@ impl Cloud {
 
     /// The same, with these ranges for load balancers.
     pub fn load_balancer_cidrs(mut self, cidrs: &[&str]) -> Self {
-        let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
-        self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
+        self.allow_load_balancers(cidrs);
         self
     }
 
@@ -109,6 +108,12 @@ impl Cloud {
     #[must_use]
     pub fn finding(&self, finding: Finding) -> Option<String> {
         self.entry.findings.subscribe().borrow().get(&finding).cloned()
+    }
+
+    /// Its load balancers may have addresses of these ranges.
+    pub fn allow_load_balancers(&mut self, cidrs: &[&str]) {
+        let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
+        self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
     }
 
     /// Takes back the first class.
@@ -155,6 +160,7 @@ pub struct World {
     pub server: Arc<ApiServer>,
     /// The manager's metrics.
     pub registry: Registry,
+    providers: watch::Sender<Providers>,
     settings: ControllerSettings,
     ledger: Ledger,
     fence: Option<Fence>,
@@ -205,6 +211,7 @@ impl World {
                 concurrent_node_syncs: 1,
                 ..ControllerSettings::default()
             },
+            providers: watch::Sender::default(),
             ledger: Ledger::default(),
             fence: None,
             log,
@@ -247,13 +254,25 @@ impl World {
 
     /// Starts the manager and lets no time pass.
     pub fn launch(&mut self) {
-        let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
-        let providers = Providers::new(entries).unwrap();
+        self.publish();
+        let providers = self.providers.subscribe();
         let metrics = ControllerMetrics::register(&mut self.registry);
         let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
         let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
             .fenced(self.fence.clone().unwrap_or_default());
         self.running.spawn(manager.run(self.stop.clone()));
+    }
+
+    fn publish(&self) {
+        let entries = self.clouds.iter().map(|cloud| cloud.entry.clone()).collect();
+        self.providers.send_replace(Providers::new(entries).unwrap());
+    }
+
+    /// An operator edits the providers while the manager runs.
+    pub async fn edit(&mut self, edit: impl FnOnce(&mut Vec<Cloud>)) {
+        edit(&mut self.clouds);
+        self.publish();
+        pass(S / 2).await;
     }
 
     /// Ends the manager and starts the next one of the same process with other claims.

@@ -216,36 +216,27 @@ impl Life {
         story.tell(&name, "leads");
         let fence = leader.fence().clone();
         let metrics = ControllerMetrics::register(&mut registry);
-        let (client, ledger) = (fenced(&client, fence.clone()), Ledger::default());
-        loop {
-            let providers = providers(&slots, *ownership.borrow_and_update());
-            let (settings, ended) = (settings.clone(), stop.child_token());
-            let manager = Manager::new(client.clone(), providers, settings, metrics.clone(), ledger.clone());
-            let mut running = pin!(manager.fenced(fence.clone()).run(ended.clone()));
-            let ending = tokio::select! {
+        let client = fenced(&client, fence.clone());
+        let known = watch::Sender::new(providers(&slots, *ownership.borrow_and_update()));
+        let manager = Manager::new(client, known.subscribe(), settings, metrics, Ledger::default()).fenced(fence);
+        let mut running = pin!(manager.run(stop));
+        let ending = loop {
+            tokio::select! {
                 biased;
                 lost = leader.lost() => return lost.to_string(),
-                ending = &mut running => ending,
-                _ = ownership.changed() => {
-                    story.tell(&name, "starts its controllers again");
-                    ended.cancel();
-                    tokio::select! {
-                        biased;
-                        lost = leader.lost() => return lost.to_string(),
-                        ending = &mut running => ending,
-                    }
+                ending = &mut running => break ending,
+                Ok(()) = ownership.changed() => {
+                    story.tell(&name, "takes up other claims");
+                    known.send_replace(providers(&slots, *ownership.borrow_and_update()));
                 }
-            };
-            match ending {
-                Err(error) => panic!("{name}: {error}"),
-                // As `skysail run`: requests of calls that were cut off may still arrive, so the process keeps
-                // the lease until it runs out.
-                Ok(Ending::CutOff) => return "is stopped, cut off".to_owned(),
-                Ok(Ending::Clean) if stop.is_cancelled() => {
-                    return format!("is stopped: {:?}", leader.release().await);
-                }
-                Ok(Ending::Clean) => {}
             }
+        };
+        match ending {
+            Err(error) => panic!("{name}: {error}"),
+            // As `skysail run`: requests of calls that were cut off may still arrive, so the process keeps
+            // the lease until it runs out.
+            Ok(Ending::CutOff) => "is stopped, cut off".to_owned(),
+            Ok(Ending::Clean) => format!("is stopped: {:?}", leader.release().await),
         }
     }
 }

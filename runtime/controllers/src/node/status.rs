@@ -24,6 +24,7 @@ use crate::{
     convert,
     describe::describe,
     error::{Error, chain},
+    lane::Lane,
     names::{self, controllers, reasons},
     nodes::NodeView,
     report::Voice,
@@ -36,17 +37,17 @@ struct Changes {
 }
 
 /// One pass: one call for each page, one patch for each node that differs.
-pub(crate) async fn update_all(context: &Context, provider: usize) {
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: context.provider(provider).name.clone() };
-    let cloud = &*context.provider(provider).provider;
+pub(crate) async fn update_all(context: &Context, lane: &Arc<Lane>) {
+    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
+    let cloud = &*lane.provider;
     if cloud.instances().is_none() {
         return;
     }
     // observe (pure)
-    let views: Vec<NodeView> = context.nodes.owned(provider).into_iter().filter(|view| !view.uninitialized).collect();
+    let views: Vec<NodeView> = context.nodes.owned(lane.id).into_iter().filter(|view| !view.uninitialized).collect();
     // describe (provider)
     let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
-    let described = describe(context, provider, &set, Detail::Metadata).await;
+    let described = describe(context, lane, &set, Detail::Metadata).await;
     // compare (pure), write (client), report; both are sorted by name
     let voice = &voice;
     stream::iter(views.iter().zip(described))

@@ -13,15 +13,17 @@
 //! right to lose its growth.
 //!
 //! # Small numbers
-//! A third of ten nodes is three, and a scale-in from ten to six is ordinary. So where the provider finds the machine of each other node in the same pass, the
-//! budget is [`CONFIRMED_MAX`] nodes, as long as the majority of the highest number is left. A cloud that answers "not found" where it means "not allowed" says so
-//! about the other nodes, too, and loses nothing by this rule.
+//! A third of ten nodes is three, and a scale-in from ten to six is ordinary. So where the provider
+//! finds the machine of each other node in the same pass, the budget is [`CONFIRMED_MAX`] nodes, as
+//! long as the majority of the highest number is left. A cloud that answers "not found" where it means
+//! "not allowed" says so about the other nodes, too, and loses nothing by this rule.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Moment;
 
-/// Most nodes that may go because the provider finds all others. From 30 nodes on a third is as much.
+/// Most nodes that may go because the provider finds all others. From 30 nodes on a third is as
+/// much.
 const CONFIRMED_MAX: usize = 10;
 
 /// What an operator allows.
@@ -51,7 +53,8 @@ pub(crate) struct Fleet {
     pub(crate) nodes: usize,
     /// When those arrived that are ready and were not there before us.
     pub(crate) arrivals: Vec<Moment>,
-    /// The provider was asked in this pass about all nodes that are not missing, and found the machine of each.
+    /// The provider was asked in this pass about all nodes that are not missing, and found the
+    /// machine of each.
     pub(crate) others_found: bool,
 }
 

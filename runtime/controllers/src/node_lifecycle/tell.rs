@@ -8,6 +8,7 @@ use super::{
 use crate::{
     context::Context,
     findings::Finding,
+    lane::Lane,
     metrics::ProviderLabels,
     names::{self, reasons},
     nodes::NodeView,
@@ -50,20 +51,17 @@ fn stopped(context: &Context, voice: &Voice, Judgement { loss, budget, peak, .. 
     )
 }
 
-/// Reports the nodes that are kept: on each node, and as a finding about the provider.
-pub(crate) fn held(
-    context: &Context,
-    provider: usize,
-    voice: &Voice,
-    (alarm, judgement): (&mut Alarm, &Judgement),
-    held: &[NodeView],
-    now: Moment,
-) {
+/// Reports the nodes that are kept as a finding about the provider.
+pub(crate) fn finding(context: &Context, lane: &Lane, voice: &Voice, judgement: &Judgement, held: &[NodeView]) {
     let finding = held.first().map(|first| {
         let stopped = stopped(context, voice, judgement);
         format!("{} nodes whose machines are not found are kept, such as {}. {stopped}", held.len(), first.node.name)
     });
-    context.provider(provider).findings.set(Finding::NodesHeld, finding);
+    lane.findings.set(Finding::NodesHeld, finding);
+}
+
+/// Tells the nodes that are kept.
+pub(crate) fn held(context: &Context, voice: &Voice, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
     for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {
         let text = format!(
             "The provider {} says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: {}=true",

@@ -110,8 +110,11 @@ fn the_exclude_label_is_read_as_go_reads_a_boolean() {
 }
 
 fn nodes() -> Nodes {
-    let claim = |scheme: &str, default| Claim { schemes: vec![scheme.to_owned()], default, ..Claim::default() };
-    Nodes::new(vec![claim("one", true), claim("two", false)])
+    let claim =
+        |lane, scheme: &str, default| Claim { lane, schemes: vec![scheme.to_owned()], default, ..Claim::default() };
+    let nodes = Nodes::default();
+    nodes.reassign(|_| vec![claim(0, "one", true), claim(1, "two", false)]);
+    nodes
 }
 
 fn with_id(name: &str, id: &str) -> Node {
@@ -341,9 +344,12 @@ async fn new_claims_move_the_nodes_that_they_concern_and_no_others() {
     let nodes = nodes();
     nodes.put(&with_id("a", "one://a"));
     nodes.put(&with_id("c", "three://c"));
-    let claim =
-        |schemes: &[&str]| Claim { schemes: schemes.iter().map(|s| (*s).to_owned()).collect(), ..Claim::default() };
-    let moved = nodes.reassign(|_| vec![claim(&["one"]), claim(&["two", "three"])]);
+    let claim = |lane, schemes: &[&str]| Claim {
+        lane,
+        schemes: schemes.iter().map(|s| (*s).to_owned()).collect(),
+        ..Claim::default()
+    };
+    let moved = nodes.reassign(|_| vec![claim(0, &["one"]), claim(1, &["two", "three"])]);
     assert_eq!(
         moved.into_iter().map(|view| (view.node.name.clone(), view.owner)).collect::<Vec<_>>(),
         [("c".to_owned(), Owner::Provider(1))]

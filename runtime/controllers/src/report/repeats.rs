@@ -1,6 +1,7 @@
 //! Failures of nodes that share a cause: one log line for a page of nodes, not one for each node.
 //!
-//! The nodes of a page share a call, so its failure is the failure of each of them, again in each pass.
+//! The nodes of a page share a call, so its failure is the failure of each of them, again in each
+//! pass.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,7 +13,8 @@ use tokio::time::Instant;
 
 /// A cause is logged once in this time.
 const PERIOD: Duration = Duration::from_mins(1);
-/// Most texts of one cause that are logged in this time: a text may name a request or a node, and so differ each time.
+/// Most texts of one cause that are logged in this time: a text may name a request or a node, and
+/// so differ each time.
 const TEXTS_MAX: usize = 10;
 
 /// Controller, provider, outcome.

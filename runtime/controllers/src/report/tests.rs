@@ -55,6 +55,7 @@ fn a_line_calls_provider_and_object_as_all_lines_do() {
     let expected = [
         "controller.name",
         "controller.next_try",
+        "controller.omitted",
         "controller.outcome",
         "message",
         "object.kind",

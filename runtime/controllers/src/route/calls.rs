@@ -3,7 +3,7 @@
 use skysail_provider::{Call, Code, Error, Result, Route};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+use crate::{context::Context, lane::Lane};
 
 /// Most routes in one call. A cloud without lists takes a request for each, and one more to take an old one away; with the pages that are
 /// listed before, both stay below the default of `httpRequests`.
@@ -19,20 +19,20 @@ pub(crate) struct Answers {
 /// What all calls of one pass share.
 pub(crate) struct Calls<'a> {
     context: &'a Context,
-    provider: usize,
+    lane: &'a Lane,
     stop: &'a CancellationToken,
     call: Call,
 }
 
 impl<'a> Calls<'a> {
-    pub(crate) fn new(context: &'a Context, provider: usize, stop: &'a CancellationToken) -> Self {
+    pub(crate) fn new(context: &'a Context, lane: &'a Lane, stop: &'a CancellationToken) -> Self {
         // Many routes are no one object.
-        Self { context, provider, stop, call: context.call(provider, None) }
+        Self { context, lane, stop, call: context.call(lane, None) }
     }
 
     /// Every route that the provider says is the cluster's.
     pub(crate) async fn list(&self) -> Result<Vec<Route>> {
-        match self.context.provider(self.provider).provider.routes() {
+        match self.lane.provider.routes() {
             Some(routes) => routes.list(&self.call, &self.context.settings.cluster_name).await,
             None => Err(absent()),
         }
@@ -46,7 +46,7 @@ impl<'a> Calls<'a> {
                 continue;
             }
             // Asked anew for each page: a swap may come in between.
-            let answer = match self.context.provider(self.provider).provider.routes() {
+            let answer = match self.lane.provider.routes() {
                 Some(routes) => routes.create(&self.call, &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
             };
@@ -62,7 +62,7 @@ impl<'a> Calls<'a> {
             if answers.is_over(page.len(), self.stop) {
                 continue;
             }
-            let answer = match self.context.provider(self.provider).provider.routes() {
+            let answer = match self.lane.provider.routes() {
                 Some(routes) => routes.delete(&self.call, &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
             };

@@ -7,13 +7,13 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::{Ended, Memory, run};
 use crate::{
     backoff::retry_counted,
     context::Context,
     error::Error,
+    lane::Lane,
     metrics::RouteSyncLabels,
     nodes::NodeView,
     queue::{Next, WorkQueue},
@@ -27,16 +27,16 @@ const WATCH_PACE: Duration = Duration::from_secs(10);
 const WATCH_RESYNC: Duration = Duration::from_hours(12);
 
 /// Serves one provider until `stop`.
-pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, CancellationToken)) {
+pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
+    let stop = &lane.stop;
     let mut synced = context.nodes_synced.subscribe();
     // Before the first list is complete every route would seem to lead to no node.
     if stop.run_until_cancelled(synced.wait_for(|synced| *synced)).await.is_none() {
         return;
     }
-    let queue = &context.lane(provider).routes;
+    let queue = &lane.routes;
     let watch_based = context.settings.watch_based_routes;
-    let entry = context.provider(provider);
-    let (mut generation, mut rotations) = (entry.generation.clone(), entry.rotations.clone());
+    let (mut releases, mut rotations) = (lane.releases.clone(), lane.rotations.clone());
     let mut memory = Memory::default();
     let mut earliest = Instant::now();
     queue.add(KEY);
@@ -45,7 +45,7 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
         let woken = async {
             tokio::select! {
                 () = stop.cancelled() => {}
-                Ok(()) = generation.changed() => {}
+                Ok(()) = releases.changed() => {}
                 Ok(()) = rotations.changed() => {}
             }
         };
@@ -56,9 +56,9 @@ pub(crate) async fn serve((context, provider, stop): (Arc<Context>, usize, Cance
             continue;
         }
         let begun = Instant::now();
-        generation.mark_unchanged();
+        releases.mark_unchanged();
         rotations.mark_unchanged();
-        let ended = run(&context, provider, &mut memory, &stop).await;
+        let ended = run(&context, &lane, &mut memory, stop).await;
         count(&context, &ended);
         let next = if watch_based {
             let next = after_change(queue, &ended);
@@ -120,14 +120,12 @@ pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Optio
         return;
     }
     let owner = |view: Option<&NodeView>| view.and_then(|view| view.owner.provider());
-    for provider in [owner(old), owner(new)].into_iter().flatten() {
-        context.lane(provider).routes.add(KEY);
+    for lane in [owner(old), owner(new)].into_iter().flatten().filter_map(|lane| context.lanes.get(lane)) {
+        lane.routes.add(KEY);
     }
     if old.is_none() && new.is_some() && context.nodes.len() == 1 {
         // While there was no node at all, no pass deleted anything: each provider may have routes that lead nowhere.
-        for provider in 0..context.providers.entries().len() {
-            context.lane(provider).routes.add(KEY);
-        }
+        context.lanes.all().iter().for_each(|lane| lane.routes.add(KEY));
     }
 }
 
@@ -140,8 +138,8 @@ fn matters(old: Option<&NodeView>, new: Option<&NodeView>) -> bool {
 }
 
 /// Another release of this provider became active.
-pub(crate) fn release_changed(context: &Context, provider: usize) {
+pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     if context.settings.routes_enabled() {
-        context.lane(provider).routes.add(KEY);
+        lane.routes.add(KEY);
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     context::Context,
     convert,
     error::{Error, api_status},
+    lane::Lane,
     names::{self, reasons},
     nodes::SharedNodes,
     patch::{guarded, params},
@@ -33,7 +34,7 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// One Service in the hands of one provider.
 pub(crate) struct Subject<'a> {
     pub(crate) context: &'a Context,
-    pub(crate) provider: usize,
+    pub(crate) lane: &'a Arc<Lane>,
     pub(crate) key: &'a ObjectKey,
     pub(crate) voice: &'a Voice,
     pub(crate) generation: u64,
@@ -49,15 +50,14 @@ impl Subject<'_> {
         add_finalizer: bool,
     ) -> Result<(), Error> {
         // Before anything is written: a provider without load balancers must not leave a finalizer behind.
-        let entry = self.context.provider(self.provider);
-        let provider = load_balancers(&*entry.provider)?;
+        let provider = load_balancers(&*self.lane.provider)?;
         // What is repeated by the clock and finds all as it was is no news.
         let repeated = self.context.ledger.is_overdue(self.key);
         let begun = (!repeated).then(|| {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
             reporter.begins(self.voice, &reference(service), what, "Ensuring load balancer")
         });
-        self.context.ledger.begin(self.key, &entry.name, Arc::clone(service));
+        self.context.ledger.begin(self.key, &self.lane.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         if self.shared.nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";
@@ -94,7 +94,7 @@ impl Subject<'_> {
 
     /// The status where this provider may hand out each of its addresses.
     fn addresses_judged(&self, status: LoadBalancerStatus) -> skysail_provider::Result<LoadBalancerStatus> {
-        let rules = &self.context.provider(self.provider).addresses;
+        let rules = self.lane.addresses();
         let ips = status.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse::<IpAddr>().ok());
         let refusal =
             ips.filter_map(|ip| rules.refuse_load_balancer(ip).or_else(|| self.context.refuse_cluster_ip(ip))).next();
@@ -113,9 +113,8 @@ impl Subject<'_> {
         let nodes = &self.shared.nodes;
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
-        let entry = self.context.provider(self.provider);
         self.context.ledger.updated(self.key, None);
-        let result = match load_balancers(&*entry.provider) {
+        let result = match load_balancers(&*self.lane.provider) {
             Ok(provider) => provider
                 .update(&self.call(service), &self.context.settings.cluster_name, service, nodes)
                 .await
@@ -185,7 +184,7 @@ impl Subject<'_> {
         // Should the Service be wanted again before this has succeeded, what is there by then is not what it was.
         self.context.ledger.unsettle(self.key);
         let hearsay = self.is_hearsay();
-        let found = hearsay && self.delete_held(self.provider, service).await?;
+        let found = hearsay && self.delete_held(self.lane, service).await?;
         let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
         let owner = self.context.service_owner(object).provider();
         if hearsay && !found && is_wanted && owner.is_some() {
@@ -197,11 +196,11 @@ impl Subject<'_> {
         let asks_others = !hearsay || !self.is_foreign(object);
         if !found && asks_others {
             for holder in self.holders(object)? {
-                self.delete_held(holder, service).await?;
+                self.delete_held(&holder, service).await?;
             }
         }
         // Before the object is written: a conflict there must not cost the providers the same calls again.
-        self.context.ledger.deleted(self.key, &self.context.provider(self.provider).name, service);
+        self.context.ledger.deleted(self.key, &self.lane.name, service);
         self.release(object, service).await
     }
 
@@ -239,13 +238,12 @@ impl Subject<'_> {
     pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
         self.context.ledger.unsettle(self.key);
         if self.is_hearsay() {
-            self.delete_held(self.provider, service).await?;
+            self.delete_held(self.lane, service).await?;
             self.context.ledger.remove(self.key);
             return Ok(());
         }
         self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
-        let entry = self.context.provider(self.provider);
-        let result = match load_balancers(&*entry.provider) {
+        let result = match load_balancers(&*self.lane.provider) {
             Ok(provider) => {
                 let answer =
                     provider.ensure_deleted(&self.call(service), &self.context.settings.cluster_name, service).await;
@@ -261,21 +259,18 @@ impl Subject<'_> {
 
     /// This provider is asked because the object names it, and for no better reason.
     fn is_hearsay(&self) -> bool {
-        self.context.held(self.key, self.provider).is_some() && self.context.ledger.is_hearsay(self.key)
+        self.context.held(self.key, self.lane).is_some() && self.context.ledger.is_hearsay(self.key)
     }
 
     /// Whom to ask. Where the type changed while this process was down and the object does not say, or says wrongly, who made the load balancer,
     /// the class went with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
-    fn holders(&self, object: &core::Service) -> Result<Vec<usize>, Error> {
-        let held = self.context.held(self.key, self.provider).is_some();
+    fn holders(&self, object: &core::Service) -> Result<Vec<Arc<Lane>>, Error> {
+        let held = self.context.held(self.key, self.lane).is_some();
         if !self.is_hearsay() && (held || validate::is_load_balancer(object)) {
-            return Ok(vec![self.provider]);
+            return Ok(vec![Arc::clone(self.lane)]);
         }
-        let entries = self.context.providers.entries().iter().enumerate();
-        let may_hold = |(_, entry): &(usize, &crate::providers::ProviderEntry)| {
-            entry.provider.info().is_none() || entry.provider.load_balancers().is_some()
-        };
-        let holders: Vec<usize> = entries.filter(may_hold).map(|(index, _)| index).collect();
+        let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
+        let holders: Vec<Arc<Lane>> = self.context.lanes.all().iter().filter(may_hold).cloned().collect();
         if holders.is_empty() {
             let none = skysail_provider::Error::new(Code::Unsupported, "no provider has load balancers");
             return Err(Error::provider("find who holds the load balancer")(none));
@@ -284,13 +279,12 @@ impl Subject<'_> {
     }
 
     /// Deletes what this provider has, and says whether `get` saw it.
-    async fn delete_held(&self, holder: usize, service: &Arc<Service>) -> Result<bool, Error> {
-        let entry = self.context.provider(holder);
-        if self.is_hearsay() && entry.provider.info().is_some() && entry.provider.load_balancers().is_none() {
+    async fn delete_held(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {
+        if self.is_hearsay() && holder.provider.info().is_some() && holder.provider.load_balancers().is_none() {
             // Named by the object, and no provider of load balancers: it cannot have made one.
             return Ok(false);
         }
-        let provider = load_balancers(&*entry.provider)?;
+        let provider = load_balancers(&*holder.provider)?;
         let cluster = &self.context.settings.cluster_name;
         let call = self.context.call(holder, Some(reference(service)));
         let present = match provider.get(&call, cluster, service).await {
@@ -299,7 +293,7 @@ impl Subject<'_> {
             Err(error) => return Err(Error::provider("check if load balancer exists before cleanup")(error)),
         };
         if present {
-            if holder == self.provider {
+            if holder == self.lane {
                 // A fact from here on: should the rest fail, nobody else has to be asked.
                 self.context.ledger.borne_out(self.key);
             }
@@ -372,19 +366,19 @@ impl Subject<'_> {
 
     /// Whether the nodes or the release are others than when the reconcile began.
     pub(super) fn is_outdated(&self) -> bool {
-        let generation = *self.context.provider(self.provider).generation.borrow();
-        generation != self.generation || self.context.nodes.shared(self.provider).membership != self.shared.membership
+        let generation = self.lane.generation();
+        generation != self.generation || self.context.nodes.shared(self.lane.id).membership != self.shared.membership
     }
 
     fn holder_annotations(&self, object: &core::Service) -> Value {
         json!({
-            names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.context.provider(self.provider).name,
+            names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.lane.name,
             names::LOAD_BALANCER_MADE_FOR_ANNOTATION: validate::made_for(object),
         })
     }
 
     fn call(&self, service: &Service) -> Call {
-        self.context.call(self.provider, Some(reference(service)))
+        self.context.call(self.lane, Some(reference(service)))
     }
 
     /// Whether it will be told: not where too much waits.

@@ -9,20 +9,21 @@
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{context::Context, metrics::ProviderLabels, watch::ObjectKey};
+use crate::{context::Context, lane::Lane, metrics::ProviderLabels, watch::ObjectKey};
 
 /// How often new Services are looked for while no turn is due. One whose turn falls between two looks was ensured just before, when it was made.
 const LOOK: Duration = Duration::from_mins(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Gives the Services of one provider their turns until `stop`.
-pub(crate) async fn run(context: &Context, provider: usize, stop: &CancellationToken) {
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
     let period = context.settings.drift_repair_period;
     let pace = MINUTE / context.settings.drift_repairs_per_minute.max(1);
     let begun = Instant::now();
@@ -33,10 +34,10 @@ pub(crate) async fn run(context: &Context, provider: usize, stop: &CancellationT
         // Where the rate is too low for all, the order stays and only the count of turns is brought up: else always the same would be left out.
         let late = nanos(now.saturating_sub(over)) / nanos(period).max(1);
         over += Duration::from_nanos(nanos(period).saturating_mul(late));
-        let wait = match first_turn(context, provider, over) {
+        let wait = match first_turn(context, lane, over) {
             Some((turn, key)) if turn <= now => {
                 over = turn;
-                if repair(context, provider, key) { pace } else { Duration::ZERO }
+                if repair(context, lane, key) { pace } else { Duration::ZERO }
             }
             later => {
                 over = now;
@@ -50,19 +51,19 @@ pub(crate) async fn run(context: &Context, provider: usize, stop: &CancellationT
 }
 
 /// The Service whose turn is the first after this moment.
-fn first_turn(context: &Context, provider: usize, after: Duration) -> Option<(Duration, ObjectKey)> {
+fn first_turn(context: &Context, lane: &Arc<Lane>, after: Duration) -> Option<(Duration, ObjectKey)> {
     let period = context.settings.drift_repair_period;
-    let services = context.ledger.services_of(&context.provider(provider).name);
+    let services = context.ledger.services_of(&lane.name);
     services.into_iter().map(|(key, service)| (turn_after(after, phase(&service.uid, period), period), key)).min()
 }
 
 /// False where it is about to be ensured anyway, and so does not count.
-fn repair(context: &Context, provider: usize, key: ObjectKey) -> bool {
+fn repair(context: &Context, lane: &Arc<Lane>, key: ObjectKey) -> bool {
     let marked = context.ledger.make_overdue(&key);
     if marked {
-        let labels = ProviderLabels { provider: context.provider(provider).name.clone() };
+        let labels = ProviderLabels { provider: lane.name.clone() };
         context.reporter.metrics.drift_repairs.get_or_create(&labels).inc();
-        context.service_queue(provider).nudge(key);
+        lane.services.nudge(key);
     }
     marked
 }

@@ -1,8 +1,9 @@
 //! What each Service's load balancer was last brought to.
 //!
-//! It outlives a [`crate::Manager`]: where the providers' claims change, the next manager knows from it whose load balancer has to go. After a start
-//! of the process it is rebuilt from what the Services say themselves ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` per
-//! Service; that no load balancer is forgotten is the finalizer's task.
+//! It outlives a provider: where one is removed or claims change, it says whose load balancer has
+//! to go. After a start of the process it is rebuilt from what the Services say themselves
+//! ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` per Service; that no
+//! load balancer is forgotten is the finalizer's task.
 //!
 //! # What a Service says is hearsay
 //! Whoever may write a Service may write any provider's name into it. So a name that nothing else bears out has the provider asked what it has
@@ -231,11 +232,12 @@ impl Ledger {
         self.lock().hearsay.remove(key);
     }
 
-    /// Another manager begins: a name may stand for another provider now, and its releases are counted anew.
-    pub(crate) fn unsettle_all(&self) {
+    /// A lane for the provider of this name begins: the name may stand for another provider now,
+    /// and its releases are counted from the start.
+    pub(crate) fn unsettle_all(&self, provider: &str) {
         let mut inner = self.lock();
-        let all = inner.entries.values_mut();
-        all.for_each(|entry| {
+        let of_it = inner.entries.values_mut().filter(|entry| *entry.provider == *provider);
+        of_it.for_each(|entry| {
             (entry.settled, entry.before, entry.overdue, entry.deleted) = (None, None, false, false);
         });
     }

@@ -23,6 +23,7 @@ use super::validate::{convert, has_finalizer, is_load_balancer};
 use crate::{
     context::Context,
     error::chain,
+    lane::Lane,
     metrics::ProviderLabels,
     names::{controllers, reasons},
     report::{Voice, cluster},
@@ -36,10 +37,10 @@ const DELETIONS_PER_SCAN_MAX: usize = 10;
 const NAME_SHOWN_MAX: usize = 128;
 
 /// Scans until `stop`.
-pub(crate) async fn run(context: &Context, provider: usize, stop: &CancellationToken) {
+pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
     let mut sightings = Sightings::default();
     while timeout(context.settings.orphan_scan_period, stop.cancelled()).await.is_err() {
-        scan(context, provider, &mut sightings).await;
+        scan(context, lane, &mut sightings).await;
     }
 }
 
@@ -86,33 +87,32 @@ pub async fn find_orphans(
     Ok(owned)
 }
 
-async fn scan(context: &Context, provider: usize, sightings: &mut Sightings) {
-    let entry = context.provider(provider);
-    let voice = Voice { controller: controllers::SERVICE, provider: entry.name.clone() };
-    let call = context.call(provider, None);
+async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
+    let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
+    let call = context.call(lane, None);
     // observe (pure)
     let services = candidates(context);
     // list, name (provider)
-    let found = match find_orphans(&*entry.provider, &call, &context.settings.cluster_name, &services).await {
+    let found = match find_orphans(&*lane.provider, &call, &context.settings.cluster_name, &services).await {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(provider.name = entry.name, error = chain(&error), "orphans could not be looked for");
+            tracing::warn!(provider.name = lane.name, error = chain(&error), "orphans could not be looked for");
             return;
         }
     };
     // count (pure), report
     for orphan in sightings.saw(found) {
-        let text = describe(&orphan, &entry.name, &context.settings.cluster_name);
-        tracing::warn!(provider.name = entry.name, reason = text, "no Service wants a load balancer");
+        let text = describe(&orphan, &lane.name, &context.settings.cluster_name);
+        tracing::warn!(provider.name = lane.name, reason = text, "no Service wants a load balancer");
         context.reporter.event(&voice, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
     }
     // delete (provider)
     if context.settings.delete_orphans
-        && let Some(inventory) = entry.provider.load_balancer_inventory()
+        && let Some(inventory) = lane.provider.load_balancer_inventory()
     {
         delete(context, &voice, (inventory, &call), sightings).await;
     }
-    let labels = ProviderLabels { provider: entry.name.clone() };
+    let labels = ProviderLabels { provider: lane.name.clone() };
     let count = i64::try_from(sightings.orphans().count()).unwrap_or(i64::MAX);
     context.reporter.metrics.orphaned_load_balancers.get_or_create(&labels).set(count);
 }
@@ -146,7 +146,8 @@ async fn delete(
 
 /// Every Service that may want a load balancer, of whichever provider, also those whose object is gone and whose load balancer still has to go.
 fn candidates(context: &Context) -> Vec<Arc<Service>> {
-    let held = context.providers.entries().iter().flat_map(|entry| context.ledger.services_of(&entry.name));
+    let lanes = context.lanes.all();
+    let held = lanes.iter().flat_map(|lane| context.ledger.services_of(&lane.name));
     let held = held.map(|(_, service)| (service.uid.clone(), service));
     let objects = context.services.all();
     let present = may_want_load_balancers(objects.iter().map(|object| &**object));

@@ -13,7 +13,7 @@ use crate::{context::Context, names::LOAD_BALANCER_FINALIZER, ownership::Owner, 
 /// The provider that made the Service's load balancer, where it is not there any more.
 pub(crate) fn former_holder(context: &Context, key: &ObjectKey) -> Option<Arc<str>> {
     let Entry { provider, .. } = context.ledger.get(key)?;
-    context.providers.index_of(&provider).is_none().then_some(provider)
+    context.lanes.named(&provider).is_none().then_some(provider)
 }
 
 /// One provider follows another that is gone.
@@ -49,7 +49,7 @@ pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -
     }
     let holder = entry.map(|entry| entry.provider);
     match holder {
-        Some(holder) if context.providers.index_of(&holder).is_some() => Some(format!(
+        Some(holder) if context.lanes.named(&holder).is_some() => Some(format!(
             "No provider claims {wanted} any more. The load balancer stays as {holder} made it and goes with this Service; to have it kept up to date, let a \
              provider claim that again"
         )),

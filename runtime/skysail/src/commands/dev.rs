@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_host::slot::Slot;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -110,7 +110,13 @@ impl Dev {
             ..ControllerSettings::default()
         };
         let metrics = ControllerMetrics::register(&mut registry);
-        let manager = Manager::new(world.client.clone(), entries(&fleet)?, settings, metrics, Ledger::default());
+        let manager = Manager::new(
+            world.client.clone(),
+            watch::channel(entries(&fleet)?).1,
+            settings,
+            metrics,
+            Ledger::default(),
+        );
         let slot =
             fleet.served.values().next().map(|served| served.slot.status()).context("the provider file is empty")?;
         let feeds = Feeds {

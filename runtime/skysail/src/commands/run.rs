@@ -241,14 +241,14 @@ async fn stop_on_signal(mut signals: Signals, stop: CancellationToken) -> anyhow
     Ok(())
 }
 
-/// The controllers, started anew whenever ownership changes; slots serve on meanwhile.
+/// The controllers, which follow the providers.
 struct Manage {
     clients: Clients,
     settings: ControllerSettings,
     shares: Vec<Share>,
     metrics: ControllerMetrics,
     health: Health,
-    /// Tells the webhooks which providers there are.
+    /// Tells the controllers and the webhooks which providers there are and what each claims.
     claims: watch::Sender<Providers>,
     stop: CancellationToken,
 }
@@ -263,12 +263,11 @@ impl Manage {
         if let Follow::Resources(resources) = &follow {
             reporting.spawn(self.report(resources.reporter()));
         }
+        let managers = self.shares.iter().map(|share| self.lead(share));
+        let mut managers = std::pin::pin!(futures::future::try_join_all(managers));
         loop {
+            let ownership = fleet.ownership();
             self.claims.send_replace(entries(&fleet)?);
-            let (ended, ownership) = (self.stop.child_token(), fleet.ownership());
-            let managers = self.shares.iter().map(|share| Ok(self.lead(share, entries(&fleet)?, ended.clone())));
-            let managers = managers.collect::<anyhow::Result<Vec<_>>>()?;
-            let mut managers = std::pin::pin!(futures::future::try_join_all(managers));
             tokio::select! {
                 outcome = &mut managers => {
                     if outcome?.contains(&Ending::CutOff) {
@@ -279,15 +278,13 @@ impl Manage {
                 error = failed(&mut reporting) => return Err(error),
                 changed = self.until_others_serve(&mut fleet, &mut follow, &ownership) => {
                     changed?;
-                    tracing::info!("who owns what has changed: starting the controllers again");
-                    ended.cancel();
-                    managers.await?;
+                    tracing::info!("the claims of the providers have changed: the controllers take them up");
                 }
             }
         }
     }
 
-    /// Until the controllers have to be started with other providers, and these serve or are known not to: the controllers go on so long.
+    /// Until the providers claim something else, and new providers serve or are known not to.
     async fn until_others_serve(
         &self,
         fleet: &mut Fleet,
@@ -323,9 +320,9 @@ impl Manage {
     }
 
     /// Runs a share of the controllers once this process may.
-    async fn lead(&self, share: &Share, providers: Providers, ended: CancellationToken) -> anyhow::Result<Ending> {
+    async fn lead(&self, share: &Share) -> anyhow::Result<Ending> {
         let mut leads = share.fence.clone();
-        let fence = match ended.run_until_cancelled(leads.wait_for(Option::is_some)).await {
+        let fence = match self.stop.run_until_cancelled(leads.wait_for(Option::is_some)).await {
             Some(Ok(fence)) => (*fence).clone(),
             // Stopped before, or the elections have ended: whoever runs them says why.
             Some(Err(_)) | None => None,
@@ -335,8 +332,9 @@ impl Manage {
         let settings = ControllerSettings { controllers: share.controllers, ..self.settings.clone() };
         let clients = self.clients.map(|client| fenced(client, fence.clone()));
         let manager =
-            Manager::new(clients, providers, settings, self.metrics.clone(), share.ledger.clone()).fenced(fence);
-        manager.run(ended).await.context("the controllers ended")
+            Manager::new(clients, self.claims.subscribe(), settings, self.metrics.clone(), share.ledger.clone())
+                .fenced(fence);
+        manager.run(self.stop.clone()).await.context("the controllers ended")
     }
 }
 

@@ -65,8 +65,9 @@ pub(super) struct Spec {
     load_balancer_classes: Vec<String>,
     /// Which nodes are its own as long as they have no provider ID. Without it none are, unless it is the default.
     node_selector: Option<NodeSelector>,
-    /// The nodes whose provider ID begins with one of these schemes are its own, whatever its component says: aws for aws:///…, incus
-    /// for incus://…. Of two providers that claim a scheme, the older one has it. Default: the schemes that the component names.
+    /// The nodes whose provider ID begins with one of these schemes are its own, whatever its
+    /// component says: aws for aws:///…, incus for incus://…. Of two providers that claim a scheme,
+    /// the older one has it. Default: the schemes that the component names.
     #[serde(default)]
     pub(super) provider_id_schemes: Vec<String>,
     /// The only addresses that its load balancers may have, as CIDRs; at most 64. Loopback addresses have to be named here; link-local ones

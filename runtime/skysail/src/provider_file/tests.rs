@@ -595,7 +595,7 @@ fn what_a_provider_owns_and_hands_out_is_read() {
     let claims = provider.claims();
     fs::write(folder.path().join("providers.yaml"), document(&spec.replace("10.0.0.0/8", "11.0.0.0/8"))).unwrap();
     let changed = load(&folder.path().join("providers.yaml")).unwrap();
-    assert_ne!(changed.providers[0].claims(), claims, "the controllers begin anew with it");
+    assert_ne!(changed.providers[0].claims(), claims, "the controllers take it up");
 }
 
 #[test]

@@ -133,7 +133,8 @@ async fn a_scale_in_from_ten_to_six_is_done_within_fifteen_seconds() {
     assert_eq!(world.clouds[0].finding(Finding::NodesHeld), None);
 }
 
-/// The kubelets of four of ten nodes are silent, and the cloud finds nothing: a permission that is missing, not a scale-in. An operator sees it without Events.
+/// The kubelets of four of ten nodes are silent, and the cloud finds nothing: a permission that is
+/// missing, not a scale-in. An operator sees it without Events.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_finds_none_of_ten_machines_removes_no_node() {
     let world = cluster(10).await;

@@ -7,6 +7,7 @@ mod addresses;
 mod breaker;
 mod claims;
 mod drift;
+mod edits;
 mod fence;
 mod holder;
 mod in_flight;

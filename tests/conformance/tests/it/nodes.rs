@@ -14,7 +14,8 @@ use skysail_provider::{Code, Error, Instance};
 
 use skysail_test_conformance::world::{S, World, machine, pass};
 
-/// Review B7: without the right to list Services new nodes are initialised, and nodes whose machines are gone go.
+/// Review B7: without the right to list Services new nodes are initialised, and nodes whose
+/// machines are gone go.
 #[tokio::test(start_paused = true)]
 async fn nodes_do_not_wait_for_the_list_of_services() {
     let world = World::new();

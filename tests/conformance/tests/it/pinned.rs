@@ -4,7 +4,8 @@ use serde_json::json;
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Another component describes the scheme, and the owner's component does not serve: no node is deleted or written.
+/// Another component describes the scheme, and the owner's component does not serve: no node is
+/// deleted or written.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_does_not_serve_at_the_start_loses_no_node() {
     let world = World::with(vec![Cloud::new("mine").pinned(&["mine"]), Cloud::new("thief").default_of_all()]);

@@ -265,8 +265,8 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     wait_for_answers(&address, 9090, &["a"]).await?;
     world.server.kubectl(&["delete", "provider", "sim"])?;
     eventually("the controllers go on without it", 60, || {
-        let restarts = world.manager.log().matches("who owns what has changed").count();
-        std::future::ready(if restarts >= 2 { Ok(()) } else { Err(format!("{restarts} restarts")) })
+        let edits = world.manager.log().matches("the claims of the providers have changed").count();
+        std::future::ready(if edits >= 2 { Ok(()) } else { Err(format!("{edits} edits")) })
     })
     .await?;
     let status = world.manager.end().await?;

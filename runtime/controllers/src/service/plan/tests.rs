@@ -16,7 +16,6 @@ use super::{Observed, Plan, Standing, plan};
 use crate::{
     backoff::Repairs,
     nodes::Nodes,
-    ownership::Claim,
     service::{
         ledger::{Entry, Settled},
         validate::convert,
@@ -35,7 +34,7 @@ fn planned(words: &str) -> String {
     let has = |word: &str| words.split_whitespace().any(|w| w == word);
     let remembered = object("one", 80, &|word| has(word) && word != "other-class");
     let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
-    let shared = Nodes::new(vec![Claim::default()]).shared(0);
+    let shared = Nodes::default().shared(0);
     let status =
         LoadBalancerStatus { ingress: vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }] };
     let settled = Settled {

@@ -1,4 +1,5 @@
-//! What the account may not do and the controllers need: logged by name at the start, shown by `/readyz`, and not found out one failed write at a time.
+//! What the account may not do and the controllers need: logged by name at the start, shown by
+//! `/readyz`, and not found out one failed write at a time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -41,7 +42,8 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
     shared.chain(service).chain(node).chain(route).collect()
 }
 
-/// What this account may not do and the controllers need. A role may come later, and may go: that is no reason to end.
+/// What this account may not do and the controllers need. A role may come later, and may go: that
+/// is no reason to end.
 pub(super) struct Permissions {
     clients: Clients,
     enabled: EnabledControllers,

@@ -64,8 +64,8 @@ const _: () = assert!(PROVIDERS_MAX == 32, "the text above names the number");
 /// What is said where there is none, be it that the resource definition was deleted.
 const NO_PROVIDER: &str = "the cluster has no Provider, so nothing is served; apply a Provider, and before it the resource definition (`skysail crd`) if that is missing";
 
-/// After a change, how long others are waited for: `kubectl apply` writes one object after the other, and what changes who owns what starts the
-/// controllers again.
+/// After a change, how long others are waited for: `kubectl apply` writes one object after the
+/// other, and a class that moves would belong to no provider for a moment.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// What became of one object.
@@ -262,7 +262,8 @@ impl Resources {
         Reporter::new(self.store.clone(), self.standings.subscribe())
     }
 
-    /// Tells, whenever it is asked, that there is no object, or of which object nothing is in force, and why.
+    /// Tells, whenever it is asked, that there is no object, or of which object nothing is in
+    /// force, and why.
     pub(super) fn left_out(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let standings = self.standings.subscribe();
         move || match standings.borrow().as_slice() {

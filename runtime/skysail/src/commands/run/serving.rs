@@ -73,7 +73,8 @@ impl Health {
         }
     }
 
-    /// Ready when every provider has a release that serves and all objects that are its own, and none of those that the operator describes is left out.
+    /// Ready when every provider has a release that serves and all objects that are its own, and
+    /// none of those that the operator describes is left out.
     pub(super) fn serve<'a>(&self, providers: impl Iterator<Item = &'a ServedProvider>, left_out: Option<LeftOut>) {
         let of_provider = |ServedProvider { slot, findings, .. }: &ServedProvider| {
             let name = format!("provider/{}", slot.name());

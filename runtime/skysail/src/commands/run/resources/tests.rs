@@ -134,7 +134,8 @@ fn conditions_and_events_follow_a_swap() {
     "#]].assert_eq(&life.story);
 }
 
-/// Review W1, W2 and B8: what the controllers find is in the conditions, and a claim that is taken is an Event.
+/// Review W1, W2 and B8: what the controllers find is in the conditions, and a claim that is taken
+/// is an Event.
 #[test]
 fn what_keeps_a_provider_from_its_objects_is_in_its_conditions() {
     let findings = Findings::default();

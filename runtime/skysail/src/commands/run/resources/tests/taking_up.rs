@@ -24,8 +24,8 @@ use crate::{
     providers::{Complaint, Fleet, services},
 };
 
-/// What the API server says of the only Secret: its token, that it has another key or no text, that there is none, that this account may not read it, or that
-/// the server is out of order.
+/// What the API server says of the only Secret: its token, that it has another key or no text, that
+/// there is none, that this account may not read it, or that the server is out of order.
 #[derive(Clone)]
 enum Secret {
     Token(&'static str),

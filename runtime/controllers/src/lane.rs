@@ -1,0 +1,136 @@
+//! A lane: one provider in the controllers, with its queues and the settings that an operator may
+//! edit while it runs.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use skysail_provider::Provider;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    findings::Findings,
+    provider_addresses::ProviderAddresses,
+    providers::ProviderEntry,
+    queue::{QueueLabels, QueueMetrics, WorkQueue},
+    settings::{ControllerSettings, EnabledControllers},
+    watch::ObjectKey,
+};
+
+/// Names a lane within a manager. No two lanes have the same, also where one takes the place of
+/// another.
+pub(crate) type LaneId = usize;
+
+/// One provider, from the moment when an operator adds it until the operator removes it. No
+/// provider waits in another's queue.
+pub(crate) struct Lane {
+    pub(crate) id: LaneId,
+    /// The operator's name for it.
+    pub(crate) name: String,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) findings: Findings,
+    /// Counts the releases that became active.
+    pub(crate) releases: watch::Receiver<u64>,
+    /// Counts the rotations of its credentials.
+    pub(crate) rotations: watch::Receiver<u64>,
+    /// Services that have to be looked at.
+    pub(crate) services: Arc<WorkQueue<ObjectKey>>,
+    /// Names of nodes that want initialisation or labels.
+    pub(crate) nodes: Arc<WorkQueue<String>>,
+    /// One key, for a pass over all routes.
+    pub(crate) routes: Arc<WorkQueue<&'static str>>,
+    /// Asks for a pass over the addresses before its period ends.
+    pub(crate) passes: Notify,
+    /// Becomes true with the first node set: Services wait for it.
+    pub(crate) published: watch::Sender<bool>,
+    /// Ends the lane's tasks.
+    pub(crate) stop: CancellationToken,
+    /// What an operator may edit.
+    settings: RwLock<Arc<ProviderEntry>>,
+    /// Counts the edits after which each load balancer is ensured again.
+    edits: AtomicU64,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Lane {
+    /// A queue that nobody serves has no metrics; as upstream, the one for routes has them behind
+    /// its gate only.
+    pub(crate) fn new(
+        id: LaneId,
+        entry: &ProviderEntry,
+        settings: &ControllerSettings,
+        metrics: &QueueMetrics,
+        stop: CancellationToken,
+    ) -> Self {
+        let EnabledControllers { service, cloud_node, .. } = settings.controllers;
+        let routes = settings.routes_enabled() && settings.watch_based_routes;
+        let labels = |name, served: bool| served.then(|| QueueLabels { name, provider: entry.name.clone() });
+        Self {
+            id,
+            name: entry.name.clone(),
+            provider: Arc::clone(&entry.provider),
+            findings: entry.findings.clone(),
+            releases: entry.generation.clone(),
+            rotations: entry.rotations.clone(),
+            services: metrics.queue(labels("service", service)),
+            nodes: metrics.queue(labels("Nodes", cloud_node)),
+            routes: metrics.queue(labels("Routes", routes)),
+            passes: Notify::new(),
+            published: watch::Sender::new(false),
+            stop,
+            settings: RwLock::new(Arc::new(entry.clone())),
+            edits: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether this entry describes the same provider, maybe with other settings.
+    pub(crate) fn is_of(&self, entry: &ProviderEntry) -> bool {
+        self.name == entry.name && Arc::ptr_eq(&self.provider, &entry.provider)
+    }
+
+    /// The settings now.
+    pub(crate) fn settings(&self) -> Arc<ProviderEntry> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The addresses that the provider may give to load balancers and nodes.
+    pub(crate) fn addresses(&self) -> ProviderAddresses {
+        self.settings().addresses.clone()
+    }
+
+    /// Changes what counts for a load balancer and is none of its Service: the release, or the
+    /// addresses that an operator allows.
+    pub(crate) fn generation(&self) -> u64 {
+        // Both only grow, so their sum is another one after each change.
+        self.releases.borrow().wrapping_add(self.edits.load(Ordering::Relaxed))
+    }
+
+    /// Takes up an edit; says whether the addresses are others.
+    pub(crate) fn edit(&self, entry: &ProviderEntry) -> bool {
+        let before = std::mem::replace(
+            &mut *self.settings.write().unwrap_or_else(PoisonError::into_inner),
+            Arc::new(entry.clone()),
+        );
+        let changed = before.addresses != entry.addresses;
+        if changed {
+            self.edits.fetch_add(1, Ordering::Relaxed);
+        }
+        changed
+    }
+}

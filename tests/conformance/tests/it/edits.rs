@@ -1,0 +1,110 @@
+//! An operator edits the providers while the manager runs: an edit moves what it concerns, and
+//! restarts nothing.
+
+use std::time::Duration;
+
+use serde_json::json;
+use skysail_controllers::Finding;
+
+use skysail_test_conformance::world::{Cloud, S, World, pass};
+
+/// Services of each provider.
+const SERVICES: usize = 100;
+
+/// Two clouds with a hundred Services each, all of them served, and no call since.
+async fn serving() -> World {
+    let mut world = World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")])
+        .set(|settings| {
+            settings.concurrent_service_syncs = 10;
+        });
+    world.add_node("a").await;
+    world.add_raw_node("b", json!({ "providerID": "two://b" })).await;
+    world = world.start().await;
+    for n in 0..SERVICES {
+        world.add_service(&format!("one-{n}"), json!({})).await;
+        world.add_service(&format!("two-{n}"), json!({ "loadBalancerClass": "two.example/lb" })).await;
+    }
+    pass(10 * S).await;
+    for cloud in &world.clouds {
+        assert_eq!(cloud.fake.cloud().len(), SERVICES);
+    }
+    // The periodic pass over the nodes' addresses is another matter.
+    drop(calls(&world));
+    world
+}
+
+/// The calls since the last time about load balancers, by provider.
+fn calls(world: &World) -> Vec<usize> {
+    let of = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
+    world.clouds.iter().map(of).collect()
+}
+
+/// Review B9.
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_one_provider_makes_no_call_at_the_other() {
+    let mut world = serving().await;
+    world.edit(|clouds| clouds[1].claim_class("new.example/lb".to_owned())).await;
+    pass(120 * S).await;
+    assert_eq!(calls(&world), [0, 0], "one more class concerns no Service");
+
+    world.edit(|clouds| clouds[1].allow_load_balancers(&["203.0.113.0/24"])).await;
+    pass(120 * S).await;
+    assert_eq!(calls(&world), [0, SERVICES], "the addresses are judged again where they are ensured");
+
+    world.edit(|clouds| clouds.push(Cloud::new("three").class("three.example/lb"))).await;
+    pass(120 * S).await;
+    assert_eq!(calls(&world), [0, 0, 0], "one more provider concerns no Service");
+    world.add_service("three", json!({ "loadBalancerClass": "three.example/lb" })).await;
+    pass(5 * S).await;
+    assert_eq!(calls(&world), [0, 0, 1], "and is served");
+
+    world.edit(|clouds| drop(clouds.pop())).await;
+    world.edit(|clouds| drop(clouds[1].give_up_class())).await;
+    pass(120 * S).await;
+    assert_eq!(calls(&world), [0, 0], "what nobody claims any more stays as it is");
+    for cloud in &world.clouds {
+        assert_eq!(cloud.fake.cloud().len(), SERVICES);
+    }
+}
+
+/// A guest that lies must not get another third of the nodes because an operator edits its
+/// provider.
+#[tokio::test(start_paused = true)]
+async fn the_memory_of_the_breaker_survives_an_edit() {
+    let mut world = World::new();
+    let name = |n: usize| format!("n{n}");
+    for n in 0..9 {
+        world.fake().add_instances([&*name(n)]);
+        world.add_node(&name(n)).await;
+    }
+    world = world.start().await;
+    for lost in [0..3, 3..5] {
+        for n in lost {
+            world.fake().remove_instance(&name(n));
+            world.heartbeat(&name(n), "Unknown").await;
+        }
+        pass(Duration::from_mins(1)).await;
+        world.edit(|clouds| clouds[0].claim_class("new.example/lb".to_owned())).await;
+    }
+    pass(Duration::from_mins(1)).await;
+    assert!(world.node("n2").await.is_none(), "a third of nine may go");
+    assert!(world.node("n3").await.is_some() && world.node("n4").await.is_some(), "and two more may not");
+    assert!(world.clouds[0].finding(Finding::NodesHeld).is_some());
+}
+
+/// A provider that is removed and added again under its name is another provider: what it holds is
+/// ensured, and nobody else's.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_removed_and_added_again_serves_its_services_again() {
+    let mut world = serving().await;
+    let mut removed = None;
+    world.edit(|clouds| removed = clouds.pop()).await;
+    pass(120 * S).await;
+    assert_eq!(calls(&world), [0]);
+    world.add_service("late", json!({ "loadBalancerClass": "two.example/lb" })).await;
+    world.edit(|clouds| clouds.extend(removed)).await;
+    pass(120 * S).await;
+    assert!(world.state("late").await.contains("203.0.113."));
+    assert_eq!(world.clouds[1].fake.cloud().len(), SERVICES + 1);
+    assert_eq!(calls(&world)[0], 0);
+}
