@@ -123,6 +123,7 @@ impl HttpClient {
         let _entered = span.enter();
         match &result {
             Ok(response) => {
+                budget.note_status(response.status);
                 tracing::debug!(
                     http.status = response.status,
                     http.response_bytes = response.body.len(),

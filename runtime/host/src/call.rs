@@ -7,17 +7,28 @@
 //! # Cancel safety
 //! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the record says `Cancelled`.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    future::{Future as _, poll_fn},
+    marker::PhantomData,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
+use rustix::time::{ClockId, clock_gettime};
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
 use tracing::Instrument as _;
 use wasmtime::{Store, component::Instance};
 
 use crate::{
     CallRecord, Outcome, Release, Sandbox,
     cache::Cache,
+    fault::{self, Fault, Seen},
     imports::{HttpAccess, HttpCall},
     limits::CALLS_WAITING_MAX,
     outcome::explain,
@@ -33,8 +44,32 @@ pub(crate) struct Request<'a> {
     pub(crate) function: &'static str,
     /// What it may send.
     pub(crate) http: HttpAccess,
-    /// Whether its answer is only compared: how it ends says nothing of the calls that count.
-    pub(crate) compared: bool,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A caller uses the answer.
+    Serving,
+    /// The answer is only compared: how the call ends does not count for the release.
+    Comparing,
+    /// The slot decides whether the release may serve. The call does not wait for the calls of what serves.
+    Admitting,
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    /// None where nobody has to act.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
 }
 
 /// A fresh guest. The function that gets one may borrow from its surroundings, for `'env`.
@@ -46,14 +81,14 @@ pub(crate) struct Guest<'s, 'env: 's> {
 
 /// Runs one call: `function` is given a fresh guest, `judge` its answer. The record says what the caller gets: an error of the guest and an
 /// answer that breaks the contract are failures of the call.
-pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Error>
+pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Failed>
 where
     R: Send,
     T: Send,
     F: for<'s> FnOnce(Guest<'s, 'env>) -> BoxFuture<'s, wasmtime::Result<R>> + Send,
     J: FnOnce(R) -> Result<T, Error> + Send,
 {
-    let Request { sandbox, release, call, function: name, http, compared } = request;
+    let Request { sandbox, release, call, function: name, http, purpose } = request;
     let span = tracing::debug_span!(
         "provider_call",
         provider.name = sandbox.name(),
@@ -61,10 +96,11 @@ where
         component.digest = release.digest(),
     );
     let mut running = Running::new(sandbox, release, call, name);
-    running.compared = compared;
+    running.compared = purpose == Purpose::Comparing;
     async move {
-        let deadline = running.began + std::time::Duration::from_millis(sandbox.limits().deadline_ms);
-        let permit = match timeout_at(deadline, wait_for_place(sandbox)).await {
+        let time = Duration::from_millis(sandbox.limits().deadline_ms);
+        let (halfway, deadline) = (running.began + time / 2, running.began + time);
+        let permit = match timeout_at(deadline, wait_for_place(sandbox, purpose)).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(error)) => return Err(running.failed(error)),
             Err(_elapsed) => return Err(running.failed(no_place(sandbox))),
@@ -75,14 +111,14 @@ where
         }
         let http = HttpCall::new(sandbox, http, deadline, &call.fence);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
-        if compared {
-            // What it learns where it may only read is nothing for the calls that count.
+        if running.compared {
+            // What the guest learns in a call that may only read must not reach the calls that count.
             state.cache = Arc::new(Cache::new(sandbox.limits()));
         }
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
             Err(source) => {
-                return Err(running.failed(Error::new(Code::Internal, format!("cannot make a store: {source}"))));
+                return Err(running.failed(Error::new(Code::Unavailable, format!("cannot make a store: {source}"))));
             }
         };
         let gauge = sandbox.recorder().metrics().running(sandbox.name());
@@ -90,11 +126,25 @@ where
         let _gauge = scopeguard(move || {
             gauge.dec();
         });
-        let result = timeout_at(deadline, async {
-            let instance = release.instance_pre().instantiate_async(&mut *store).await?;
-            function(Guest { store, instance: &instance, env: PhantomData }).await
-        })
-        .await;
+        let mut computed = Duration::ZERO;
+        let result = {
+            let mut answer = pin!(async {
+                let instance = release.instance_pre().instantiate_async(&mut *store).await?;
+                function(Guest { store, instance: &instance, env: PhantomData }).await
+            });
+            // Nearly every call ends in the first half, and pays nothing for the measurement.
+            let watched = poll_fn(|context| {
+                if Instant::now() < halfway {
+                    return answer.as_mut().poll(context);
+                }
+                let before = thread_time();
+                let polled = answer.as_mut().poll(context);
+                computed += thread_time().saturating_sub(before);
+                polled
+            });
+            timeout_at(deadline, watched).await
+        };
+        running.computed = computed >= time / 4;
         let result = running.finish(result, judge);
         drop(permit);
         result
@@ -116,13 +166,22 @@ fn scopeguard<F: FnOnce()>(f: F) -> impl Drop {
     Guard(Some(f))
 }
 
-async fn wait_for_place(sandbox: &Sandbox) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
-    if let Ok(permit) = sandbox.places().try_acquire() {
+/// CPU time of the thread that asks.
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+async fn wait_for_place(sandbox: &Sandbox, purpose: Purpose) -> Result<SemaphorePermit<'_>, Error> {
+    let places: &Semaphore = match purpose {
+        Purpose::Serving | Purpose::Comparing => sandbox.places(),
+        Purpose::Admitting => sandbox.place_for_admission(),
+    };
+    if let Ok(permit) = places.try_acquire() {
         return Ok(permit);
     }
     let _waiting = sandbox.wait().ok_or_else(|| no_place(sandbox))?;
     // The semaphore is never closed, so this is the permit.
-    sandbox.places().acquire().await.map_err(|_closed| no_place(sandbox))
+    places.acquire().await.map_err(|_closed| no_place(sandbox))
 }
 
 /// All of the provider's calls are taken, and the deadline passed or too many wait.
@@ -146,10 +205,12 @@ struct Running<'a> {
     call: &'a Call,
     function: &'static str,
     began: Instant,
-    waited: std::time::Duration,
+    waited: Duration,
     store: Option<Store<CallState>>,
     recorded: bool,
     compared: bool,
+    /// As [`Seen::computed`].
+    computed: bool,
 }
 
 impl<'a> Running<'a> {
@@ -160,23 +221,36 @@ impl<'a> Running<'a> {
             call,
             function,
             began: Instant::now(),
-            waited: std::time::Duration::ZERO,
+            waited: Duration::ZERO,
             store: None,
             recorded: false,
             compared: false,
+            computed: false,
         }
     }
 
-    fn failed(&mut self, error: Error) -> Error {
-        self.record(Outcome::Failed { code: error.code, message: error.message.clone() }, error.limit);
-        error
+    fn failed(&mut self, error: Error) -> Failed {
+        let limit = error.limit.map(|hit| hit.limit);
+        let fault = fault::of_call(error.code, limit, self.seen());
+        self.record(Outcome::Failed { code: error.code, message: error.message.clone() }, error.limit, fault);
+        Failed { error, fault }
+    }
+
+    fn seen(&self) -> Seen {
+        let http = self.store.as_ref().map(|store| store.data().http.usage()).unwrap_or_default();
+        Seen {
+            cloud_failed: http.failed > 0,
+            denied: http.denied > 0,
+            waited_for_cloud: http.time >= self.began.elapsed() / 2,
+            computed: self.computed,
+        }
     }
 
     fn finish<R, T>(
         &mut self,
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
         judge: impl FnOnce(R) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, Failed> {
         // Whatever the guest made of it: nobody may act on an answer, and no failure is the guest's.
         if let Err(closed) = self.call.fence.check() {
             return Err(self.failed(closed.into()));
@@ -184,8 +258,11 @@ impl<'a> Running<'a> {
         match result {
             Ok(Ok(answer)) => {
                 let value = judge(answer).map_err(|error| self.failed(error))?;
-                self.record(Outcome::Ok, None);
+                self.record(Outcome::Ok, None, None);
                 Ok(value)
+            }
+            Ok(Err(source)) if fault::is_of_the_machine(&source) => {
+                Err(self.failed(Error::new(Code::Unavailable, format!("the machine cannot run the guest: {source:#}"))))
             }
             Ok(Err(source)) => {
                 let error = explain(&source, self.store.as_ref(), self.sandbox.limits());
@@ -200,10 +277,10 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>) {
+    fn record(&mut self, outcome: Outcome, limit: Option<LimitHit>, fault: Option<Fault>) {
         self.recorded = true;
         if !self.compared {
-            self.release.vitals().note(self.function, &outcome, limit);
+            self.release.vitals().note(self.function, &outcome, fault);
         }
         let wall = self.began.elapsed();
         let mut record = CallRecord {
@@ -212,10 +289,11 @@ impl<'a> Running<'a> {
             function: self.function,
             object: self.call.object.clone(),
             outcome,
+            fault,
             fuel: 0,
             wall,
             waited: if self.store.is_some() { self.waited } else { wall },
-            guest: std::time::Duration::ZERO,
+            guest: Duration::ZERO,
             http: crate::HttpUse::default(),
             memory_peak: 0,
             log_lines: 0,
@@ -245,7 +323,7 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            self.record(Outcome::Cancelled, None);
+            self.record(Outcome::Cancelled, None, None);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX};
 /// One tick of the epoch: how long a spinning guest keeps its thread before others get a turn. Ten milliseconds are invisible to a
 /// controller and cost one atomic increment.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
-/// Calls that the pool has places for, over all providers. Sixteen providers with the default of sixteen calls.
+/// Calls that the pool has places for, over all providers: fifteen providers with the default of sixteen calls and one place for admission each.
 pub const POOL_CALLS_MAX: u32 = 256;
 /// Stack that host functions may use below the guest's, on the same fiber.
 const HOST_STACK_BYTES: u64 = 3 << 19;

@@ -6,7 +6,7 @@ use skysail_provider::{Call, Info, Result};
 
 use crate::{
     Release, Sandbox,
-    call::{Guest, Request, run},
+    call::{Failed, Guest, Purpose, Request, run},
     convert,
     imports::HttpAccess,
 };
@@ -38,10 +38,15 @@ pub struct Problem {
 /// # Errors
 /// Those of the sandbox; [`skysail_provider::Code::Internal`] where the answer breaks the contract.
 pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info> {
+    Ok(try_describe(sandbox, release).await?)
+}
+
+/// As [`describe`], with the fault of a failure.
+pub(crate) async fn try_describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info, Failed> {
     let indices = &release.exports().identity;
     let call = Call::default();
     let (function, http) = ("identity.describe", HttpAccess::None);
-    let request = Request { sandbox, release, call: &call, function, http, compared: false };
+    let request = Request { sandbox, release, call: &call, function, http, purpose: Purpose::Admitting };
     run(
         request,
         |Guest { store, instance, env: _ }| {
@@ -57,10 +62,19 @@ pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info>
 /// # Errors
 /// As [`describe`].
 pub async fn check_config(sandbox: &Arc<Sandbox>, release: &Release, text: &str) -> Result<Vec<Problem>> {
+    Ok(try_check_config(sandbox, release, text).await?)
+}
+
+/// As [`check_config`], with the fault of a failure.
+pub(crate) async fn try_check_config(
+    sandbox: &Arc<Sandbox>,
+    release: &Release,
+    text: &str,
+) -> Result<Vec<Problem>, Failed> {
     let indices = &release.exports().identity;
     let call = Call::default();
     let (function, http) = ("identity.check-config", HttpAccess::None);
-    let request = Request { sandbox, release, call: &call, function, http, compared: false };
+    let request = Request { sandbox, release, call: &call, function, http, purpose: Purpose::Admitting };
     run(
         request,
         |Guest { store, instance, env: _ }| {

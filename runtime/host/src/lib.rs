@@ -13,6 +13,7 @@ mod cache;
 mod call;
 mod convert;
 mod engine;
+mod fault;
 mod identity;
 mod imports;
 pub mod jail;
@@ -34,6 +35,7 @@ pub use skysail_egress::{credentials, http_client, policy as egress, read_file};
 
 pub use self::{
     engine::{Allocation, EPOCH_TICK, Engine, EngineError, Live, POOL_CALLS_MAX, engine_config},
+    fault::Fault,
     identity::{Problem, Severity, check_config, describe},
     limits::{BOUNDS, Bound, Limits, LimitsError},
     record::{CallMetrics, CallRecord, CallRecorder, HttpUse, Outcome, RECORDS_BUFFERED_MAX},

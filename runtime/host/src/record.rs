@@ -12,6 +12,8 @@ use prometheus_client::{
 use skysail_provider::{Code, LimitHit, ObjectReference};
 use tokio::sync::broadcast;
 
+use crate::Fault;
+
 /// Records that a slow observer may lag behind before it loses the oldest: a few seconds of a busy controller.
 pub const RECORDS_BUFFERED_MAX: usize = 256;
 
@@ -40,15 +42,6 @@ impl Outcome {
             Self::Ok => "Ok",
             Self::Failed { code, message: _ } => code.category(),
             Self::Cancelled => "Cancelled",
-        }
-    }
-
-    /// Whether the release is to blame, as far as one call can tell: see [`Code::counts_against_release`].
-    #[must_use]
-    pub const fn counts_against_release(&self) -> bool {
-        match self {
-            Self::Failed { code, message: _ } => code.counts_against_release(),
-            Self::Ok | Self::Cancelled => false,
         }
     }
 }
@@ -81,6 +74,8 @@ pub struct CallRecord {
     pub object: Option<ObjectReference>,
     /// How it ended.
     pub outcome: Outcome,
+    /// Whose fault it is that the call failed; none where nobody has to act.
+    pub fault: Option<Fault>,
     /// CPU work, in fuel units. Of a call that was cancelled or met its deadline: what it had used when it last called the host.
     pub fuel: u64,
     /// From the caller's question to the answer, waiting for a place included.
@@ -186,7 +181,7 @@ impl CallMetrics {
         r.register("calls", "Count of provider calls by outcome", metrics.calls.clone());
         r.register(
             "release_faults",
-            "Count of provider calls whose failure counts against the release",
+            "Count of provider calls that failed by a fault of the release",
             metrics.release_faults.clone(),
         );
         r.register_with_unit("call_duration", "Wall time of provider calls", Unit::Seconds, metrics.duration.clone());
@@ -226,7 +221,7 @@ impl CallMetrics {
             CallLabels { provider: provider.clone(), function: record.function, outcome: record.outcome.category() };
         self.calls.get_or_create(&call).inc();
         let function = FunctionLabels { provider: provider.clone(), function: record.function };
-        if record.outcome.counts_against_release() {
+        if record.fault == Some(Fault::Release) {
             self.release_faults.get_or_create(&function).inc();
         }
         self.duration.get_or_create(&function).observe(record.wall.as_secs_f64());
@@ -289,7 +284,7 @@ impl CallRecorder {
     }
 }
 
-/// One log line for each call: what counts against the release is a warning, everything else is for those who look.
+/// One log line for each call: a fault of the release or of the machine is a warning, everything else is for debugging.
 fn trace(record: &CallRecord) {
     macro_rules! event {
         ($level:expr, $text:expr, $($error:tt)*) => {
@@ -318,7 +313,7 @@ fn trace(record: &CallRecord) {
         };
     }
     match &record.outcome {
-        Outcome::Failed { code: _, message } if record.outcome.counts_against_release() => {
+        Outcome::Failed { code: _, message } if matches!(record.fault, Some(Fault::Release | Fault::Machine)) => {
             let limit = record.limits_hit.first().map_or_else(String::new, ToString::to_string);
             event!(tracing::Level::WARN, "provider call failed", call.error = %message, call.limit = %limit,);
         }

@@ -15,7 +15,11 @@ use crate::{
     engine::{Allocation, EngineError, Placement},
     http_client::HttpClient,
     limits::{CALLS_WAITING_MAX, as_usize},
+    slot::Drain,
 };
+
+/// Releases that may be asked at once whether they may serve: a slot asks one after another.
+const ADMISSIONS_MAX: usize = 1;
 
 /// How a [`Sandbox`] is made.
 #[derive(Clone, Debug)]
@@ -61,8 +65,10 @@ pub struct Sandbox {
     http: Option<Arc<HttpClient>>,
     placement: Placement,
     places: Semaphore,
+    place_for_admission: Semaphore,
     waiting: AtomicU32,
     recorder: CallRecorder,
+    drain: Drain,
 }
 
 impl Sandbox {
@@ -77,7 +83,7 @@ impl Sandbox {
         }
         let calls = as_usize(limits.concurrent_calls);
         let placement = engine
-            .place(limits.stack_bytes, u32::try_from(calls).unwrap_or(u32::MAX))
+            .place(limits.stack_bytes, u32::try_from(calls.saturating_add(ADMISSIONS_MAX)).unwrap_or(u32::MAX))
             .map_err(|source| SandboxError::Engine { provider: name.clone(), source })?;
         tracing::debug!(provider.name = name, allocation = placement.allocation.name(), "sandbox made");
         Ok(Arc::new(Self {
@@ -86,9 +92,11 @@ impl Sandbox {
             http,
             placement,
             places: Semaphore::new(calls),
+            place_for_admission: Semaphore::new(ADMISSIONS_MAX),
             waiting: AtomicU32::new(0),
             recorder,
             limits,
+            drain: Drain::new(),
         }))
     }
 
@@ -138,6 +146,15 @@ impl Sandbox {
 
     pub(crate) const fn places(&self) -> &Semaphore {
         &self.places
+    }
+
+    /// When calls in this sandbox have to end: other settings have replaced those of the sandbox.
+    pub(crate) const fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    pub(crate) const fn place_for_admission(&self) -> &Semaphore {
+        &self.place_for_admission
     }
 
     pub(crate) fn waiting(&self) -> u32 {

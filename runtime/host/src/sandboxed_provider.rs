@@ -16,7 +16,7 @@ use wasmtime::{Store, component::Resource};
 
 use crate::{
     Release, Sandbox,
-    call::{Guest, Request, run},
+    call::{Guest, Purpose, Request, run},
     convert,
     imports::HttpAccess,
     store::CallState,
@@ -80,9 +80,9 @@ impl SandboxedProvider {
                 (true, true) => HttpAccess::Reads,
                 (true, false) => HttpAccess::All,
             },
-            compared: self.compared,
+            purpose: if self.compared { Purpose::Comparing } else { Purpose::Serving },
         };
-        run(request, guest, judge).await
+        Ok(run(request, guest, judge).await?)
     }
 }
 

@@ -7,21 +7,15 @@
 //! # Guarantees
 //! - A call ends on the release it began on: it holds that release until it ends. One that has not ended some time after the exchange is repeated on what serves (`drain`).
 //! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
-//! - Offers are taken one after another; an offer that was overtaken by a newer one while it waited is dropped. New settings do not wait
-//!   for an offer that is under way: it is put off.
+//! - The latest offer wins: an offer of another component ends the one that is under way or waits. New settings do not wait for an offer that is
+//!   under way either: it is put off.
 //! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
 //!   compiled again, until [`Reconfiguration::commit`].
 //!
 //! - A release that turns out worse than its predecessor is taken back (`probation`). Before that it may be asked what its predecessor is asked (`shadow`), and serve a share
 //!   of the objects (`canary`).
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -51,7 +45,8 @@ mod trial;
 mod tests;
 
 pub use canary::CanaryOptions;
-use drain::Drain;
+pub(crate) use drain::Drain;
+use drain::{DRAIN, SETTINGS};
 pub use metrics::SlotMetrics;
 pub use probation::ProbationOptions;
 pub use reconfigure::{EarlierOffers, Reconfiguration};
@@ -144,7 +139,7 @@ pub enum Offered {
     Canary,
     /// It served already, all objects or a share; nothing happened to it.
     AlreadyActive,
-    /// A newer offer came while this one waited; nothing happened.
+    /// A newer offer came before this one served; nothing happened.
     Overtaken,
     /// New settings came while this one was under way. [`Slot::retry`] takes it up again.
     PutOff,
@@ -157,8 +152,7 @@ pub struct Slot {
     services: SlotServices,
     active: ArcSwapOption<Active>,
     shared: Arc<Shared>,
-    /// Number of the newest offer.
-    newest: AtomicU64,
+    newest: watch::Sender<Newest>,
     /// Held by the one offer or reconfiguration that is being worked on.
     work: Mutex<Work>,
     /// Reconfigurations that wait for the work.
@@ -169,6 +163,13 @@ pub struct Slot {
     asked: watch::Sender<Option<String>>,
     quarantine: Quarantine,
     memory: Memory,
+}
+
+/// The newest offer.
+#[derive(Clone, Copy, Default)]
+struct Newest {
+    number: u64,
+    digest: [u8; 32],
 }
 
 /// What only the offer that is being worked on may touch.
@@ -190,6 +191,11 @@ impl Work {
     fn settle(&mut self) {
         self.refused = None;
         self.taken_back = None;
+    }
+
+    /// Other settings are in force: calls under the old ones end soon.
+    fn replace_sandbox(&mut self, sandbox: Arc<Sandbox>) {
+        std::mem::replace(&mut self.sandbox, sandbox).drain().begin(SETTINGS);
     }
 
     /// Why settings wait, where some do.
@@ -261,7 +267,7 @@ impl Slot {
             services: SlotServices { compiler, ..services },
             active: ArcSwapOption::empty(),
             shared,
-            newest: AtomicU64::new(0),
+            newest: watch::Sender::default(),
             work: Mutex::new(work),
             waiting: watch::Sender::new(0),
             probation: probation::Current::new(None),
@@ -300,12 +306,17 @@ impl Slot {
     /// Dropping the future before the exchange drops the offer, and with it the compiler's process; nothing else has happened.
     pub async fn offer(&self, offer: Offer) -> Result<Offered, Refusal> {
         self.shared.source_works();
-        let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let digest = admission::digest_of(&offer.bytes);
+        let mut number = 0;
+        self.newest.send_modify(|newest| {
+            *newest = Newest { number: newest.number + 1, digest };
+            number = newest.number;
+        });
         let mut work = self.work.lock().await;
-        if self.newest.load(Ordering::SeqCst) != number {
+        if self.newest.borrow().number != number {
             return Ok(Offered::Overtaken);
         }
-        self.take(&mut work, offer).await
+        self.take(&mut work, offer, number).await
     }
 
     /// Whatever was offered and does not serve is not tried again unless it is offered anew: it came from another source.
@@ -331,9 +342,10 @@ impl Slot {
     /// # Errors
     /// As [`Slot::offer`].
     pub async fn retry(&self) -> Result<Offered, Refusal> {
+        let number = self.newest.borrow().number;
         let mut work = self.work.lock().await;
         if let Some(offer) = self.asked_for(&mut work) {
-            return self.take(&mut work, offer).await;
+            return self.take(&mut work, offer, number).await;
         }
         let Some(offer) = work.refused.clone() else { return Ok(Offered::AlreadyActive) };
         // What is told may be about another release: one that was taken back while this one was put off.
@@ -342,7 +354,7 @@ impl Slot {
             .refusal()
             .filter(|refusal| refusal.lasting)
             .is_some_and(|refusal| refusal.digest == admission::digest_text(&admission::digest_of(&offer.bytes)));
-        if lasting { Ok(Offered::AlreadyActive) } else { self.take(&mut work, offer).await }
+        if lasting { Ok(Offered::AlreadyActive) } else { self.take(&mut work, offer, number).await }
     }
 
     /// The work, as soon as possible: an offer that is under way gives it up.
@@ -353,7 +365,8 @@ impl Slot {
         self.work.lock().await
     }
 
-    async fn take(&self, work: &mut Work, offer: Offer) -> Result<Offered, Refusal> {
+    /// `number`: of the newest offer when this one was made.
+    async fn take(&self, work: &mut Work, offer: Offer, number: u64) -> Result<Offered, Refusal> {
         let digest = admission::digest_of(&offer.bytes);
         let text = admission::digest_text(&digest);
         let is = |release: &Active| release.provider.release().digest() == text;
@@ -375,14 +388,21 @@ impl Slot {
             }
             work.refused = newest;
         }
-        let mut waiting = self.waiting.subscribe();
+        let (mut waiting, mut newest) = (self.waiting.subscribe(), self.newest.subscribe());
         let interrupted = async { drop(waiting.wait_for(|waiting| *waiting > 0).await) };
+        // The same component again is no reason to begin again.
+        let overtaken = async {
+            let is_other = |newest: &Newest| newest.number != number && newest.digest != digest;
+            drop(newest.wait_for(is_other).await);
+        };
         let loaded = tokio::select! {
-            loaded = self.load_wanted(work, &offer) => loaded,
+            biased;
+            () = overtaken => return Ok(Offered::Overtaken),
             () = interrupted => {
                 work.refused = Some(offer);
                 return Ok(Offered::PutOff);
             }
+            loaded = self.load_wanted(work, &offer) => loaded,
         };
         match loaded {
             Ok(release) => {
@@ -425,8 +445,9 @@ impl Slot {
         if let Some(wanted) = &mut work.wanted {
             match self.load(&wanted.options, &wanted.sandbox, offer, Compared::Yes).await {
                 Ok(active) => {
-                    work.options = wanted.options.clone();
-                    work.sandbox = Arc::clone(&wanted.sandbox);
+                    let (options, sandbox) = (wanted.options.clone(), Arc::clone(&wanted.sandbox));
+                    work.options = options;
+                    work.replace_sandbox(sandbox);
                     work.wanted = None;
                     return Ok(active);
                 }
@@ -486,7 +507,7 @@ impl Slot {
         active.drain.end();
         let predecessor = self.active.swap(Some(active));
         if let Some(predecessor) = &predecessor {
-            predecessor.drain.begin();
+            predecessor.drain.begin(DRAIN);
         }
         self.shared.activated(status, probation.as_deref().map(Probation::status), taken_back);
         self.set_probation(probation);

@@ -11,7 +11,6 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use skysail_provider::Code;
 
 use crate::{
     CallRecord, Outcome,
@@ -113,7 +112,7 @@ impl FunctionTally {
 
     fn note(&mut self, record: &CallRecord) {
         self.calls += 1;
-        self.failed += u64::from(is_failure(&record.outcome));
+        self.failed += u64::from(record.fault.is_some());
         self.outcomes.add(record.outcome.category());
         // When the caller went away says nothing about how long the answer takes.
         if record.outcome != Outcome::Cancelled {
@@ -181,27 +180,6 @@ impl Quantiles {
     }
 }
 
-/// Whether somebody has to do something about it.
-const fn is_failure(outcome: &Outcome) -> bool {
-    let code = match outcome {
-        Outcome::Ok | Outcome::Cancelled => return false,
-        Outcome::Failed { code, message: _ } => *code,
-    };
-    match code {
-        Code::NotFound | Code::ImplementedElsewhere | Code::RetryAfter | Code::NotLeading => false,
-        Code::Unsupported
-        | Code::Invalid
-        | Code::Denied
-        | Code::Exhausted
-        | Code::Unavailable
-        | Code::Internal
-        | Code::Trapped
-        | Code::LimitExceeded
-        | Code::DeadlineExceeded
-        | Code::NotServing => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -210,7 +188,7 @@ mod tests {
     use skysail_provider::{Code, Limit, LimitHit};
 
     use super::{DEADLINE_MS_MAX, FUEL_MAX, FunctionTally, Tally};
-    use crate::{CallRecord, HttpUse, Outcome};
+    use crate::{CallRecord, Fault, HttpUse, Outcome};
 
     fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
         CallRecord {
@@ -219,6 +197,7 @@ mod tests {
             function,
             object: None,
             outcome: Outcome::Ok,
+            fault: None,
             fuel,
             wall: Duration::from_millis(wall_ms),
             waited: Duration::ZERO,
@@ -262,7 +241,11 @@ mod tests {
         let hit = |limit| LimitHit { limit, used: 2, max: 1 };
         let ended = |outcome, limits_hit| {
             let record = record("load-balancers.ensure", 10, 1_000);
-            tally.note(&CallRecord { outcome, limits_hit, ..record });
+            let fault = match &outcome {
+                Outcome::Failed { code: Code::LimitExceeded, .. } => Some(Fault::Release),
+                _ => None,
+            };
+            tally.note(&CallRecord { outcome, fault, limits_hit, ..record });
         };
         ended(Outcome::Ok, vec![]);
         ended(Outcome::Ok, vec![hit(Limit::LogLines)]);

@@ -10,14 +10,26 @@ pub(crate) struct Guest {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     pub(crate) has_clusters: bool,
-    /// It exports `instances`, which nobody calls.
-    pub(crate) has_instances: bool,
+    pub(crate) instances: Instances,
     pub(crate) describe: &'static str,
     pub(crate) check_config: &'static str,
     pub(crate) master: Master,
     pub(crate) inventory: Inventory,
     /// An origin that it says it needs; empty where it needs none.
     pub(crate) egress: &'static str,
+}
+
+/// What `instances.describe` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instances {
+    /// The interface is not there.
+    Absent,
+    /// The interface is there, and `identity.describe` names no scheme of provider IDs.
+    WithoutScheme,
+    /// Answers for one node that there is no such instance.
+    NotFound,
+    /// Traps.
+    Trap,
 }
 
 /// What `load-balancer-inventory.list` does.
@@ -40,8 +52,8 @@ pub(crate) enum Inventory {
 pub(crate) enum Master {
     /// Tells the version after so many turns of a loop.
     Version(u32),
-    /// Answers with the error `denied`, and with the version as its message.
-    Denied,
+    /// Answers with the error of this number, and with the version as its message.
+    Error(u8),
     /// Answers with a control character, which no text for machines may have.
     ControlCharacter,
     /// Traps.
@@ -50,11 +62,16 @@ pub(crate) enum Master {
     Cached,
 }
 
+/// The numbers of errors in the contract.
+pub(crate) const DENIED: u8 = 4;
+pub(crate) const UNAVAILABLE: u8 = 7;
+pub(crate) const INTERNAL: u8 = 8;
+
 pub(crate) const GUEST: Guest = Guest {
     name: "p",
     version: "1",
     has_clusters: true,
-    has_instances: false,
+    instances: Instances::Absent,
     describe: "",
     check_config: "(i32.const 512)",
     master: Master::Version(0),
@@ -74,17 +91,30 @@ pub(crate) const CHOOSY: &str =
 const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (param i32 i32 i32)))
                        (import "skysail:provider/cache@0.1.0" "set" (func $set (param i32 i32 i32 i32 i64) (result i32)))"#;
 
-/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is answered at 100, 160, 512, 800, 904 and 1000.
+/// The import that [`Instances`] needs.
+const NODES: &str = r#"(import "skysail:provider/types@0.1.0" "[resource-drop]node-set" (func $drop (param i32)))"#;
+
+/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is answered at 100, 160, 512, 800, 904, 1000 and 1200.
 pub(crate) fn component(guest: &Guest) -> Bytes {
-    let Guest { name, version, has_clusters, has_instances, describe, check_config, master, inventory, egress } =
-        *guest;
+    let Guest { name, version, has_clusters, instances, describe, check_config, master, inventory, egress } = *guest;
     let clusters = if has_clusters { clusters(master, version) } else { String::new() };
     let inventories = if inventory == Inventory::Absent { String::new() } else { listing(inventory, guest) };
-    let instances = if has_instances {
-        r#"(func (export "skysail:provider/instances@0.1.0#describe") (param i32 i32) (result i32) unreachable)"#
+    let describes_nodes = match instances {
+        Instances::Absent => String::new(),
+        Instances::WithoutScheme | Instances::Trap => describing("unreachable"),
+        Instances::NotFound => describing(
+            "(call $drop (local.get 0)) (i32.store8 (i32.const 1200) (i32.const 1))
+             (i32.store (i32.const 808) (i32.const 1200)) (i32.store (i32.const 812) (i32.const 1)) (i32.const 800)",
+        ),
+    };
+    // The name is the one scheme.
+    let scheme = if matches!(instances, Instances::NotFound | Instances::Trap) {
+        "(i32.store (i32.const 124) (i32.const 180)) (i32.store (i32.const 128) (i32.const 1))
+         (i32.store (i32.const 180) (i32.const 200)) (i32.store (i32.const 184) (i32.const 1))"
     } else {
         ""
     };
+    let nodes = if instances == Instances::Absent { "" } else { NODES };
     // One pair of `extra`.
     let extra = if egress.is_empty() {
         ""
@@ -94,7 +124,7 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
     let imports = if matches!(master, Master::Cached) { CACHE } else { "" };
     let text = format!(
         r#"(module
-          {imports}
+          {imports} {nodes}
           (memory (export "memory") 1)
           (global $free (mut i32) (i32.const 8192))
           (data (i32.const 200) "{name}") (data (i32.const 220) "{version}")
@@ -111,12 +141,12 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
             (i32.store (i32.const 108) (i32.const 220)) (i32.store (i32.const 112) (i32.const {}))
             (i32.store (i32.const 160) (i32.const 240)) (i32.store (i32.const 164) (i32.const 6))
             (i32.store (i32.const 168) (i32.const 260)) (i32.store (i32.const 172) (i32.const {}))
-            {extra}
+            {extra} {scheme}
             (i32.const 100))
           (func (export "skysail:provider/identity@0.1.0#check-config") (param i32 i32) (result i32) {check_config})
           {clusters}
           {inventories}
-          {instances})"#,
+          {describes_nodes})"#,
         name.len(),
         version.len(),
         egress.len(),
@@ -127,13 +157,17 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
     let clusters = if has_clusters { "export skysail:provider/clusters@0.1.0;" } else { "" };
     let cache = if imports.is_empty() { "" } else { "import skysail:provider/cache@0.1.0;" };
     let inventory = if inventories.is_empty() { "" } else { "export skysail:provider/load-balancer-inventory@0.1.0;" };
-    let instances = if has_instances { "export skysail:provider/instances@0.1.0;" } else { "" };
+    let instances = if instances != Instances::Absent { "export skysail:provider/instances@0.1.0;" } else { "" };
     let exports = format!("export skysail:provider/identity@0.1.0; {clusters} {inventory} {instances}");
     let world = format!("package a:b; world w {{ {cache} {exports} }}");
     let package = resolve.push_str("w.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("w")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap().into()
+}
+
+fn describing(body: &str) -> String {
+    format!(r#"(func (export "skysail:provider/instances@0.1.0#describe") (param i32 i32) (result i32) {body})"#)
 }
 
 fn listing(inventory: Inventory, guest: &Guest) -> String {
@@ -166,9 +200,8 @@ fn clusters(master: Master, version: &str) -> String {
              (loop $again (if (local.get 2) (then (local.set 2 (i32.sub (local.get 2) (i32.const 1))) (br $again))))
              (i32.store (i32.const 808) (i32.const 220)) (i32.store (i32.const 812) (i32.const {version}))"
         ),
-        // The fifth case of `error`, in the second of `result`.
-        Master::Denied => format!(
-            "(i32.store8 (i32.const 800) (i32.const 1)) (i32.store8 (i32.const 808) (i32.const 4))
+        Master::Error(error) => format!(
+            "(i32.store8 (i32.const 800) (i32.const 1)) (i32.store8 (i32.const 808) (i32.const {error}))
              (i32.store (i32.const 816) (i32.const 220)) (i32.store (i32.const 820) (i32.const {version}))"
         ),
         Master::Trap => "unreachable".to_owned(),

@@ -1,25 +1,38 @@
-//! How the calls of one release ended, counted for whoever decides whether it may stay.
+//! How the calls of one release ended, counted for the decision whether the release may stay.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use skysail_provider::{Code, Limit, LimitHit};
-use tokio::sync::{Notify, futures::Notified};
+use skysail_provider::{Code, text::one_line};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 
-use skysail_provider::text::one_line;
-
-use crate::Outcome;
+use crate::{Fault, Outcome};
 
 /// Longest account of a broken call, in bytes.
 const ACCOUNT_BYTES_MAX: usize = 300;
 
-/// Calls by how they ended. What says nothing about the release is not among them: cancelled, without a place, after the lease.
+/// Resolution of the history.
+const BUCKET: Duration = Duration::from_secs(15);
+
+/// Buckets of the history: an hour of a busy release, in some 10 KiB.
+const BUCKETS_MAX: usize = 240;
+
+/// Calls by how they ended. Only calls that say something about the release are counted: not those
+/// that were cancelled or fenced, and not those that failed by a fault of the machine, the cloud or
+/// the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// All of them.
     pub(crate) ended: u64,
-    /// Of those: with an error that somebody has to do something about, broken ones among them.
+    /// Of those: by a fault of the release, broken ones among them.
     pub(crate) failed: u64,
-    /// Of those: by a trap, a limit or the deadline.
+    /// Of those: by a trap or a limit.
     pub(crate) broken: u64,
 }
 
@@ -34,7 +47,7 @@ impl Counts {
     }
 }
 
-/// The first call of a release that broke.
+/// A call of a release that broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) code: Code,
@@ -45,62 +58,114 @@ pub(crate) struct Broken {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
-    seen: Mutex<(Counts, Option<Broken>)>,
+    seen: Mutex<History>,
     changed: Notify,
 }
 
+#[derive(Debug, Default)]
+struct History {
+    counts: Counts,
+    /// The last one.
+    broken: Option<Broken>,
+    /// When each bucket began, and the counts before it.
+    buckets: VecDeque<(Instant, Counts)>,
+}
+
 impl Vitals {
-    pub(crate) fn note(&self, function: &str, outcome: &Outcome, limit: Option<LimitHit>) {
-        let Some(kind) = kind(outcome, limit) else { return };
+    pub(crate) fn note(&self, function: &str, outcome: &Outcome, fault: Option<Fault>) {
+        let failed = match (outcome, fault) {
+            (Outcome::Cancelled | Outcome::Failed { code: Code::NotLeading, .. }, _)
+            | (_, Some(Fault::Machine | Fault::Cloud | Fault::Operator)) => return,
+            (_, fault) => fault.is_some(),
+        };
         {
-            let (counts, broken) = &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let History { counts, broken, buckets } = &mut *self.seen();
+            let now = Instant::now();
+            if buckets.back().is_none_or(|(began, _)| *began + BUCKET <= now) {
+                if buckets.len() == BUCKETS_MAX {
+                    buckets.pop_front();
+                }
+                buckets.push_back((now, *counts));
+            }
             counts.ended += 1;
-            counts.failed += u64::from(kind != Kind::Answer);
-            if let (Kind::Broken, Outcome::Failed { code, message }) = (kind, outcome) {
+            counts.failed += u64::from(failed);
+            if failed && let Outcome::Failed { code: code @ (Code::Trapped | Code::LimitExceeded), message } = outcome {
                 counts.broken += 1;
                 let account = one_line(&format!("{function}: {message}"), ACCOUNT_BYTES_MAX);
-                broken.get_or_insert_with(|| Broken { code: *code, account });
+                *broken = Some(Broken { code: *code, account });
             }
         }
         self.changed.notify_waiters();
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.seen().counts
     }
 
-    pub(crate) fn first_broken(&self) -> Option<Broken> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    /// The calls that had ended at this time, to the resolution of the history; what is older than
+    /// the history counts as ended.
+    pub(crate) fn counts_at(&self, time: Instant) -> Counts {
+        let History { counts, buckets, .. } = &*self.seen();
+        buckets.iter().find(|(began, _)| *began + BUCKET > time).map_or(*counts, |(_, before)| *before)
+    }
+
+    pub(crate) fn last_broken(&self) -> Option<Broken> {
+        self.seen().broken.clone()
     }
 
     /// Ends at the next call that ends after this was made.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
+
+    fn seen(&self) -> MutexGuard<'_, History> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Answer,
-    Failed,
-    Broken,
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-/// What an outcome says about the release; none where it says nothing.
-fn kind(outcome: &Outcome, limit: Option<LimitHit>) -> Option<Kind> {
-    let code = match outcome {
-        Outcome::Ok => return Some(Kind::Answer),
-        Outcome::Cancelled => return None,
-        Outcome::Failed { code, .. } => *code,
-    };
-    match code {
-        // All places are taken: by this release's calls or by the cloud's slowness, nobody knows.
-        Code::LimitExceeded if limit.is_some_and(|hit| hit.limit == Limit::ConcurrentCalls) => None,
-        Code::NotLeading | Code::NotServing => None,
-        Code::NotFound | Code::ImplementedElsewhere | Code::RetryAfter => Some(Kind::Answer),
-        Code::Unsupported | Code::Invalid | Code::Denied | Code::Exhausted | Code::Unavailable | Code::Internal => {
-            Some(Kind::Failed)
+    use skysail_provider::Code;
+    use tokio::time::{Instant, advance};
+
+    use super::{BUCKET, BUCKETS_MAX, Counts, Vitals};
+    use crate::{Fault, Outcome};
+
+    fn failed(code: Code) -> Outcome {
+        Outcome::Failed { code, message: String::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_counts_of_a_window_leave_out_what_ended_before_it() {
+        let vitals = Vitals::default();
+        let began = Instant::now();
+        for _ in 0..2 * BUCKETS_MAX {
+            vitals.note("f", &failed(Code::Trapped), Some(Fault::Release));
+            advance(BUCKET).await;
         }
-        Code::Trapped | Code::LimitExceeded | Code::DeadlineExceeded => Some(Kind::Broken),
+        vitals.note("f", &Outcome::Ok, None);
+        let now = Instant::now();
+        let window = |time| vitals.counts().since(vitals.counts_at(now - time));
+        assert_eq!(window(Duration::ZERO), Counts { ended: 1, failed: 0, broken: 0 });
+        assert_eq!(window(3 * BUCKET), Counts { ended: 4, failed: 3, broken: 3 });
+        assert_eq!(vitals.counts().since(vitals.counts_at(began)).ended, BUCKETS_MAX as u64, "the history is bounded");
+        assert_eq!(vitals.seen().buckets.len(), BUCKETS_MAX);
+    }
+
+    #[test]
+    fn a_call_that_failed_by_no_fault_of_the_release_is_not_counted() {
+        let vitals = Vitals::default();
+        for fault in [Fault::Machine, Fault::Cloud, Fault::Operator] {
+            vitals.note("f", &failed(Code::Internal), Some(fault));
+        }
+        vitals.note("f", &failed(Code::NotLeading), None);
+        vitals.note("f", &Outcome::Cancelled, None);
+        assert_eq!(vitals.counts(), Counts::default());
+        vitals.note("f", &failed(Code::DeadlineExceeded), Some(Fault::Release));
+        assert_eq!(vitals.counts(), Counts { ended: 1, failed: 1, broken: 0 });
+        vitals.note("f", &failed(Code::NotFound), None);
+        assert_eq!(vitals.counts(), Counts { ended: 2, failed: 1, broken: 0 });
     }
 }

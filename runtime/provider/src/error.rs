@@ -24,13 +24,13 @@ pub enum Code {
     RetryAfter,
     /// The cloud is unreachable, slow or broken. Retried with backoff.
     Unavailable,
-    /// A bug or surprise of the provider. Retried with backoff, counted against the release.
+    /// A bug or surprise of the provider. Retried with backoff.
     Internal,
-    /// The guest trapped. Retried with backoff, counted against the release.
+    /// The guest trapped. Retried with backoff.
     Trapped,
-    /// A limit of the sandbox stopped the call; [`Error::limit`] says which. Retried with backoff, counted against the release.
+    /// A limit of the sandbox stopped the call; [`Error::limit`] says which. Retried with backoff.
     LimitExceeded,
-    /// The call's wall-clock deadline passed. Retried with backoff, counted against the release.
+    /// The call's wall-clock deadline passed. Retried with backoff.
     DeadlineExceeded,
     /// No release serves, or it lacks the interface. Retried when a release becomes active, and slowly.
     NotServing,
@@ -76,13 +76,6 @@ impl Code {
             Self::NotServing => "NotServing",
             Self::NotLeading => "NotLeading",
         }
-    }
-
-    /// Whether a failure with this code speaks against the release (and not against the cloud, the object or the operator). It is counted, for
-    /// people to see; nothing else follows from it.
-    #[must_use]
-    pub const fn counts_against_release(self) -> bool {
-        matches!(self, Self::Internal | Self::Trapped | Self::LimitExceeded | Self::DeadlineExceeded)
     }
 }
 

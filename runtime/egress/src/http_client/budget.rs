@@ -37,6 +37,10 @@ pub struct HttpUsage {
     pub time: Duration,
     /// Most exchanges in flight at once.
     pub in_flight_max: u32,
+    /// Requests that had no whole answer because of the cloud or the way to it, or an answer with 408, 429 or 5xx.
+    pub failed: u64,
+    /// Requests that the operator's rules and credentials do not allow, or that were answered with 401 or 403.
+    pub denied: u64,
     /// Limits that were met: the first hit of each, in the order met.
     pub limit_hits: Vec<LimitHit>,
 }
@@ -190,11 +194,29 @@ impl HttpBudget {
         failure
     }
 
+    /// Writes down what the status of an answer says about the cloud.
+    pub(crate) fn note_status(&self, status: u16) {
+        let mut spent = self.shared.spent();
+        match status {
+            401 | 403 => spent.usage.denied += 1,
+            408 | 429 | 500..=599 => spent.usage.failed += 1,
+            _ => {}
+        }
+    }
+
     /// Writes a failure down: its limit, and whether anything was sent.
     pub(crate) fn note(&self, failure: &Failure) {
         let mut spent = self.shared.spent();
-        if matches!(failure.kind, FailureKind::Forbidden | FailureKind::Limited | FailureKind::Malformed) {
-            spent.usage.refused += 1;
+        match failure.kind {
+            FailureKind::Limited | FailureKind::Malformed => spent.usage.refused += 1,
+            FailureKind::Forbidden => {
+                spent.usage.refused += 1;
+                spent.usage.denied += 1;
+            }
+            FailureKind::Unreachable | FailureKind::Tls | FailureKind::Interrupted | FailureKind::Timeout => {
+                spent.usage.failed += 1;
+            }
+            FailureKind::Fenced | FailureKind::TooLarge(_) => {}
         }
         // One entry for each kind of limit, so the list is bounded by the kinds.
         if let Some(hit) = failure.limit

@@ -317,6 +317,40 @@ async fn a_credential_goes_only_where_it_may_and_an_unknown_one_is_malformed() {
     assert_eq!(server.connections(), 0);
 }
 
+/// Who is to blame for a call is decided by these counts.
+#[tokio::test]
+async fn requests_that_the_cloud_failed_or_denied_are_counted() {
+    let server = Server::start(|request| {
+        let status = request.split(['/', ' ']).nth(2).unwrap_or_default();
+        Reply::Whole(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").into_bytes())
+    })
+    .await;
+    let client = local(&server);
+    let counted = async |url: String| {
+        let budget = budget();
+        drop(client.send(&budget, get(url)).await);
+        let usage = budget.usage();
+        (usage.failed, usage.denied)
+    };
+    for (status, expected) in [
+        (200, (0, 0)),
+        (400, (0, 0)),
+        (401, (0, 1)),
+        (403, (0, 1)),
+        (404, (0, 0)),
+        (408, (1, 0)),
+        (429, (1, 0)),
+        (500, (1, 0)),
+        (503, (1, 0)),
+    ] {
+        assert_eq!(counted(server.url(&format!("/{status}"))).await, expected, "{status}");
+    }
+    assert_eq!(counted("http://elsewhere.example.com/".to_owned()).await, (0, 1));
+    let gone = server.url("/");
+    drop(server);
+    assert_eq!(counted(gone).await, (1, 0));
+}
+
 #[tokio::test]
 async fn headers_of_the_host_and_of_the_credential_are_malformed() {
     let server = Server::start(|_| ok("")).await;

@@ -12,9 +12,9 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use skysail_provider::{Call, Clusters as _, Code, Fence};
 
 use crate::{
-    CallMetrics, CallRecord, CallRecorder, Engine, Limits, Outcome, Release, Sandbox, SandboxOptions,
+    CallMetrics, CallRecord, CallRecorder, Engine, Fault, Limits, Outcome, Release, Sandbox, SandboxOptions,
     SandboxedProvider, describe,
-    test_guest::{GUEST, Guest, Master, component},
+    test_guest::{DENIED, GUEST, Guest, Master, component},
 };
 
 async fn recorded(guest: &Guest) -> (Arc<CallRecord>, String) {
@@ -49,7 +49,7 @@ fn counted(metrics: &str, line: &str) -> bool {
 
 #[tokio::test]
 async fn an_error_that_the_guest_answers_with_is_the_outcome_of_its_call() {
-    let (record, metrics) = recorded(&Guest { master: Master::Denied, ..GUEST }).await;
+    let (record, metrics) = recorded(&Guest { master: Master::Error(DENIED), ..GUEST }).await;
     assert_eq!(record.outcome, Outcome::Failed { code: Code::Denied, message: "1".to_owned() });
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Denied"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
@@ -63,7 +63,7 @@ async fn an_error_that_the_guest_answers_with_is_the_outcome_of_its_call() {
 async fn an_answer_that_breaks_the_contract_is_a_fault_of_the_release() {
     let (record, metrics) = recorded(&Guest { master: Master::ControlCharacter, ..GUEST }).await;
     assert_eq!(record.outcome.category(), "Internal");
-    assert!(record.outcome.counts_against_release());
+    assert_eq!(record.fault, Some(Fault::Release));
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Internal"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
     let line = r#"skysail_provider_release_faults_total{provider="cloud",function="clusters.master"} 1"#;

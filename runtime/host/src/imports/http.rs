@@ -75,7 +75,7 @@ impl HttpCall {
 
 impl From<HttpUsage> for HttpUse {
     fn from(usage: HttpUsage) -> Self {
-        let HttpUsage { requests, refused, bytes_sent, bytes_received, time, in_flight_max, limit_hits: _ } = usage;
+        let HttpUsage { requests, refused, bytes_sent, bytes_received, time, in_flight_max, .. } = usage;
         Self { requests: requests - refused, bytes_sent, bytes_received, time, in_flight_max }
     }
 }

@@ -17,7 +17,7 @@ use skysail_provider::Interface;
 use tokio::sync::watch;
 
 use super::{
-    Active, CanaryStatus, ProbationOptions, Refusal, Slot, Stage, Step, Work,
+    Active, CanaryStatus, DRAIN, ProbationOptions, Refusal, Slot, Stage, Step, Work,
     trial::{Breach, Trial},
 };
 
@@ -76,7 +76,8 @@ impl Slot {
     /// A release serves its share, in place of another canary if there is one.
     pub(super) fn begin_canary(&self, release: Active, predecessor: &Active, options: CanaryOptions) {
         let CanaryOptions { percent, watched } = options;
-        let canary = Arc::new(Canary { trial: Trial::new(Arc::new(release), predecessor, watched), percent });
+        let beside = self.active.load().as_ref().is_some_and(|active| std::ptr::eq(&raw const **active, predecessor));
+        let canary = Arc::new(Canary { trial: Trial::new(Arc::new(release), predecessor, watched, beside), percent });
         let status = canary.status();
         tracing::info!(
             provider.name = %self.name,
@@ -102,7 +103,7 @@ impl Slot {
             // It may have borne out.
             && active.as_ref().is_none_or(|active| !Arc::ptr_eq(active, release))
         {
-            release.drain.begin();
+            release.drain.begin(DRAIN);
         }
         self.shared.canary(status, taken_back);
         drop(before);

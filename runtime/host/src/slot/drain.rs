@@ -1,7 +1,12 @@
-//! The way out of a release that serves no longer: its calls end there. One that does not end in time is cancelled and repeated on what serves instead.
+//! The end of the calls of a release that was replaced: a call that does not end in time is
+//! cancelled and repeated on the release that serves.
 //!
-//! A call may take as long as its deadline, which may be an hour, and holds its release for as long. It is repeated and does not fail: every function of the contract may be
-//! called again after it was cut off, as it is after a restart of the manager.
+//! A call may take as long as its deadline, which may be an hour, and holds its release for as
+//! long. The call is repeated and does not fail: every function of the contract may be called again
+//! after it was cancelled, as after a restart of the manager.
+//!
+//! Other settings may withdraw egress rules and credentials, so calls under the old ones end
+//! earlier ([`SETTINGS`]).
 
 use std::time::Duration;
 
@@ -15,26 +20,31 @@ use super::{Active, Slot};
 /// How long calls may go on after their release was exchanged.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
 
-/// When the calls of a release have to have ended; none while it serves.
-pub(super) struct Drain(watch::Sender<Option<Instant>>);
+/// How long calls may go on after their settings were exchanged: most end in that time, and a
+/// withdrawn permission must not last.
+pub(super) const SETTINGS: Duration = Duration::from_secs(2);
+
+/// When calls have to have ended; none while new ones may begin.
+#[derive(Debug)]
+pub(crate) struct Drain(watch::Sender<Option<Instant>>);
 
 impl Drain {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(watch::Sender::new(None))
     }
 
-    /// It serves no longer.
-    pub(super) fn begin(&self) {
-        self.0.send_replace(Some(Instant::now() + DRAIN));
+    /// No call begins any more; those under way have so much time.
+    pub(super) fn begin(&self, time: Duration) {
+        self.0.send_replace(Some(Instant::now() + time));
     }
 
-    /// It serves, perhaps again.
+    /// The release serves, perhaps again.
     pub(super) fn end(&self) {
         self.0.send_replace(None);
     }
 
-    /// Ends when its calls have to.
-    pub(super) async fn over(&self) {
+    /// Ends when the calls have to.
+    async fn over(&self) {
         let mut until = self.0.subscribe();
         loop {
             let end = *until.borrow_and_update();
@@ -53,14 +63,25 @@ impl Drain {
     }
 }
 
+impl Active {
+    /// Ends when the calls of this release have to: it was replaced, or its settings were.
+    pub(super) async fn over(&self) {
+        tokio::select! {
+            () = self.drain.over() => {}
+            () = self.provider.sandbox().drain().over() => {}
+        }
+    }
+}
+
 impl Slot {
     /// A call was cancelled, and is repeated.
     pub(super) fn repeats(&self, release: &Active) {
         tracing::warn!(
             provider.name = %self.name,
             component.digest = release.provider.release().digest(),
-            "a call that began on this release did not end within {} s after another one took its place: it is cancelled and repeated",
-            DRAIN.as_secs()
+            "a provider call did not end in time after its release or its settings were replaced ({} s, {} s): it is cancelled and repeated",
+            DRAIN.as_secs(),
+            SETTINGS.as_secs()
         );
     }
 }
@@ -72,12 +93,12 @@ mod tests {
     use skysail_provider::Code;
     use tokio::{task::JoinSet, time};
 
-    use super::DRAIN;
+    use super::{DRAIN, SETTINGS};
     use crate::{
         Limits, SandboxOptions,
         slot::{
             Offered, Slot, SlotOptions,
-            tests::{offer, options, services, version},
+            tests::{BUSY, limited, offer, options, reconfigure, services, version},
         },
         test_guest::{GUEST, Guest, Master, component},
     };
@@ -89,7 +110,7 @@ mod tests {
         let SlotOptions { sandbox, .. } = options("");
         let options = SlotOptions::new(SandboxOptions { limits, ..sandbox });
         let slot = Arc::new(Slot::new(services(), options).unwrap());
-        let endless = component(&Guest { master: Master::Version(u32::MAX), ..GUEST });
+        let endless = component(&Guest { describe: BUSY, master: Master::Version(u32::MAX), ..GUEST });
         assert_eq!(offer(&slot, &endless).await, Ok(Offered::Activated));
         let (mut call, called) = (JoinSet::new(), Arc::clone(&slot));
         call.spawn(async move { version(&called).await });
@@ -110,6 +131,28 @@ mod tests {
         assert_eq!(call.join_next().await.unwrap().unwrap(), Ok("2".to_owned()));
         let mut status = slot.status();
         status.wait_for(|status| status.draining == 0).await.unwrap();
+    }
+
+    /// The settings may withdraw egress and credentials, and the call has the old ones.
+    #[tokio::test]
+    async fn a_call_under_old_settings_is_repeated_under_the_new_ones_within_seconds() {
+        let (slot, mut call) = busy().await;
+        time::pause();
+        reconfigure(&slot, limited("", 50_000_000)).await.unwrap();
+        time::advance(SETTINGS.checked_sub(Duration::from_millis(1)).unwrap()).await;
+        assert!(call.try_join_next().is_none());
+        time::advance(Duration::from_millis(2)).await;
+        assert_eq!(call.join_next().await.unwrap().unwrap(), Err(Code::LimitExceeded), "under the new limit");
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_release_that_new_settings_stop_ends_within_seconds() {
+        let (slot, mut call) = busy().await;
+        time::pause();
+        reconfigure(&slot, limited("", 500_000)).await.unwrap();
+        assert_eq!(slot.status().borrow().active, None);
+        time::advance(SETTINGS * 2).await;
+        assert_eq!(call.join_next().await.unwrap().unwrap(), Err(Code::NotServing));
     }
 
     #[tokio::test]

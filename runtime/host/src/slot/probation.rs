@@ -38,7 +38,7 @@ pub(super) struct Probation {
 
 impl Probation {
     pub(super) fn new(release: Arc<Active>, predecessor: Arc<Active>, options: ProbationOptions) -> Self {
-        Self { trial: Trial::new(release, &predecessor, options), predecessor }
+        Self { trial: Trial::new(release, &predecessor, options, false), predecessor }
     }
 
     /// Whom the next release is compared with, should it come now.
@@ -69,7 +69,7 @@ impl Slot {
             let canary = canaries.borrow_and_update().clone();
             tokio::select! {
                 (probation, ended) = ended(probation, |probation| &probation.trial) => match ended {
-                    Ok(()) => self.end_probation(&probation),
+                    Ok(()) => self.end_probation(&probation).await,
                     Err(breach) => self.roll_back(&probation, &breach).await,
                 },
                 (canary, ended) = ended(canary, |canary| canary.trial()) => match ended {
@@ -84,7 +84,8 @@ impl Slot {
     }
 
     /// The release bore out: its predecessor's memory is given back.
-    fn end_probation(&self, probation: &Arc<Probation>) {
+    async fn end_probation(&self, probation: &Arc<Probation>) {
+        let _work = self.interrupt().await;
         if !self.is_on_probation(probation) {
             return;
         }

@@ -1,12 +1,12 @@
 //! The slot as a provider: each call goes to the release that serves when it begins.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter::repeat_n, sync::Arc};
 
 use async_trait::async_trait;
 use skysail_provider::{
-    Call, Clusters, Detail, Info, Instance, Instances, Interface, LoadBalancerInventory, LoadBalancerStatus,
-    LoadBalancers, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume, PersistentVolumeLabels, Provider, Result,
-    Route, Routes, Service, Zone, Zones,
+    Call, Clusters, Code, Detail, Error, Info, Instance, Instances, Interface, LoadBalancerInventory,
+    LoadBalancerStatus, LoadBalancers, NodeLegacy, NodeSet, OwnedLoadBalancer, PersistentVolume,
+    PersistentVolumeLabels, Provider, Result, Route, Routes, Service, Zone, Zones,
 };
 
 use super::Slot;
@@ -20,7 +20,7 @@ macro_rules! on {
             tokio::select! {
                 biased;
                 answer = $call => break answer,
-                () = release.drain.over() => $slot.repeats(&release),
+                () = release.over() => $slot.repeats(&release),
             }
         }
     };
@@ -134,17 +134,22 @@ impl Instances for Slot {
             let (share, rest) = tokio::select! {
                 biased;
                 answers = answers => answers,
-                () = tried.drain.over() => {
+                () = tried.over() => {
                     self.repeats(tried);
                     continue;
                 }
-                () = active.drain.over() => {
+                () = active.over() => {
                     self.repeats(&active);
                     continue;
                 }
             };
-            // Where one of both has no answer there is none: taken apart, an error about all nodes would look like one about each of them.
-            let (mut share, mut rest) = (share?.into_iter(), rest?.into_iter());
+            let (share, rest) = match (share, rest) {
+                (Err(error), Ok(rest)) if rest.is_empty() => return Err(error),
+                (Err(_), Err(error)) => return Err(error),
+                answers => answers,
+            };
+            // One release without an answer leaves the nodes of the other one alone.
+            let (mut share, mut rest) = (of_each(share, nodes.len()), of_each(rest, nodes.len()));
             // Both keep the order of the nodes.
             return Ok(nodes
                 .as_slice()
@@ -222,6 +227,19 @@ impl PersistentVolumeLabels for Slot {
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>> {
         on!(self, PersistentVolumeLabels, uid(call), |provider| provider.labels(call, cluster, volume))
     }
+}
+
+/// The answers of one release. An error of the whole call becomes the error of each node, and says nothing about the existence of a node.
+fn of_each(answers: Result<Vec<Result<Instance>>>, nodes: usize) -> impl Iterator<Item = Result<Instance>> {
+    let (answers, error) = match answers {
+        Ok(answers) => (answers, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let error = error.map(|error| match error.code {
+        Code::NotFound | Code::ImplementedElsewhere => Error { code: Code::Internal, ..error },
+        _ => error,
+    });
+    answers.into_iter().chain(error.into_iter().flat_map(move |error| repeat_n(Err(error), nodes)))
 }
 
 fn uid(call: &Call) -> Option<&str> {

@@ -7,14 +7,16 @@
 //! 2. the active release with its old cloud-config and everything else new, where the cloud-config is another one;
 //! 3. nothing, where it cannot be loaded under them at all.
 //!
-//! The second and the third leave the refusal in the status. The new cloud-config stays wanted: each later offer is asked about it first.
+//! The second and the third leave the refusal in the status. A failure of the machine decides nothing: the active release serves under the new settings without
+//! having been asked; only where they need another engine (`stackBytes`) and that fails, nothing serves until [`Slot::retry`] succeeds. Calls under the old settings end
+//! within seconds. The new cloud-config stays wanted: each later offer is asked about it first.
 
 use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 
-use super::{Active, Offer, Refusal, Slot, SlotOptions, Stage, Step, Wanted, Work, shadow::Compared};
-use crate::{Sandbox, SandboxError, SandboxOptions};
+use super::{Active, Drain, Offer, Refusal, Slot, SlotOptions, Stage, Step, Wanted, Work, shadow::Compared};
+use crate::{Sandbox, SandboxError, SandboxOptions, SandboxedProvider};
 
 /// Settings that a slot can take up: whoever has to be asked was asked. Dropped, they change nothing.
 ///
@@ -76,6 +78,17 @@ impl Slot {
             }
             Err(refusal) => refusal,
         };
+        if !refusal.lasting
+            && let Some(candidate) = self.unasked(&active, &sandbox)
+        {
+            tracing::warn!(
+                provider.name = %self.name,
+                code = refusal.code,
+                "the release that serves was not asked about the new settings, which are in force all the same: {refusal}"
+            );
+            let outcome = Outcome::Serves(candidate);
+            return Ok(Reconfiguration { slot: self, work, options, sandbox, outcome, earlier });
+        }
         let config = &work.options.sandbox.config;
         if *config != options.sandbox.config {
             let kept = SandboxOptions { config: config.clone(), ..options.sandbox.clone() };
@@ -101,6 +114,24 @@ impl Slot {
         Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())
     }
 
+    /// The release that serves under other settings, where it needs not be loaded again for them: neither memory nor CPU time can be missing for that.
+    fn unasked(&self, active: &Active, sandbox: &Arc<Sandbox>) -> Option<Active> {
+        let Active { provider, info, interfaces, offer, compiled, drain: _, shared } = active;
+        if !wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()) {
+            return None;
+        }
+        shared.entered();
+        Some(Active {
+            provider: SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info)),
+            info: Arc::clone(info),
+            interfaces: interfaces.clone(),
+            offer: offer.clone(),
+            compiled: compiled.clone(),
+            drain: Drain::new(),
+            shared: Arc::clone(shared),
+        })
+    }
+
     async fn load_either(
         &self,
         active: &Active,
@@ -119,7 +150,8 @@ impl Slot {
 }
 
 impl Reconfiguration<'_> {
-    /// The exchange: calls that begin from now on have the new settings, calls that run keep the old ones.
+    /// The exchange: calls that begin from now on have the new settings; calls under way keep the old ones for seconds, and are then
+    /// cancelled and repeated.
     ///
     /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest offer.
     pub fn commit(self) {
@@ -133,7 +165,7 @@ impl Reconfiguration<'_> {
         slot.memory.keeps(options.rollout.shadow.is_some());
         slot.shared.shadow(None);
         work.options = options;
-        work.sandbox = sandbox;
+        work.replace_sandbox(sandbox);
         work.wanted = None;
         slot.quarantine.settings_changed();
         // What is kept was loaded under the old settings.

@@ -6,8 +6,8 @@
 //! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the calls end does not count for probation. A cloud whose API reads by POST
 //!   answers nothing that way: its questions count as unanswered.
 //! - A difference counts where the release that serves answers the second time as the first: else the cloud has changed in between.
-//! - Where the release that serves has no answer there is nothing to compare. Where it has one and the new one traps, meets a limit or its deadline, the new one is refused. Any
-//!   other difference is reported, and refuses the release where the operator wants that.
+//! - Where the release that serves has no answer, or the new one has none by no fault of the release, there is nothing to compare. Where the new one traps or
+//!   meets a limit, it is refused. Any other difference is reported, and refuses the release where the operator wants that.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -17,8 +17,8 @@ use std::{
 
 use serde_json::json;
 use skysail_provider::{
-    Call, Code, Detail, Error, Instance, Instances as _, Interface, Limit, LimitHit, LoadBalancerStatus,
-    LoadBalancers as _, NodeSet, OwnedLoadBalancer, Route, Service,
+    Call, Code, Detail, Error, Instance, Instances as _, Interface, LoadBalancerStatus, LoadBalancers as _, NodeSet,
+    OwnedLoadBalancer, Route, Service, text::one_line,
 };
 use tokio::{
     task::spawn_blocking,
@@ -26,9 +26,7 @@ use tokio::{
 };
 
 use super::{Reason, Refusal, ShadowStatus, Slot, SlotOptions, steps::Candidate};
-use skysail_provider::text::one_line;
-
-use crate::SandboxedProvider;
+use crate::{Fault, SandboxedProvider, fault};
 
 #[cfg(test)]
 mod tests;
@@ -335,7 +333,7 @@ impl Slot {
                     "asked what the release that serves was asked, and answered, it broke: {text}; offer a mended release, or leave rollout.shadow \
                      out"
                 );
-                Err(candidate.refuse(Reason::ShadowBroken, &text))
+                Err(candidate.refuse(Reason::ShadowBroken, Fault::Release, &text))
             }
             None if differing > 0 && options.on_difference == OnDifference::Refuse => {
                 let text = format!(
@@ -343,7 +341,7 @@ impl Slot {
                      rollout.shadow.onDifference to Report",
                     differences.join("; ")
                 );
-                Err(candidate.refuse(Reason::ShadowDiffers, &text))
+                Err(candidate.refuse(Reason::ShadowDiffers, Fault::Release, &text))
             }
             None => Ok(()),
         }
@@ -377,9 +375,10 @@ async fn compare(question: &Question, before: &SandboxedProvider, now: &Sandboxe
         return Comparison::Unanswered;
     }
     match answer {
-        // All places are taken: nobody knows by whom.
-        Err(Error { limit: Some(LimitHit { limit: Limit::ConcurrentCalls, .. }), .. }) => Comparison::Unanswered,
-        Err(error) if matches!(error.code, Code::Trapped | Code::LimitExceeded | Code::DeadlineExceeded) => {
+        Err(error) if fault::of_compared(error.code, error.limit.map(|hit| hit.limit)) != Some(Fault::Release) => {
+            Comparison::Unanswered
+        }
+        Err(error) if matches!(error.code, Code::Trapped | Code::LimitExceeded) => {
             Comparison::Broken(format!("{}: {}", question.shown(), one_line(&error.message, ANSWER_BYTES_MAX)))
         }
         Err(error) => {

@@ -54,10 +54,10 @@ impl Step {
 /// The only ways of a release that is met for the first time. One that was refused before and is offered again takes none: it is told again what it was told. A
 /// predecessor that serves again, and a release that is replaced, are the other side of these exchanges. Of the codes of [`Reason::Admission`] one stands for all.
 #[rustfmt::skip]
-pub(super) const EDGES: [(Stage, Step); 34] = {
+pub(super) const EDGES: [(Stage, Step); 32] = {
     use Reason::{
         Admission, CheckConfigFailed, CompileFailed, CompileLimit, CompileUnavailable, ConfigRefused, DescribeFailed, EgressNotAllowed,
-        IdentityChanged, InterfaceLost, LinkFailed, NoProviderIdScheme, ProbationDeadline, ProbationErrors, ProbationLimit, ProbationTrap,
+        IdentityChanged, InterfaceLost, LinkFailed, NoProviderIdScheme, ProbationErrors, ProbationLimit, ProbationTrap,
         ShadowBroken, ShadowDiffers,
     };
     use Stage::{Active, Canary, Compiled, ConfigChecked, Described, Linked, Offered, Shadowed, Verified};
@@ -91,11 +91,9 @@ pub(super) const EDGES: [(Stage, Step); 34] = {
         (Canary, To(Active)),
         (Canary, Refused(ProbationTrap)),
         (Canary, Refused(ProbationLimit)),
-        (Canary, Refused(ProbationDeadline)),
         (Canary, Refused(ProbationErrors)),
         (Active, Refused(ProbationTrap)),
         (Active, Refused(ProbationLimit)),
-        (Active, Refused(ProbationDeadline)),
         (Active, Refused(ProbationErrors)),
     ]
 };

@@ -159,7 +159,8 @@ pub struct Refusal {
     pub code: &'static str,
     /// Names origin, place, reason and way out; several sentences where several things are wrong.
     pub reason: String,
-    /// Whether the same bytes with the same settings will be refused again. Where not, [`super::Slot::retry`] may help.
+    /// Whether the same bytes with the same settings will be refused again. Where not, the fault is the machine's or the cloud's, and
+    /// [`super::Slot::retry`] tries the release again.
     pub lasting: bool,
     /// Whether it had been tried again because a person asked ([`super::Slot::ask_again`]): that is not done twice.
     pub retried: bool,
@@ -186,7 +187,7 @@ pub enum Reason {
     CompileUnavailable,
     /// It could not be loaded or linked.
     LinkFailed,
-    /// `describe` trapped, met a limit, or answered what the contract does not allow.
+    /// `describe` did not answer, or answered what the contract does not allow.
     DescribeFailed,
     /// It has `instances` and names no scheme of provider IDs.
     NoProviderIdScheme,
@@ -196,11 +197,11 @@ pub enum Reason {
     InterfaceLost,
     /// It says that it needs what no egress rule allows.
     EgressNotAllowed,
-    /// `check-config` trapped, met a limit, or answered what the contract does not allow.
+    /// `check-config` did not answer, or answered what the contract does not allow.
     CheckConfigFailed,
     /// It says that the cloud-config is wrong.
     ConfigRefused,
-    /// Asked what its predecessor was asked, it trapped or met a limit or its deadline.
+    /// Asked what its predecessor was asked, it trapped or met a limit.
     ShadowBroken,
     /// Asked what its predecessor was asked, it answered otherwise, and the operator wants such a release refused.
     ShadowDiffers,
@@ -208,8 +209,6 @@ pub enum Reason {
     ProbationTrap,
     /// The same of calls that met a limit.
     ProbationLimit,
-    /// The same of calls that met their deadline.
-    ProbationDeadline,
     /// On probation or as a canary far more calls failed than of its predecessor's.
     ProbationErrors,
     /// It was taken back before this process began.
@@ -237,7 +236,6 @@ impl Reason {
             Self::ShadowDiffers => "ShadowDiffers",
             Self::ProbationTrap => "ProbationTrap",
             Self::ProbationLimit => "ProbationLimit",
-            Self::ProbationDeadline => "ProbationDeadline",
             Self::ProbationErrors => "ProbationErrors",
             Self::Quarantined => "Quarantined",
         }

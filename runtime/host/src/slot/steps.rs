@@ -9,10 +9,12 @@ use super::{
     is_same_identity, shadow::Compared, status::Shared,
 };
 use crate::{
-    Problem, Sandbox, SandboxedProvider, Severity,
+    Fault, Problem, Sandbox, SandboxedProvider, Severity,
     admission::{self, RefusalCode},
-    check_config, describe,
+    call::Failed,
     egress::Origin,
+    fault,
+    identity::{try_check_config, try_describe},
     jail::{CompileError, CompileLimits, Compiled},
 };
 
@@ -36,7 +38,7 @@ impl Candidate<'_> {
         }
     }
 
-    pub(super) fn refuse(&self, reason: Reason, text: &str) -> Refusal {
+    pub(super) fn refuse(&self, reason: Reason, fault: Fault, text: &str) -> Refusal {
         self.shared.step(&self.status.digest, self.status.stage, Step::Refused(reason));
         Refusal {
             digest: self.status.digest.clone(),
@@ -44,9 +46,18 @@ impl Candidate<'_> {
             stage: self.status.stage,
             code: reason.category(),
             reason: format!("{}: {text}", self.status.origin),
-            lasting: !matches!(reason, Reason::CompileUnavailable),
+            lasting: fault.is_lasting(),
             retried: false,
         }
+    }
+}
+
+impl Candidate<'_> {
+    /// A function of `identity` did not answer; `must` says what the release has to do.
+    fn unanswered(&self, reason: Reason, function: &str, Failed { error, fault }: &Failed, must: &str) -> Refusal {
+        let (code, fault) = (error.code.category(), fault.unwrap_or(Fault::Machine));
+        let remedy = if fault.is_lasting() { must } else { "the release is not to blame, and is tried again" };
+        self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}): {remedy}"))
     }
 }
 
@@ -135,7 +146,7 @@ impl Slot {
                     Reason::CompileUnavailable
                 }
             };
-            candidate.refuse(reason, &chain(&error))
+            candidate.refuse(reason, fault::of_compilation(&error), &chain(&error))
         })
     }
 
@@ -146,25 +157,22 @@ impl Slot {
         sandbox: &Arc<Sandbox>,
         release: &Release,
     ) -> Result<Info, Refusal> {
-        let info = describe(sandbox, release).await.map_err(|error| {
-            let text = format!(
-                "its identity.describe failed ({}: {error}): describe is called once before a release serves and must answer the same each time, \
-                 without a request",
-                error.code.category()
-            );
-            candidate.refuse(Reason::DescribeFailed, &text)
+        let info = try_describe(sandbox, release).await.map_err(|failed| {
+            let must =
+                "describe is called once before a release serves and must answer the same each time, without a request";
+            candidate.unanswered(Reason::DescribeFailed, "describe", &failed, must)
         })?;
         let interfaces = release.interfaces();
         if interfaces.contains(&Interface::Instances) && info.provider_id_schemes.is_empty() {
             let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe";
-            return Err(candidate.refuse(Reason::NoProviderIdScheme, text));
+            return Err(candidate.refuse(Reason::NoProviderIdScheme, Fault::Release, text));
         }
         let active = self.active.load_full();
         // What serves goes on with fewer rights where the operator takes some: it is no new release.
         let is_new = active.as_ref().is_none_or(|active| active.provider.release().digest() != candidate.status.digest);
         if let Some(unmet) = unmet_egress(options, sandbox, &info) {
             if is_new {
-                return Err(candidate.refuse(Reason::EgressNotAllowed, &unmet));
+                return Err(candidate.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
             }
             tracing::warn!(
                 provider.name = %self.name,
@@ -195,7 +203,7 @@ impl Slot {
                 lost.join(", "),
                 active.info.version
             );
-            return Err(candidate.refuse(Reason::InterfaceLost, &text));
+            return Err(candidate.refuse(Reason::InterfaceLost, Fault::Release, &text));
         }
         if !is_same_identity(&active.info, info) && !options.allow_identity_change {
             let text = format!(
@@ -203,7 +211,7 @@ impl Slot {
                  would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
                 info.name, info.provider_id_schemes, active.info.name, active.info.provider_id_schemes
             );
-            return Err(candidate.refuse(Reason::IdentityChanged, &text));
+            return Err(candidate.refuse(Reason::IdentityChanged, Fault::Release, &text));
         }
         Ok(())
     }
@@ -235,18 +243,16 @@ async fn link(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, compiled: &Comp
     let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &component, &digest)).await;
     match linked {
         Ok(Ok(release)) => Ok(release),
-        Ok(Err(error)) => Err(candidate.refuse(Reason::LinkFailed, &chain(&error))),
-        Err(error) => Err(candidate.refuse(Reason::LinkFailed, &chain(&error))),
+        Ok(Err(error)) => Err(candidate.refuse(Reason::LinkFailed, fault::of_linking(&error), &chain(&error))),
+        // Linking panicked, which the component may have caused, or the process ends.
+        Err(error) => Err(candidate.refuse(Reason::LinkFailed, Fault::Release, &chain(&error))),
     }
 }
 
 async fn check(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, release: &Release) -> Result<(), Refusal> {
-    let problems = check_config(sandbox, release, sandbox.config()).await.map_err(|error| {
-        let text = format!(
-            "its identity.check-config failed ({}: {error}): it must answer for every text, with a list of problems",
-            error.code.category()
-        );
-        candidate.refuse(Reason::CheckConfigFailed, &text)
+    let problems = try_check_config(sandbox, release, sandbox.config()).await.map_err(|failed| {
+        let must = "it must answer for every text, with a list of problems";
+        candidate.unanswered(Reason::CheckConfigFailed, "check-config", &failed, must)
     })?;
     let (fatal, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Fatal);
     for problem in warnings {
@@ -257,7 +263,7 @@ async fn check(candidate: &Candidate<'_>, sandbox: &Arc<Sandbox>, release: &Rele
     }
     let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
     let text = format!("it refuses the cloud-config: {}; mend the cloud-config", shown.join("; "));
-    Err(candidate.refuse(Reason::ConfigRefused, &text))
+    Err(candidate.refuse(Reason::ConfigRefused, Fault::Operator, &text))
 }
 
 fn shown(problem: &Problem) -> String {

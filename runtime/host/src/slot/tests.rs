@@ -29,6 +29,10 @@ use crate::{
 /// Nothing on a working machine takes this long: a test that waits for it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A million turns of a loop.
+pub(super) const BUSY: &str = "(local $n i32) (local.set $n (i32.const 1000000)) (loop $again (if (local.get $n) (then \
+                               (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br $again))))";
+
 pub(super) fn options(config: &str) -> SlotOptions {
     let sandbox =
         SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: config.to_owned(), http: None };
@@ -229,7 +233,7 @@ async fn a_refused_digest_is_not_judged_again_until_the_settings_change_and_then
     assert_eq!(version(&slot).await, Ok("2".to_owned()), "the newest offer is tried again");
 }
 
-fn limited(config: &str, fuel: u64) -> SlotOptions {
+pub(super) fn limited(config: &str, fuel: u64) -> SlotOptions {
     let limits = Limits { fuel, ..Limits::default() };
     SlotOptions { sandbox: SandboxOptions { limits, ..options(config).sandbox }, ..options(config) }
 }
@@ -289,9 +293,7 @@ async fn a_config_that_waited_for_its_release_comes_in_with_it() {
 #[tokio::test]
 async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why() {
     let slot = slot("");
-    let busy = "(local $n i32) (local.set $n (i32.const 1000000)) (loop $again (if (local.get $n) (then \
-                (local.set $n (i32.sub (local.get $n) (i32.const 1))) (br $again))))";
-    offer(&slot, &component(&Guest { describe: busy, ..GUEST })).await.unwrap();
+    offer(&slot, &component(&Guest { describe: BUSY, ..GUEST })).await.unwrap();
     reconfigure(&slot, limited("", 500_000)).await.unwrap();
     assert_eq!(version(&slot).await, Err(Code::NotServing));
     let status = slot.status().borrow().clone();
@@ -359,6 +361,81 @@ async fn new_settings_do_not_wait_for_an_offer_that_is_under_way() {
     assert_eq!(version(&slot).await, Ok("2".to_owned()));
 }
 
+/// A bad release may compile for minutes, and be compared for another one.
+#[tokio::test]
+async fn a_fix_does_not_wait_for_the_offer_before_it() {
+    let slot = Arc::new(slot(""));
+    let places = slot.services.compiler.clone().occupied().await;
+    let [slow, fix] = ["1", "2"].map(|version| component(&Guest { version, ..GUEST }));
+    let mut offers = JoinSet::new();
+    let offered = |offers: &mut JoinSet<_>, bytes: &Bytes| {
+        let (slot, bytes) = (Arc::clone(&slot), bytes.clone());
+        offers.spawn(async move { offer(&slot, &bytes).await });
+    };
+    offered(&mut offers, &slow);
+    slot.status().wait_for(|status| status.candidate.is_some()).await.unwrap();
+    offered(&mut offers, &fix);
+    assert_eq!(offers.join_next().await.unwrap().unwrap(), Ok(Offered::Overtaken));
+    slot.status().wait_for(|status| status.candidate.is_some()).await.unwrap();
+    // The source reads its file once more.
+    offered(&mut offers, &fix);
+    tokio::task::yield_now().await;
+    drop(places);
+    let outcomes = offers.join_all().await;
+    assert!(outcomes.contains(&Ok(Offered::Activated)), "{outcomes:?}");
+    assert!(outcomes.contains(&Ok(Offered::AlreadyActive)), "{outcomes:?}");
+    assert_eq!(version(&slot).await, Ok("2".to_owned()));
+}
+
+/// The cloud hangs, and all calls with it.
+#[tokio::test(start_paused = true)]
+async fn a_good_release_is_taken_while_every_place_for_calls_is_taken() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let serving = slot.serving().unwrap();
+    let all = u32::try_from(Limits::default().concurrent_calls).unwrap();
+    let _calls = serving.sandbox().places().acquire_many(all).await.unwrap();
+    assert_eq!(offer(&slot, &component(&Guest { version: "2", ..GUEST })).await, Ok(Offered::Activated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_the_machine_could_not_ask_is_tried_again() {
+    let slot = slot("");
+    offer(&slot, &component(&GUEST)).await.unwrap();
+    let serving = slot.serving().unwrap();
+    let place = serving.sandbox().place_for_admission().acquire().await.unwrap();
+    let next = component(&Guest { version: "2", ..GUEST });
+    let refusal = offer(&slot, &next).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.lasting), ("DescribeFailed", false), "{refusal}");
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    drop(place);
+    assert_eq!(slot.retry().await, Ok(Offered::Activated));
+}
+
+/// The guest has no CPU time until its deadline has passed.
+#[tokio::test]
+async fn new_settings_that_a_starved_machine_cannot_judge_do_not_stop_what_serves() {
+    let patient = |config| {
+        let SlotOptions { sandbox, .. } = options(config);
+        let limits = Limits { fuel: 1_000_000_000_000, ..Limits::default() };
+        SlotOptions::new(SandboxOptions { limits, ..sandbox })
+    };
+    let check_config = "(if (local.get 1) (then (loop $for_ever (br $for_ever)))) (i32.const 512)";
+    let slot = Slot::new(services(), patient("")).unwrap();
+    offer(&slot, &component(&Guest { check_config, ..GUEST })).await.unwrap();
+    time::pause();
+    let mut status = slot.status();
+    let starve = async {
+        let checked = |status: &SlotStatus| status.candidate.as_ref().is_some_and(|c| c.stage == Stage::Described);
+        status.wait_for(checked).await.unwrap();
+        time::advance(Duration::from_millis(2 * Limits::default().deadline_ms)).await;
+    };
+    let (changed, ()) = tokio::join!(reconfigure(&slot, patient("new")), starve);
+    changed.unwrap();
+    assert_eq!(version(&slot).await, Ok("1".to_owned()));
+    assert_eq!(slot.serving().unwrap().sandbox().config(), "new");
+}
+
 /// Several slots change together: what one of them refuses must not have changed another.
 #[tokio::test]
 async fn settings_that_were_prepared_and_dropped_change_nothing() {
@@ -421,8 +498,8 @@ async fn the_newest_of_many_offers_wins_and_the_ones_between_are_not_even_judged
         offers.spawn(async move { offer(&slot, &bytes).await.unwrap() });
     }
     let outcomes = offers.join_all().await;
-    // One thread: the first is under way when the others queue up, and of those the last is the newest.
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Offered::Overtaken).count(), 4, "{outcomes:?}");
+    // One thread: the first is under way when the others come, and the last is the newest.
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Offered::Overtaken).count(), 5, "{outcomes:?}");
     assert_eq!(version(&slot).await, Ok("6".to_owned()));
 }
 

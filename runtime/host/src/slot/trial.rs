@@ -1,10 +1,17 @@
-//! A release beside its predecessor: whether it is no worse, as far as the ends of calls can tell.
+//! A release beside its predecessor: whether it is worse, by how its calls end.
 //!
 //! # Rule
-//! - A trap, a limit or a deadline, where the predecessor had none; where it had some, more than twice their share.
-//! - A share of errors that is [`ERRORS_BEYOND`] above the predecessor's, where both have ended [`SAMPLE`] calls.
+//! A release fails at the first of these:
+//! - A trap or a limit, where the predecessor had none; where it had some, more than twice their
+//!   share.
+//! - A share of failed calls that is [`ERRORS_BEYOND`] above the predecessor's, where both have
+//!   ended [`SAMPLE`] calls.
 //!
-//! Either is enough, at once. A release that has ended its number of calls and served its time without has borne out.
+//! A release that has ended its number of calls and served its time without has passed.
+//!
+//! Only faults of the release count ([`crate::Fault`]). Both are compared over one window: while
+//! the predecessor serves the other objects, the time since the release began; where it serves
+//! none, as much time before the exchange as the release is watched at least.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,16 +27,18 @@ pub(super) const SAMPLE: u64 = 20;
 /// What an error rate may be above the predecessor's: a cloud has better and worse hours.
 const ERRORS_BEYOND: f64 = 0.25;
 
-/// A release that is called too seldom for its number of calls has borne out after so many times its time.
+/// A release that is called too seldom for its number of calls has passed after so many times its
+/// time.
 pub(super) const LONGEST: u32 = 12;
 
 /// One release that is watched.
 pub(super) struct Trial {
     release: Arc<Active>,
-    /// The predecessor's, which may have left by itself.
+    /// The predecessor's.
     before: Arc<Vitals>,
-    /// What the release did before it was watched: as a canary, say.
-    earlier: Counts,
+    /// What each did before the window, the release and the predecessor: the release as a canary,
+    /// for example.
+    earlier: [Counts; 2],
     options: ProbationOptions,
     began: Instant,
 }
@@ -55,7 +64,6 @@ impl Breach {
     pub(super) const fn reason(&self) -> Reason {
         match self {
             Self::Broken(Broken { code: Code::LimitExceeded, .. }) => Reason::ProbationLimit,
-            Self::Broken(Broken { code: Code::DeadlineExceeded, .. }) => Reason::ProbationDeadline,
             Self::Broken(_) => Reason::ProbationTrap,
             Self::Errors { .. } => Reason::ProbationErrors,
         }
@@ -74,10 +82,13 @@ impl fmt::Display for Breach {
 }
 
 impl Trial {
-    pub(super) fn new(release: Arc<Active>, predecessor: &Active, options: ProbationOptions) -> Self {
-        let before = Arc::clone(predecessor.provider.release().vitals());
-        let earlier = release.provider.release().vitals().counts();
-        Self { release, before, earlier, options, began: Instant::now() }
+    /// `beside`: the predecessor goes on to serve the other objects.
+    pub(super) fn new(release: Arc<Active>, predecessor: &Active, options: ProbationOptions, beside: bool) -> Self {
+        let (before, began) = (Arc::clone(predecessor.provider.release().vitals()), Instant::now());
+        let window = if beside { Duration::ZERO } else { options.time };
+        let earlier = began.checked_sub(window).map_or_else(Counts::default, |start| before.counts_at(start));
+        let earlier = [release.provider.release().vitals().counts(), earlier];
+        Self { release, before, earlier, options, began }
     }
 
     pub(super) const fn release(&self) -> &Arc<Active> {
@@ -97,9 +108,11 @@ impl Trial {
         loop {
             let changed = vitals.changed();
             let elapsed = self.began.elapsed();
-            let now = vitals.counts().since(self.earlier);
-            let broken = vitals.first_broken().filter(|_| now.broken > 0);
-            match judge(self.options, (now, broken), self.before.counts(), elapsed) {
+            let [earlier, earlier_before] = self.earlier;
+            let now = vitals.counts().since(earlier);
+            let broken = vitals.last_broken().filter(|_| now.broken > 0);
+            let before = self.before.counts().since(earlier_before);
+            match judge(self.options, (now, broken), before, elapsed) {
                 Verdict::Passed => return Ok(()),
                 Verdict::Failed(breach) => return Err(breach),
                 Verdict::Open => {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skysail_host::slot::{Offer, Refusal, Slot, SlotStatus, SourceFailure};
+use skysail_host::slot::{Offer, Offered, Refusal, Slot, SlotStatus, SourceFailure};
 use skysail_sources::{Archive, ArchiveError, Digest, Offers, Quarantined, SourceError};
 use tokio::{
     sync::watch,
@@ -162,34 +162,56 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
     let (mut status, mut asked) = (slot.status(), slot.asked());
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // What the slot is doing for this feeder. A newer offer ends the ones before it, so these are few; a fix need not wait for them.
+    let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
-            report = offers.next() => {
-                match report {
-                    Some(Ok(offer)) => {
-                        // A refusal is in the slot's status, its log line and its metrics: it is told once, there.
-                        drop(slot.offer(Offer { bytes: offer.bytes.clone(), origin: offer.origin.clone() }).await);
-                        if let Some(kept) = &mut kept {
-                            kept.last = Some(offer);
-                        }
+            report = offers.next() => match report {
+                Some(Ok(offer)) => {
+                    let (slot, bytes, origin) = (Arc::clone(&slot), offer.bytes.clone(), offer.origin.clone());
+                    // A refusal is in the slot's status, log line and metrics.
+                    under_way.spawn(async move {
+                        let offered = slot.offer(Offer { bytes, origin }).await;
+                        offered != Ok(Offered::Overtaken)
+                    });
+                    if let Some(kept) = &mut kept {
+                        kept.last = Some(offer);
                     }
-                    Some(Err(error)) => slot.source_failed(failure(&error)),
-                    None => return,
                 }
-                decide.send_replace(true);
-                hear.send_replace(true);
+                Some(Err(error)) => {
+                    slot.source_failed(failure(&error));
+                    decide.send_replace(true);
+                    hear.send_replace(true);
+                }
+                None => return,
+            },
+            Some(ended) = under_way.join_next() => {
+                // An offer that panicked will not be decided either.
+                if ended.unwrap_or(true) {
+                    decide.send_replace(true);
+                    hear.send_replace(true);
+                }
             }
             // The slot outlives its feeder, so this is a change.
             _ = status.changed(), if kept.is_some() => {}
-            _ = retry.tick() => drop(slot.retry().await),
-            // A person wants something to be tried once more.
-            _ = asked.changed() => drop(slot.retry().await),
+            _ = retry.tick(), if under_way.is_empty() => try_again(&mut under_way, &slot),
+            // The operator wants something to be tried once more.
+            _ = asked.changed(), if under_way.is_empty() => try_again(&mut under_way, &slot),
         }
         if let Some(kept) = &mut kept {
             let now = status.borrow_and_update().clone();
             kept.follow(now).await;
         }
     }
+}
+
+fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
+    let slot = Arc::clone(slot);
+    under_way.spawn(async move {
+        drop(slot.retry().await);
+        // The source has said nothing by that.
+        false
+    });
 }
 
 fn failure(error: &SourceError) -> SourceFailure {

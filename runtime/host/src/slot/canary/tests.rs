@@ -1,9 +1,9 @@
 //! A release that serves a share of the objects.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use expect_test::expect;
-use skysail_provider::{Call, Clusters as _, Code, ObjectReference};
+use skysail_provider::{Call, Clusters as _, Code, Detail, Instances as _, Node, NodeSet, ObjectReference};
 
 use super::{CanaryOptions, is_in_share};
 use crate::{
@@ -11,7 +11,11 @@ use crate::{
         Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions,
         tests::{check, guarded, offer, options, reconfigure, services, version},
     },
-    test_guest::{GUEST, Guest, Master, component},
+    test_guest::{
+        GUEST, Guest,
+        Instances::{NotFound, Trap},
+        Master, component,
+    },
 };
 
 const WATCHED: ProbationOptions = ProbationOptions { calls: 5, time: Duration::from_secs(60) };
@@ -120,6 +124,28 @@ async fn a_canary_that_traps_is_taken_back_and_the_other_objects_never_met_it() 
             "ProbationTrap after canary: file p.wasm: it was taken back, and what serves the other objects serves its 20 % again, too: clusters.master: the guest trapped: it panicked or aborted: offer a mended release; this one is tried again only where rollout.retry names its digest"
         ],
     );
+}
+
+/// Nearly every page holds nodes of the share.
+#[tokio::test]
+async fn a_page_of_nodes_whose_canary_fails_is_answered_for_all_other_nodes() {
+    let serving = |instances| component(&Guest { version: "1", instances, ..GUEST });
+    let (share, rest) = uids();
+    let node = |name: &str, uid: &String| Arc::new(Node { name: name.to_owned(), uid: uid.clone(), ..Node::default() });
+    let page = [node("a", &rest[0]), node("b", &share[0])];
+    for [active, canary, of_rest, of_share] in [[NotFound, Trap, NotFound, Trap], [Trap, NotFound, Trap, NotFound]] {
+        let slot = Slot::new(services(), watched()).unwrap();
+        offer(&slot, &serving(active)).await.unwrap();
+        let next = component(&Guest { version: "2", instances: canary, ..GUEST });
+        assert_eq!(offer(&slot, &next).await, Ok(Offered::Canary));
+        let answers = slot.describe(&Call::default(), &NodeSet::new(page.clone()), Detail::State).await.unwrap();
+        let codes: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_err().code).collect();
+        let code = |instances| if instances == Trap { Code::Trapped } else { Code::NotFound };
+        assert_eq!(codes, [code(of_rest), code(of_share)]);
+        let alone = NodeSet::new([Arc::clone(&page[usize::from(canary == Trap)])]);
+        let error = slot.describe(&Call::default(), &alone, Detail::State).await.unwrap_err();
+        assert_eq!(error.code, Code::Trapped, "a page without any answer fails");
+    }
 }
 
 #[tokio::test]

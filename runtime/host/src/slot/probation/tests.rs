@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use skysail_provider::Code;
+use skysail_provider::{Call, Clusters as _, Code, ObjectReference};
+use tokio::time;
 
 use super::ProbationOptions;
 use crate::{
-    Limits, SandboxOptions,
+    Fault, Limits, Outcome, SandboxOptions,
     slot::{
-        Offered, RolloutOptions, Slot, SlotOptions,
+        CanaryOptions, Offer, Offered, RolloutOptions, Slot, SlotOptions, SlotStatus,
         tests::{check, guarded, offer, options, reconfigure, services, version},
         trial::{Breach, LONGEST, SAMPLE, Verdict, judge},
     },
-    test_guest::{GUEST, Guest, Master, PICKY, component},
+    test_guest::{GUEST, Guest, INTERNAL, Master, PICKY, UNAVAILABLE, component},
     vitals::{Broken, Counts},
 };
 
@@ -262,10 +263,10 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
         ],
     );
 
-    offer(&slot, &release("3", Master::Denied)).await.unwrap();
+    offer(&slot, &release("3", Master::Error(INTERNAL))).await.unwrap();
     let calls = async {
         for _ in 0..SAMPLE {
-            assert_eq!(version(&slot).await, Err(Code::Denied));
+            assert_eq!(version(&slot).await, Err(Code::Internal));
         }
     };
     guarded(&slot, calls, |status| status.refused.is_some()).await;
@@ -276,6 +277,78 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
         ],
     );
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
+}
+
+/// Every call fails for five minutes, of a canary and then of a release on probation.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_away_costs_no_release_its_place() {
+    let canary = Some(CanaryOptions { percent: 99, watched: WATCHED });
+    let rollout = RolloutOptions { canary, probation: Some(WATCHED), ..RolloutOptions::default() };
+    let slot = Slot::new(services(), SlotOptions { rollout, ..options("") }).unwrap();
+    offer(&slot, &sound("1")).await.unwrap();
+    for _ in 0..SAMPLE {
+        version(&slot).await.unwrap();
+    }
+    let object =
+        ObjectReference { kind: "Service", namespace: String::new(), name: String::new(), uid: "1".to_owned() };
+    let call = Call { object: Some(object), ..Call::default() };
+    assert_eq!(offer(&slot, &release("2", Master::Error(UNAVAILABLE))).await, Ok(Offered::Canary));
+    for ended in [|status: &SlotStatus| status.canary.is_none(), |status: &SlotStatus| status.probation.is_none()] {
+        let calls = async {
+            for _ in 0..60 {
+                assert_eq!(slot.master(&call, "x").await.unwrap_err().code, Code::Unavailable);
+                time::advance(Duration::from_secs(5)).await;
+            }
+        };
+        guarded(&slot, calls, ended).await;
+        assert_eq!(slot.status().borrow().refused, None);
+    }
+    assert_eq!(slot.status().borrow().active.as_ref().unwrap().version, "2");
+}
+
+/// A predecessor that failed an hour ago and serves well now is no excuse, and one that served well an hour ago and fails now is one.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes() {
+    let failed = Outcome::Failed { code: Code::Internal, message: String::new() };
+    for (fails_now, stays) in [(false, false), (true, true)] {
+        let slot = watched_slot();
+        offer(&slot, &sound("1")).await.unwrap();
+        let before = slot.active.load_full().unwrap();
+        let note = |fails: bool| {
+            let (outcome, fault) = if fails { (&failed, Some(Fault::Release)) } else { (&Outcome::Ok, None) };
+            before.provider.release().vitals().note("f", outcome, fault);
+        };
+        (0..10 * SAMPLE).for_each(|_| note(!fails_now));
+        time::advance(WATCHED.time * 60).await;
+        (0..SAMPLE).for_each(|_| note(fails_now));
+        offer(&slot, &release("2", Master::Error(INTERNAL))).await.unwrap();
+        let calls = async {
+            for _ in 0..SAMPLE {
+                assert_eq!(version(&slot).await, Err(Code::Internal));
+            }
+        };
+        guarded(&slot, calls, |status| status.probation.is_none()).await;
+        assert_eq!(slot.status().borrow().refused.is_none(), stays);
+    }
+}
+
+/// Between the end of a probation and the task that hears of it another release may begin to serve.
+#[tokio::test]
+async fn a_probation_that_ends_while_another_begins_ends_only_itself() {
+    let slot = watched_slot();
+    offer(&slot, &sound("1")).await.unwrap();
+    offer(&slot, &sound("2")).await.unwrap();
+    let first = slot.probation.borrow().clone().unwrap();
+    let mut work = slot.work.lock().await;
+    let mut ending = std::pin::pin!(slot.end_probation(&first));
+    assert!(futures::poll!(ending.as_mut()).is_pending(), "it waits for its turn");
+    let next = Offer { bytes: sound("3"), origin: String::new() };
+    let next = slot.load_wanted(&mut work, &next).await.unwrap();
+    slot.begin(next, &mut work);
+    drop(work);
+    ending.await;
+    assert!(slot.status().borrow().probation.is_some());
+    assert!(slot.probation.borrow().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use crate::{
         tests::{guarded, offer, options, services},
         trial::SAMPLE,
     },
-    test_guest::{CHOOSY, GUEST, Guest, Inventory, Master, component},
+    test_guest::{CHOOSY, GUEST, Guest, INTERNAL, Instances, Inventory, Master, component},
 };
 
 const WATCHED: ProbationOptions = ProbationOptions { calls: 100, time: Duration::from_secs(60) };
@@ -111,7 +111,7 @@ async fn identity_edges(walk: &mut Walk) {
         component(&GUEST),
         Bytes::from_static(b"not wasm"),
         other(Guest { describe: "unreachable", ..GUEST }),
-        other(Guest { has_instances: true, ..GUEST }),
+        other(Guest { instances: Instances::WithoutScheme, ..GUEST }),
         other(Guest { egress: "https://api.example.com", ..GUEST }),
         other(Guest { has_clusters: false, ..GUEST }),
         other(Guest { name: "q", ..GUEST }),
@@ -140,11 +140,9 @@ async fn trial_edges(walk: &mut Walk) {
     for options in [of_share.clone(), of_all] {
         let broken = |master| Guest { version: "2", master, ..GUEST };
         walk.watched(rollout(options.clone(), Limits::default()), &broken(Master::Trap)).await;
-        walk.watched(rollout(options.clone(), Limits::default()), &broken(Master::Denied)).await;
+        walk.watched(rollout(options.clone(), Limits::default()), &broken(Master::Error(INTERNAL))).await;
         let tight = Limits { fuel: 500_000, ..Limits::default() };
-        walk.watched(rollout(options.clone(), tight), &broken(Master::Version(1_000_000))).await;
-        let short = Limits { deadline_ms: 100, http_time_ms: 100, fuel: 1_000_000_000_000, ..Limits::default() };
-        walk.watched(rollout(options, short), &broken(Master::Version(2_000_000_000))).await;
+        walk.watched(rollout(options, tight), &broken(Master::Version(1_000_000))).await;
     }
     let brief = CanaryOptions { percent: 99, watched: ProbationOptions { calls: 0, time: Duration::from_millis(1) } };
     let options = rollout(RolloutOptions { canary: Some(brief), ..of_share }, Limits::default());

@@ -92,6 +92,7 @@ mod tests {
             function,
             object: None,
             outcome: Outcome::Ok,
+            fault: None,
             fuel,
             wall: 2 * time,
             waited: Duration::ZERO,
