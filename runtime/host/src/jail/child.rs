@@ -39,6 +39,9 @@ const NOT_ASKED: u8 = 2;
 const FILES_MAX: u64 = 8;
 /// Address space beyond what may be written, in bytes: an allocator reserves some for each thread, and takes what it needs of it.
 const RESERVED_MAX: u64 = 1 << 30;
+/// Seconds between the soft and the hard limit on CPU time: several threads must not reach the
+/// second before the kernel has acted on the first.
+const HARD_EXTRA_SECONDS: u64 = 5;
 /// How often the CPU time is compared with its budget, the memory looked at, and the parent looked for.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
@@ -136,14 +139,17 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
 /// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
 /// `apart` is memory that is no part of what the component may use.
 fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<String>> {
-    let seconds = limits.time.as_secs().saturating_add(2);
-    let limit = |resource, max: u64| {
-        // What is lower already cannot be raised, and need not be.
-        let max = getrlimit(resource).maximum.map_or(max, |hard| hard.min(max));
-        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })
+    let limits_of = |resource, soft: u64, hard: u64| {
+        // A limit that is lower already cannot be raised, and need not be.
+        let hard = getrlimit(resource).maximum.map_or(hard, |lower| lower.min(hard));
+        setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })
     };
-    // The watch below is exact and ends the process first; this holds where the watch does not run.
-    limit(Resource::Cpu, seconds)?;
+    let limit = |resource, max| limits_of(resource, max, max);
+    // The watch below is exact and ends the process first. On a busy machine the watch may not run
+    // in time: then the kernel ends the process with SIGXCPU, which tells the reason. The hard
+    // limit holds where that signal is ignored.
+    let seconds = limits.time.as_secs().saturating_add(1);
+    limits_of(Resource::Cpu, seconds, seconds.saturating_add(HARD_EXTRA_SECONDS))?;
     let memory = limits.memory_bytes.saturating_add(apart);
     limit(Resource::Data, used.base.saturating_add(memory))?;
     // What the first thread's stack takes counts as nobody's memory.

@@ -1,14 +1,18 @@
 //! The parent's side of the jail: starts the child, feeds it, waits no longer than allowed, and says why nothing came.
 
 use std::{
-    io,
+    fs, io,
     os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
     process::{ExitStatus, Stdio},
     sync::Once,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use rustix::{pipe::fcntl_setpipe_size, process::Signal};
+use rustix::{
+    pipe::fcntl_setpipe_size,
+    process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
+};
 use skysail_provider::Limit;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -126,7 +130,7 @@ async fn run(
             return Err(CompileError::limit(Stop::Wall, Limit::CompileTime, wall, wall));
         }
     };
-    if ended.status.signal() == Some(Signal::KILL.as_raw()) {
+    if ended.status.signal() == Some(Signal::KILL.as_raw()) && ended.cpu < limits.time {
         let source = io::Error::other("it was killed from outside, perhaps because the machine is short of memory");
         return Err(failed(source));
     }
@@ -137,6 +141,8 @@ async fn run(
 /// All that is known of a child that has ended.
 struct Ended {
     status: ExitStatus,
+    /// CPU time of all its threads, as the kernel counted it.
+    cpu: Duration,
     /// What it answered, or why that cannot be read: a child that was killed leaves half an answer or none.
     answer: Result<Answer, Unanswered>,
     said: String,
@@ -173,7 +179,27 @@ async fn talk(
     }
     let answer = read_answers(stdout, input.task, admitted);
     let (_fed, answer, said) = tokio::join!(feed(stdin, limits, input), answer, read_said(stderr));
-    Ok(Ended { status: child.wait().await?, answer, said: said? })
+    // Without the kernel's figure a SIGKILL counts as the machine's failure.
+    let cpu = cpu_time_at_the_end(child).await.unwrap_or_default();
+    Ok(Ended { status: child.wait().await?, cpu, answer, said: said? })
+}
+
+/// Waits until a child has ended, and reads the CPU time of all its threads. The child is not
+/// reaped yet, so its process ID cannot be another process's.
+async fn cpu_time_at_the_end(child: &Child) -> Option<Duration> {
+    /// Milliseconds of one unit of `/proc`: `USER_HZ` is 100 on each architecture that Rust has a
+    /// Linux target for.
+    const TICK_MS: u64 = 10;
+    let pid = Pid::from_raw(i32::try_from(child.id()?).ok()?)?;
+    // Ends with the child, which is killed where this future is dropped.
+    let ended = move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).map(drop);
+    tokio::task::spawn_blocking(ended).await.ok()?.ok()?;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // A program's name may contain blanks and parentheses. User and system time are fields 14 and
+    // 15, 12 and 13 after the name.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>().ok()?;
+    Some(Duration::from_millis(ticks * TICK_MS))
 }
 
 /// A child that ends before it has read everything has a reason, which its answer or its status tells better than this pipe.
@@ -247,7 +273,7 @@ fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
         let max = limits.memory_bytes;
         CompileError::limit(Stop::Memory, Limit::CompileMemory, max, max)
     };
-    let Ended { status, answer, said } = ended;
+    let Ended { status, cpu, answer, said } = ended;
     match answer {
         Err(Unanswered::Ended(AnswerHead { kind: Kind::Refused, .. }, reason)) => {
             CompileError::Refused { reason: one_line(&String::from_utf8_lossy(&reason)) }
@@ -256,11 +282,13 @@ fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
             CompileError::limit(Stop::Cpu, Limit::CompileTime, millis(cost.cpu), time)
         }
         Err(Unanswered::Ended(AnswerHead { kind: Kind::Memory, .. }, _)) => memory(),
-        // Rust aborts where an allocation fails; the kernel's limit on CPU time has a signal of its own.
+        // Rust aborts where an allocation fails.
         _ if said.contains(ALLOCATION_FAILED) => memory(),
         _ if said.contains(STACK_OVERFLOWED) => CompileError::TooDeep,
-        _ if status.signal() == Some(Signal::XCPU.as_raw()) => {
-            CompileError::limit(Stop::Cpu, Limit::CompileTime, time, time)
+        // The kernel sends SIGXCPU at the soft limit on CPU time and SIGKILL at the hard one. The
+        // child's own watch may not have run before either.
+        _ if [Signal::XCPU, Signal::KILL].map(|signal| Some(signal.as_raw())).contains(&status.signal()) => {
+            CompileError::limit(Stop::Cpu, Limit::CompileTime, millis(cpu).max(time), time)
         }
         _ => CompileError::Crashed { status: status.to_string(), said: one_line(&said) },
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 
 use super::{
-    CompileError, CompileLimits, Compiler, JailCommand,
+    CompileError, CompileLimits, Compiler, JailCommand, Stop,
     stand_in::{Said, failing_over_functions},
 };
 use crate::{Limits, engine_config};
@@ -28,9 +28,13 @@ fn engine() -> wasmtime::Engine {
 }
 
 async fn compile_with(engine: &wasmtime::Engine, compiler: &Compiler) -> CompileError {
+    compile_within(engine, compiler, LIMITS).await
+}
+
+async fn compile_within(engine: &wasmtime::Engine, compiler: &Compiler, limits: CompileLimits) -> CompileError {
     // By its first bytes it is a component: the rest is for the child to judge.
     let component = Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat());
-    let compiled = compiler.compile(engine, (component, [0; 32]), LIMITS, || {}).await;
+    let compiled = compiler.compile(engine, (component, [0; 32]), limits, || {}).await;
     compiled.err().expect("such a child compiles nothing")
 }
 
@@ -96,6 +100,22 @@ async fn a_child_that_crashes_or_answers_nonsense_is_an_error_and_no_machine_cod
 async fn a_child_that_the_system_kills_is_no_fault_of_the_component() {
     let error = child("kill -KILL $$").await;
     assert!(matches!(error, CompileError::Jail { .. }) && !error.is_of_the_component(), "{error}");
+}
+
+/// The hard limit on CPU time ends a process with the signal that the kernel also sends when memory
+/// is short.
+#[tokio::test]
+async fn a_child_that_is_killed_after_its_cpu_time_met_that_limit() {
+    let script = "trap '' XCPU; ulimit -t 1; while :; do :; done";
+    let limits = CompileLimits { time: Duration::from_millis(500), ..LIMITS };
+    let compiler =
+        Compiler::jailed(JailCommand { program: "/bin/sh".into(), args: ["-c", script].map(OsString::from).to_vec() });
+    let error = compile_within(&engine(), &compiler, limits).await;
+    assert!(
+        matches!(error, CompileError::Limit { stop: Stop::Cpu, hit } if hit.used > 500 && hit.max == 500),
+        "{error}"
+    );
+    assert!(error.is_of_the_component());
 }
 
 #[tokio::test]

@@ -293,6 +293,29 @@ fn a_child_that_aborts_behind_the_walls_is_seen_to() {
 }
 
 #[test]
+fn a_child_whose_watch_does_not_run_is_ended_by_the_signal_for_cpu_time() {
+    let name = "a_child_whose_watch_does_not_run_is_ended_by_the_signal_for_cpu_time";
+    if env::var_os(WALLS).is_some() {
+        let limits = CompileLimits { time: Duration::ZERO, ..CompileLimits::from(&Limits::default()) };
+        confine(limits, &Used::now().unwrap(), threads::stacks(THREADS)).unwrap();
+        // As many as compile at once.
+        let spinning = [(); 4].map(|()| {
+            thread::spawn(|| {
+                loop {
+                    std::hint::spin_loop()
+                }
+            })
+        });
+        for thread in spinning {
+            drop(thread.join());
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = again(name, "busy", folder.path());
+    assert_eq!(output.status.signal(), Some(libc::SIGXCPU), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
 fn where_there_are_no_more_threads_one_compiles_alone() {
     let name = "where_there_are_no_more_threads_one_compiles_alone";
     if env::var_os(WALLS).is_some() {
