@@ -288,13 +288,14 @@ impl Compiler {
         }
     }
 
-    /// The same, which keeps at most so many bytes of machine code in this folder for the next start; the folder is this process's
-    /// alone.
+    /// The same, which keeps at most so many bytes of machine code in this folder for the next
+    /// start; no other process uses the folder. What is found there is believed where `key`
+    /// authenticates it: no other account may know the key.
     ///
     /// # Errors
-    /// The folder cannot be read or written.
-    pub fn keeping(self, folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
-        Ok(Self { disk: Some(Arc::new(Disk::open(folder, bytes_max)?)), ..self })
+    /// The folder cannot be read or written, or another account may write it.
+    pub fn keeping(self, folder: PathBuf, bytes_max: u64, key: &[u8; 32]) -> io::Result<Self> {
+        Ok(Self { disk: Some(Arc::new(Disk::open(folder, bytes_max, key)?)), ..self })
     }
 
     /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache: what is there was admitted.

@@ -1,32 +1,52 @@
-//! The last good component of each provider, on disk: what serves after a restart while its source is away.
+//! The last good component of each provider, on disk: what serves after a restart while its source
+//! is away.
 //!
 //! # Layout
-//! - `lock`: held by the process that uses the folder.
+//! - `lock`: held by the process that uses the folder; a process opens a folder once.
+//! - `key`: 32 random bytes, which authenticate what this process writes here ([`Archive::key`]).
 //! - `components/<hex digest>.wasm`: named by content; written whole or not at all.
 //! - `providers/<name>.json`: which of them a provider had, and from which source.
 //! - `quarantine/<name>.json`: digests that served and were taken back.
 //!
 //! # Guarantees
-//! - At any moment, also when the process is killed, [`Archive::get`] gives what was put last or what was put before it.
-//! - Nothing that is found is believed: a component has its digest, a record is of the source that asks, sizes have a bound, and a link is
-//!   not followed. What does not hold is told once, and is as if it were not there.
+//! - At any moment, also when the process is killed, [`Archive::get`] gives what was put last or
+//!   what was put before it.
+//! - A record is believed where this process wrote it: it carries an HMAC of its name and its
+//!   content. A component has the digest that its record names. Folders and files belong to this
+//!   account or to root, and no other account may write them; the groups of this process may,
+//!   because Kubernetes gives a volume's files to `fsGroup`. Sizes have a bound, and a link is not
+//!   followed. What does not hold is logged, and is as if it were not there.
 //! - The folder does not grow beyond its limit: what no provider had last goes first.
+//!
+//! # Caveats
+//! The state folder itself may be writable by others, as the mount point of an `emptyDir` always
+//! is. An account that can write there can remove what is kept, and can put back what this process
+//! had written earlier.
 
 use std::{
     collections::BTreeSet,
-    fs::{self, DirBuilder, DirEntry, File, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, DirEntry, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
+use ring::{
+    hmac,
+    rand::{SecureRandom as _, SystemRandom},
+};
+use rustix::{
+    fs::{FlockOperation, fcntl_lock},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Digest, Offer,
-    regular_file::{self, Links},
+    regular_file::{self, Place, READ, WRITE},
 };
 
 #[cfg(test)]
@@ -34,6 +54,9 @@ mod tests;
 
 /// Longest record, in bytes; it names a digest and two texts.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of the key.
+const KEY_BYTES: usize = 32;
 
 /// Where new files are written before they get their name.
 const NEW: &str = "new";
@@ -49,7 +72,9 @@ pub enum ArchiveError {
         folder: PathBuf,
     },
     /// The system refuses.
-    #[error("{} cannot be used: the folder has to be writable, and on a disk with room", path.display())]
+    #[error(
+        "{} cannot be used: the folder has to be writable by this account and by no other, and on a disk with room", path.display()
+    )]
     Io {
         /// What was read or written.
         path: PathBuf,
@@ -78,7 +103,20 @@ pub struct Archive {
     bytes_max: u64,
     /// One writer at a time: the limit is about all of them.
     writer: Mutex<()>,
+    key: [u8; KEY_BYTES],
+    /// A POSIX record lock on this file belongs to the process. A lock of `flock` belongs to the
+    /// open file, which a child process keeps open between its fork and its exec: the folder would
+    /// stay locked after its manager has ended. A record lock goes when the process closes *any*
+    /// descriptor of the file, so nothing else opens it.
     _lock: File,
+}
+
+/// A record as it is on disk.
+#[derive(Serialize, Deserialize)]
+struct Authenticated<T> {
+    content: T,
+    /// Base64 of the HMAC-SHA256 of the record's name and its content.
+    hmac: String,
 }
 
 /// What a provider had last.
@@ -109,25 +147,35 @@ impl Archive {
     /// Takes the folder, which is made where it is not there.
     ///
     /// # Errors
-    /// Another process has it, or it cannot be written.
+    /// Another process has it, it cannot be written, or another account may write in it.
     pub fn open(folder: PathBuf, bytes_max: u64) -> Result<Self, ArchiveError> {
         for name in ["components", "providers", "quarantine", NEW] {
             let path = folder.join(name);
             DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(at(&path))?;
+            let metadata = fs::symlink_metadata(&path);
+            metadata.and_then(|metadata| regular_file::believe(&metadata, WRITE)).map_err(at(&path))?;
         }
         let path = folder.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let lock = lock.map_err(at(&path))?;
-        match lock.try_lock() {
+        match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(ArchiveError::Locked { folder }),
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
+            Err(Errno::AGAIN | Errno::ACCESS) => return Err(ArchiveError::Locked { folder }),
+            Err(error) => return Err(at(&path)(error.into())),
         }
-        let archive = Self { folder, bytes_max, writer: Mutex::new(()), _lock: lock };
+        let path = folder.join("key");
+        let key = secret(&path).map_err(at(&path))?;
+        let archive = Self { folder, bytes_max, writer: Mutex::new(()), key, _lock: lock };
         for left in archive.files(NEW)? {
             fs::remove_file(&left).map_err(at(&left))?;
         }
         Ok(archive)
+    }
+
+    /// The key of this folder, for what else is kept in it.
+    #[must_use]
+    pub const fn key(&self) -> &[u8; KEY_BYTES] {
+        &self.key
     }
 
     /// What this provider had last from this source.
@@ -172,9 +220,7 @@ impl Archive {
         if !holds {
             self.write(&self.component(&record.digest), &offer.bytes)?;
         }
-        let text = serde_json::to_vec_pretty(&record).map_err(io::Error::other);
-        let path = self.record_path(provider);
-        self.write(&path, &text.map_err(at(&path))?)
+        self.write_record(&self.record_path(provider), &record)
     }
 
     /// What must not serve again, the oldest first.
@@ -206,9 +252,7 @@ impl Archive {
     }
 
     fn write_quarantine(&self, provider: &str, entries: &[Quarantined]) -> Result<(), ArchiveError> {
-        let path = self.quarantine_path(provider);
-        let text = serde_json::to_vec_pretty(entries).map_err(io::Error::other);
-        self.write(&path, &text.map_err(at(&path))?)
+        self.write_record(&self.quarantine_path(provider), &entries)
     }
 
     /// Forgets providers that are not among these.
@@ -279,7 +323,7 @@ impl Archive {
         self.text(provider, &self.record_path(provider))
     }
 
-    fn text<T: DeserializeOwned>(&self, provider: &str, path: &Path) -> Option<T> {
+    fn text<T: Serialize + DeserializeOwned>(&self, provider: &str, path: &Path) -> Option<T> {
         let bytes = match read(path, RECORD_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -288,11 +332,34 @@ impl Archive {
                 return None;
             }
         };
-        let read = serde_json::from_slice(&bytes);
-        if let Err(error) = &read {
-            tracing::warn!(provider.name = provider, file = %path.display(), %error, "what is kept about a provider is broken: it is not used");
+        let content = self.authentic(path, &bytes);
+        if content.is_none() {
+            tracing::warn!(provider.name = provider, file = %path.display(), "what is kept about a provider was not written by this manager: it is not used");
         }
-        read.ok()
+        content
+    }
+
+    /// The content of a record that was written with the key of this folder, under this name.
+    fn authentic<T: Serialize + DeserializeOwned>(&self, path: &Path, bytes: &[u8]) -> Option<T> {
+        let Authenticated { content, hmac } = serde_json::from_slice(bytes).ok()?;
+        let (key, message) = self.signed(path, &content).ok()?;
+        hmac::verify(&key, &message, &BASE64.decode(hmac).ok()?).ok()?;
+        Some(content)
+    }
+
+    fn write_record<T: Serialize>(&self, path: &Path, content: &T) -> Result<(), ArchiveError> {
+        let text = || {
+            let (key, message) = self.signed(path, content)?;
+            serde_json::to_vec_pretty(&Authenticated { content, hmac: BASE64.encode(hmac::sign(&key, &message)) })
+        };
+        self.write(path, &text().map_err(io::Error::other).map_err(at(path))?)
+    }
+
+    /// What the HMAC of a record is made of: its name says which provider it is of, and for what.
+    fn signed<T: Serialize>(&self, path: &Path, content: &T) -> serde_json::Result<(hmac::Key, Vec<u8>)> {
+        let name = path.strip_prefix(&self.folder).unwrap_or(path);
+        let message = serde_json::to_vec(&("skysail record 1", name, content))?;
+        Ok((hmac::Key::new(hmac::HMAC_SHA256, &self.key), message))
     }
 
     /// Under a name that nobody reads, then by rename: whoever looks sees all of it or what was there.
@@ -323,7 +390,32 @@ impl Archive {
 }
 
 fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
-    regular_file::read(path, bytes_max, Links::Refused)
+    regular_file::read(path, bytes_max, Place::Ours)
+}
+
+/// The key in this file, made at the first start.
+///
+/// A key that another account wrote, or can read, authenticates nothing; neither does one that a
+/// full disk cut. It is replaced, and what was written with it is lost.
+fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let kept = read(path, KEY_BYTES as u64).and_then(|bytes| {
+        regular_file::believe(&fs::symlink_metadata(path)?, READ | WRITE)?;
+        <[u8; KEY_BYTES]>::try_from(&*bytes).map_err(io::Error::other)
+    });
+    match kept {
+        Ok(key) => return Ok(key),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(file = %path.display(), %error, "the key of the state folder is replaced: what is kept there is not used");
+            fs::remove_file(path)?;
+        }
+    }
+    let mut key = [0; KEY_BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    Ok(key)
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {

@@ -94,7 +94,7 @@ async fn a_component_becomes_the_same_machine_code_whatever_came_before_it() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [alone, after_others] = folders
         .each_ref()
-        .map(|folder| Compiler::jailed(command()).keeping(folder.path().to_owned(), 1 << 30).unwrap());
+        .map(|folder| Compiler::jailed(command()).keeping(folder.path().to_owned(), 1 << 30, &[7; 32]).unwrap());
     let after_others = after_others.for_one_provider();
     // The same once more, another build of the same, others of the same SDK, and one that has nothing of it.
     let components = [

@@ -1,38 +1,40 @@
 //! Machine code of components on disk, for the next start: a restart serves without compiling.
 //!
 //! # Why it may be believed
-//! Machine code runs in this process, so a changed byte is somebody else's program. Each file carries a keyed hash (HMAC-SHA256) of all that it is: the component's
-//! digest, the engine it fits, the rules by which it was admitted, what it cost, and the code. The key is 32 random bytes in a file that only this account may read;
-//! whoever can read that could replace this program, too. What does not hold is told and compiled anew.
+//! Machine code runs in this process, so a changed byte is another program. Each file carries a
+//! keyed hash (HMAC-SHA256) of all that it is: the component's digest, the engine it fits, the
+//! rules by which it was admitted, what it cost, and the code. The caller keeps the key where no
+//! other account can read it. The folder and its files belong to this account or to root, and no
+//! other account may write them, the groups of this process aside (Kubernetes' `fsGroup`). What
+//! does not hold is logged and compiled again.
 //!
 //! # Layout
-//! `key`, and for each component and engine one file `<hex>.code`: magic, keyed hash, cost, code. Files are written whole or not at all; the least recently written go
-//! when the folder is full.
+//! For each component and engine one file `<hex>.code`: magic, keyed hash, cost, code. Files are
+//! written whole or not at all; the least recently written go when the folder is full.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use ring::{
-    hmac,
-    rand::{SecureRandom as _, SystemRandom},
+use ring::{digest, hmac};
+use rustix::{
+    fs::OFlags,
+    process::{getegid, geteuid, getgroups},
 };
-use rustix::fs::OFlags;
 
 use super::{CompileCost, CompileLimits, cache::Key};
 
 #[cfg(test)]
 mod tests;
 
-const MAGIC: &[u8; 16] = b"skysail-code v1\n";
+const MAGIC: &[u8; 16] = b"skysail-code v2\n";
 /// Magic, keyed hash, CPU time in microseconds, memory in bytes.
 const HEAD_BYTES: usize = MAGIC.len() + TAG_BYTES + 8 + 8;
 const TAG_BYTES: usize = 32;
-const KEY_BYTES: usize = 32;
 /// Of one file: as much as the memory's cache takes.
 const CODE_BYTES_MAX: u64 = 64 << 20;
 /// To be raised when a component may be refused that was admitted before.
@@ -46,14 +48,15 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Takes the folder, which is made where it is not there. Whoever calls sees to it that no other process has it.
-    pub(super) fn open(folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
+    /// Takes the folder, which is made where it is not there. The caller has made sure that no
+    /// other process uses it.
+    pub(super) fn open(folder: PathBuf, bytes_max: u64, key: &[u8; 32]) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        believe(&fs::symlink_metadata(&folder)?)?;
         for path in files(&folder)?.filter(|path| path.extension().is_some_and(|extension| extension == "new")) {
             fs::remove_file(path)?;
         }
-        let key = secret(&folder)?;
-        Ok(Self { folder, bytes_max, key: hmac::Key::new(hmac::HMAC_SHA256, &key) })
+        Ok(Self { folder, bytes_max, key: hmac::Key::new(hmac::HMAC_SHA256, key) })
     }
 
     /// The machine code, where compiling it cost no more than `limits` allow.
@@ -93,7 +96,7 @@ impl Disk {
         rest.extend_from_slice(&u64::try_from(cost.cpu.as_micros()).unwrap_or(u64::MAX).to_le_bytes());
         rest.extend_from_slice(&cost.memory_bytes.to_le_bytes());
         rest.extend_from_slice(code);
-        let tag = self.keyed_hash(key, &rest);
+        let tag = hmac::sign(&self.key, digest_of(key, &rest).as_ref());
         self.make_room(rest.len() as u64)?;
         let (path, new) = (self.path(key), self.path(key).with_extension("new"));
         let written = || {
@@ -131,73 +134,41 @@ impl Disk {
     fn cost(&self, key: &Key, bytes: &[u8]) -> Option<CompileCost> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (tag, rest) = rest.split_at_checked(TAG_BYTES)?;
-        // ring compares no two tags: each is hashed once more, and that it does compare, in constant time.
-        let ours = self.keyed_hash(key, rest);
-        hmac::verify(&self.key, tag, hmac::sign(&self.key, ours.as_ref()).as_ref()).ok()?;
+        hmac::verify(&self.key, digest_of(key, rest).as_ref(), tag).ok()?;
         let (cpu, rest) = rest.split_first_chunk::<8>()?;
         let (memory, _) = rest.split_first_chunk::<8>()?;
         let cpu = Duration::from_micros(u64::from_le_bytes(*cpu));
         Some(CompileCost { cpu, memory_bytes: u64::from_le_bytes(*memory) })
     }
 
-    /// Of all that a file stands for. The parts are hashed where they lie: the last is the machine code.
-    fn keyed_hash(&self, key: &Key, rest: &[u8]) -> hmac::Tag {
-        let Key { digest, compatibility } = key;
-        let parts: [&[u8]; 5] =
-            [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
-        let mut context = hmac::Context::with_key(&self.key);
-        for part in parts {
-            // Each with its length: nothing can move from one part to the next.
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part);
-        }
-        context.sign()
-    }
-
     /// Of one component and engine. The name says nothing that the keyed hash does not.
     fn path(&self, key: &Key) -> PathBuf {
-        let name = self.keyed_hash(key, b"name");
+        let name = hmac::sign(&self.key, digest_of(key, b"name").as_ref());
         let hex = name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         self.folder.join(format!("{hex}.code"))
     }
 }
 
-/// The key of this folder, made at the first time.
-fn secret(folder: &Path) -> io::Result<[u8; KEY_BYTES]> {
-    let path = folder.join("key");
-    match read(&path) {
-        Ok(bytes) => {
-            let others = fs::symlink_metadata(&path)?.permissions().mode() & 0o007;
-            if let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes)
-                && others == 0
-            {
-                return Ok(key);
-            }
-            // Cut, by a full disk for example, or known to everybody: what was written with another key is compiled again.
-            fs::remove_file(&path)?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // A link, a pipe: somebody else's.
-        Err(_) => fs::remove_file(&path).map_err(|error| at(&path, &error))?,
+/// Of all that a file stands for. The parts are hashed where they lie: the last is the machine
+/// code.
+fn digest_of(key: &Key, rest: &[u8]) -> digest::Digest {
+    let Key { digest, compatibility } = key;
+    let parts: [&[u8]; 5] =
+        [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        // Each with its length: nothing can move from one part to the next.
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
     }
-    let mut key = [0; KEY_BYTES];
-    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    Ok(key)
+    context.finish()
 }
 
 fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    // Folders are nobody's of ours, and stay.
+    // Directories that this process did not make are left alone.
     let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
     Ok(entries.into_iter().filter(is_file).map(|entry| entry.path()))
-}
-
-/// The same with the file's name in it.
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// A regular file within its limit, and no link.
@@ -209,6 +180,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
+    believe(&metadata)?;
     let max = CODE_BYTES_MAX + HEAD_BYTES as u64;
     // One more than it has: the end is found without a larger buffer.
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default() + 1);
@@ -217,4 +189,27 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is too large"));
     }
     Ok(bytes)
+}
+
+/// An error where an account other than this process's and root may write the file or folder. The
+/// groups of this process may: each time a pod starts, Kubernetes gives the files of a volume to
+/// the group `fsGroup`, which is one of the pod's groups, and lets it write them.
+///
+/// `skysail-sources` has the same rule for what it keeps.
+fn believe(metadata: &Metadata) -> io::Result<()> {
+    const ROOT: u32 = 0;
+    let (owner, mode, us) = (metadata.uid(), metadata.mode(), geteuid().as_raw());
+    if owner != us && owner != ROOT {
+        return Err(io::Error::other(format!("it belongs to user {owner}, and this process is user {us}: remove it")));
+    }
+    let mut groups = getgroups()?.into_iter().chain([getegid()]);
+    let is_ours = groups.any(|group| group.as_raw() == metadata.gid());
+    let writers = if is_ours { 0o002 } else { 0o022 };
+    if mode & writers != 0 {
+        let mode = mode & 0o777;
+        return Err(io::Error::other(format!(
+            "other accounts may write it (mode {mode:03o}): run chmod go-w, or remove it"
+        )));
+    }
+    Ok(())
 }

@@ -199,8 +199,8 @@ fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> 
     let archive = state_dir.clone().map(|folder| Archive::open(folder, half_bytes)).transpose();
     let archive = archive.context("--state-dir").or_exit(Reason::Usage)?;
     let mut services = providers::services(registry)?;
-    if let Some(folder) = state_dir {
-        let kept = services.compiler.keeping(folder.join("compiled"), half_bytes);
+    if let (Some(folder), Some(archive)) = (state_dir, &archive) {
+        let kept = services.compiler.keeping(folder.join("compiled"), half_bytes, archive.key());
         services.compiler = kept.context("--state-dir: its folder compiled").or_exit(Reason::Usage)?;
     }
     let surroundings =

@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -93,6 +93,87 @@ fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
     }
     put("three");
     assert_eq!(text(&archive, "a").as_deref(), Some("three"), "a put mends it");
+}
+
+/// An account that writes a shared volume first would otherwise decide what serves before the
+/// registry is asked.
+#[test]
+fn a_record_that_this_folders_key_did_not_sign_for_this_provider_is_not_believed() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let record = |folder: &TempDir, provider: &str| folder.path().join(format!("providers/{provider}.json"));
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    let genuine = fs::read_to_string(record(&folder, "a")).unwrap();
+    let unsigned = serde_json::from_str::<serde_json::Value>(&genuine).unwrap()["content"].to_string();
+    let stranger = open(other.path());
+    stranger.put("a", SOURCE, &offer("one")).unwrap();
+    let with_another_key = fs::read_to_string(record(&other, "a")).unwrap();
+    for planted in [genuine.replace("ghcr.io", "evil.io"), unsigned, with_another_key] {
+        fs::write(record(&folder, "a"), &planted).unwrap();
+        for source in [SOURCE, "oci evil.io/org/provider:v1"] {
+            assert!(archive.get("a", source, MAX).is_none(), "{planted}");
+        }
+    }
+    fs::write(record(&folder, "a"), &genuine).unwrap();
+    assert_eq!(text(&archive, "a").as_deref(), Some("one"));
+    fs::copy(record(&folder, "a"), record(&folder, "b")).unwrap();
+    assert_eq!(text(&archive, "b"), None, "another provider's");
+    fs::copy(record(&folder, "a"), folder.path().join("quarantine/a.json")).unwrap();
+    assert_eq!(archive.quarantined("a"), []);
+}
+
+#[test]
+fn what_other_accounts_may_write_is_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let archive = open(folder.path());
+    archive.put("a", SOURCE, &offer("one")).unwrap();
+    for file in [folder.path().join("providers/a.json"), components(folder.path()).remove(0)] {
+        mode(&file, 0o606);
+        assert_eq!(text(&archive, "a"), None, "{}", file.display());
+        // As Kubernetes leaves it for `fsGroup`.
+        mode(&file, 0o660);
+        assert_eq!(text(&archive, "a").as_deref(), Some("one"));
+    }
+    drop(archive);
+    for name in ["components", "providers", "quarantine", NEW] {
+        let path = folder.path().join(name);
+        mode(&path, 0o707);
+        let error = Archive::open(folder.path().to_owned(), MAX).unwrap_err();
+        assert!(matches!(&error, ArchiveError::Io { path: at, .. } if *at == path), "{error}");
+        mode(&path, 0o2770);
+    }
+    // The mount point of an emptyDir is everybody's.
+    mode(folder.path(), 0o777);
+    assert_eq!(text(&open(folder.path()), "a").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_key_that_is_cut_a_link_or_readable_by_others_is_replaced_and_what_it_signed_is_not_believed() {
+    let folder = TempDir::new().unwrap();
+    let key = folder.path().join("key");
+    let damages: [&dyn Fn(); 4] = [
+        &|| fs::set_permissions(&key, Permissions::from_mode(0o604)).unwrap(),
+        &|| fs::set_permissions(&key, Permissions::from_mode(0o602)).unwrap(),
+        &|| fs::write(&key, "cut").unwrap(),
+        &|| {
+            fs::rename(&key, folder.path().join("elsewhere")).unwrap();
+            symlink(folder.path().join("elsewhere"), &key).unwrap();
+        },
+    ];
+    for damage in damages {
+        open(folder.path()).put("a", SOURCE, &offer("one")).unwrap();
+        let archive = open(folder.path());
+        let before = *archive.key();
+        assert_eq!(text(&archive, "a").as_deref(), Some("one"));
+        drop(archive);
+        damage();
+        let archive = open(folder.path());
+        assert_eq!(text(&archive, "a"), None);
+        assert_ne!(*archive.key(), before);
+        let metadata = fs::symlink_metadata(&key).unwrap();
+        assert!(metadata.is_file() && metadata.permissions().mode() & 0o077 == 0, "{metadata:?}");
+    }
 }
 
 /// A release that is offered again and bears out again is one that a restart may need.
@@ -196,14 +277,47 @@ fn nothing_is_held_against_what_has_borne_out_after_all() {
     assert_eq!(left, [two.digest.to_string()]);
 }
 
+/// The variable that makes a test the second process: the folder that the first one has.
+const SECOND: &str = "SKYSAIL_TEST_ARCHIVE_SECOND";
+/// Exit code of a second process that found the folder locked.
+const FOUND_LOCKED: i32 = 9;
+
+/// Whether another process can have the folder now.
+fn is_free(folder: &Path) -> bool {
+    let mut second = Command::new(std::env::current_exe().unwrap());
+    second.args(["--exact", "archive::tests::two_processes_do_not_share_a_folder"]).env(SECOND, folder);
+    let status = second.stdout(Stdio::null()).status().unwrap();
+    assert!(status.success() || status.code() == Some(FOUND_LOCKED), "{status}");
+    status.success()
+}
+
 #[test]
 fn two_processes_do_not_share_a_folder() {
+    if let Some(folder) = std::env::var_os(SECOND) {
+        match Archive::open(folder.into(), MAX) {
+            Err(ArchiveError::Locked { .. }) => std::process::exit(FOUND_LOCKED),
+            opened => drop(opened.unwrap()),
+        }
+        return;
+    }
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
-    let error = Archive::open(folder.path().to_owned(), MAX).unwrap_err();
-    assert!(matches!(error, ArchiveError::Locked { .. }), "{error}");
+    assert!(!is_free(folder.path()));
     drop(archive);
-    open(folder.path());
+    assert!(is_free(folder.path()));
+}
+
+/// As between fork and exec, when a child process has each descriptor of its parent.
+#[test]
+fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_locked() {
+    let folder = TempDir::new().unwrap();
+    let archive = open(folder.path());
+    let copy = archive._lock.try_clone().unwrap();
+    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(copy).spawn().unwrap();
+    drop(archive);
+    assert!(is_free(folder.path()));
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
 
 /// The variable that makes this test the process that is killed: the folder it writes to.

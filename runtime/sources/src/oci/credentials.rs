@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::failure::RegistryFailure;
-use crate::regular_file::{self, Links};
+use crate::regular_file::{self, Place};
 
 mod helper;
 
@@ -101,7 +101,7 @@ impl Credentials {
 /// Of a file that is no longer than it may be.
 async fn read(path: PathBuf) -> Result<Bytes, String> {
     let read = move || {
-        let read = regular_file::read(&path, DockerConfig::BYTES_MAX, Links::Followed);
+        let read = regular_file::read(&path, DockerConfig::BYTES_MAX, Place::Operators);
         read.map_err(|error| format!("{} cannot be read: {error}", path.display()))
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?

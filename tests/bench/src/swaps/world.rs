@@ -104,7 +104,7 @@ impl World {
         let server = cloud.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.context("serving the cloud")?;
         let jailed = Compiler::jailed(JailCommand { program: jail, args: vec![COMPILE.into()] });
         let compiler = match keeping {
-            Some(folder) => jailed.keeping(folder, KEPT_BYTES_MAX).context("a folder for machine code")?,
+            Some(folder) => jailed.keeping(folder, KEPT_BYTES_MAX, &[7; 32]).context("a folder for machine code")?,
             None => jailed,
         };
         let services = SlotServices {

@@ -20,8 +20,10 @@ fn key(n: u8) -> Key {
     Key { digest: [n; 32], compatibility: 7 }
 }
 
+const KEY: [u8; 32] = [7; 32];
+
 fn open(folder: &TempDir) -> Disk {
-    Disk::open(folder.path().to_owned(), 1 << 20).unwrap()
+    Disk::open(folder.path().to_owned(), 1 << 20, &KEY).unwrap()
 }
 
 fn code(disk: &Disk, n: u8) -> Option<Vec<u8>> {
@@ -69,11 +71,12 @@ fn a_byte_that_somebody_changed_makes_it_nothing() {
     assert!(code(&disk, 1).is_some());
 }
 
-/// A copy of another component's file, of another folder's, of another engine's.
+/// A copy of another component's file, of another engine's, and a file that another key made.
 #[test]
-fn a_file_of_another_component_engine_or_folder_is_nothing() {
+fn a_file_of_another_component_engine_or_key_is_nothing() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (disk, stranger) = (open(&folder), open(&other));
+    let disk = open(&folder);
+    let stranger = Disk::open(other.path().to_owned(), 1 << 20, &[8; 32]).unwrap();
     disk.put(&key(1), b"one", COST);
     let one = disk.path(&key(1));
     fs::copy(&one, disk.path(&key(2))).unwrap();
@@ -88,7 +91,7 @@ fn a_file_of_another_component_engine_or_folder_is_nothing() {
 #[test]
 fn the_folder_has_a_limit_and_the_oldest_goes_first() {
     let folder = TempDir::new().unwrap();
-    let disk = Disk::open(folder.path().to_owned(), 1000).unwrap();
+    let disk = Disk::open(folder.path().to_owned(), 1000, &KEY).unwrap();
     for n in 1..=3 {
         disk.put(&key(n), &[n; 300], COST);
     }
@@ -108,7 +111,7 @@ fn code_above_a_lowered_limit_is_not_used() {
 }
 
 #[test]
-fn a_link_a_folder_a_pipe_and_a_cut_key_are_survived() {
+fn a_link_a_folder_and_a_pipe_are_survived() {
     let folder = TempDir::new().unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
@@ -125,29 +128,24 @@ fn a_link_a_folder_a_pipe_and_a_cut_key_are_survived() {
     fs::remove_file(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
     assert!(code(&disk, 1).is_some());
-    fs::write(folder.path().join("key"), "cut").unwrap();
-    let disk = open(&folder);
-    assert_eq!(code(&disk, 1), None, "another key");
-    disk.put(&key(1), b"code", COST);
-    assert!(code(&open(&folder), 1).is_some());
 }
 
 #[test]
-fn a_key_that_everybody_may_read_and_one_that_is_a_link_are_made_anew() {
+fn what_other_accounts_may_write_is_not_believed() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("key");
-    let damages: [&dyn Fn(); 2] = [&|| fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap(), &|| {
-        fs::rename(&path, folder.path().join("elsewhere")).unwrap();
-        symlink(folder.path().join("elsewhere"), &path).unwrap();
-    }];
-    for damage in damages {
-        open(&folder).put(&key(1), b"code", COST);
-        assert!(code(&open(&folder), 1).is_some());
-        damage();
-        assert_eq!(code(&open(&folder), 1), None);
-        let metadata = fs::symlink_metadata(&path).unwrap();
-        assert!(metadata.is_file() && metadata.permissions().mode() & 0o007 == 0, "{metadata:?}");
-    }
+    let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let disk = open(&folder);
+    disk.put(&key(1), b"code", COST);
+    mode(&the_file(&folder), 0o606);
+    assert_eq!(code(&disk, 1), None);
+    // As Kubernetes leaves it for `fsGroup`.
+    mode(&the_file(&folder), 0o660);
+    assert!(code(&disk, 1).is_some());
+    mode(folder.path(), 0o707);
+    let refused = Disk::open(folder.path().to_owned(), 1 << 20, &KEY).err().unwrap();
+    assert!(refused.to_string().contains("mode 707"), "{refused}");
+    mode(folder.path(), 0o2770);
+    assert!(code(&open(&folder), 1).is_some());
 }
 
 #[test]
@@ -180,7 +178,7 @@ fn a_kill_at_any_moment_leaves_whole_machine_code() {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut whole, mut cut) = (0, 0);
     for kill in 0..200_u8 {
-        // Ten in the same folder, then a new one: its key is part of what a kill may cut.
+        // Ten in the same folder, then a new one.
         let folder = parent.path().join((kill / 10).to_string());
         let mut writer = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_whole_machine_code"])
@@ -192,7 +190,7 @@ fn a_kill_at_any_moment_leaves_whole_machine_code() {
         writer.kill().unwrap();
         writer.wait().unwrap();
         cut += named(&folder, "new");
-        let disk = Disk::open(folder.clone(), CODE_MAX).unwrap();
+        let disk = Disk::open(folder.clone(), CODE_MAX, &KEY).unwrap();
         let found = (0..=u8::MAX).filter(|n| disk.path(&key(*n)).exists());
         for n in found {
             assert_eq!(disk.get(&key(n), LIMITS), Some((machine_code(n), COST)), "kill {kill}, code {n}");
@@ -217,7 +215,7 @@ fn named(folder: &Path, extension: &str) -> usize {
 }
 
 fn write_until_killed(folder: &Path) -> ! {
-    let disk = Disk::open(folder.to_owned(), CODE_MAX).unwrap();
+    let disk = Disk::open(folder.to_owned(), CODE_MAX, &KEY).unwrap();
     for n in (0..=u8::MAX).cycle() {
         disk.put(&key(n), &machine_code(n), COST);
     }
