@@ -20,7 +20,7 @@ mod most {
     /// Established connections are lost without a sign.
     pub(super) const LOST_CONNECTIONS: usize = 0;
     /// A process is frozen for a while.
-    pub(super) const FREEZE: usize = 6;
+    pub(super) const FREEZE: usize = 0;
     /// An operator edits, adds or removes a provider.
     pub(super) const OWNERSHIP: usize = 0;
     /// Somebody deletes the backend pool of a load balancer.
