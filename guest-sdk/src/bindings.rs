@@ -1,7 +1,7 @@
 //! What `wit-bindgen` makes of the contract, once for all guests: the imports, and one export macro for each interface.
 //!
 //! Each interface is a world of its own, so that a component exports what its author implements and nothing else. All of them share the
-//! types of [`imports`]. Nothing here is written by hand except the list of worlds; guests see it through the crate root.
+//! types of [`imports`], except the resource `node-set`, which is [`NodeSet`](crate::NodeSet). Nothing here is written by hand except the list of worlds; guests see it through the crate root.
 
 /// The host's side: types and functions that a guest may call.
 pub mod imports {
@@ -35,7 +35,10 @@ pub mod load_balancers {
         path: "../wit/v0.1.0",
         inline: "package skysail:guest-load-balancers; world load-balancers { export skysail:provider/load-balancers@0.1.0; }",
         world: "skysail:guest-load-balancers/load-balancers",
-        with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
+        with: {
+            "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types,
+            "skysail:provider/types@0.1.0/node-set": crate::nodes::NodeSet,
+        },
         generate_all,
         generate_unused_types: true,
         additional_derives: [PartialEq],
@@ -67,7 +70,10 @@ pub mod instances {
         path: "../wit/v0.1.0",
         inline: "package skysail:guest-instances; world instances { export skysail:provider/instances@0.1.0; }",
         world: "skysail:guest-instances/instances",
-        with: { "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types },
+        with: {
+            "skysail:provider/types@0.1.0": crate::bindings::imports::skysail::provider::types,
+            "skysail:provider/types@0.1.0/node-set": crate::nodes::NodeSet,
+        },
         generate_all,
         generate_unused_types: true,
         additional_derives: [PartialEq],

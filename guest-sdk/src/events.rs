@@ -1,13 +1,20 @@
 //! Kubernetes Events on the object of the call, or about the cluster where it has none.
 
-use crate::bindings::imports::skysail::provider::events::{Kind, emit};
+use crate::{
+    bindings::imports::skysail::provider::events::{Kind, emit},
+    native::host_only,
+};
 
 /// Publishes an Event of type `Normal`. `reason` in CamelCase, at most 128 bytes; the message is cut at 1,024 bytes.
+#[track_caller]
 pub fn normal(reason: &str, message: &str) {
+    host_only("events::normal");
     emit(Kind::Normal, reason, message);
 }
 
 /// Publishes an Event of type `Warning`; limits as for [`normal`].
+#[track_caller]
 pub fn warning(reason: &str, message: &str) {
+    host_only("events::warning");
     emit(Kind::Warning, reason, message);
 }

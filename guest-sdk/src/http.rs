@@ -20,33 +20,64 @@ pub use self::{
     response::Response,
 };
 use crate::{
-    Error, Result,
+    Error, Result, Retry,
     bindings::imports::skysail::provider::http::{self, Failure},
+    native::host_only,
 };
 
 /// Sends all requests in parallel, as far as the host's limits allow; one answer for each, in order, already [checked](Response::check).
 #[must_use]
+#[track_caller]
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
+    host_only("http::send_all");
     let (lines, raw): (Vec<_>, Vec<_>) =
         requests.into_iter().map(|request| (request.line(), request.into_raw())).unzip();
     let answers = http::send_all(&raw);
     lines.into_iter().zip(answers).map(|(line, answer)| Response::from_answer(line, answer)?.check()).collect()
 }
 
-/// As [`send_all`], for requests that all have to succeed; every one is sent and answered before the first failure is reported.
+/// As [`send_all`], for requests that all have to succeed; every one is sent and answered before a failure is reported.
 ///
 /// # Errors
 ///
-/// The first failure, in the order of the requests.
+/// As [`every`].
+#[track_caller]
 pub fn send_every(requests: Vec<Request>) -> Result<Vec<Response>> {
-    send_all(requests).into_iter().collect()
+    every(send_all(requests))
+}
+
+/// All answers, or one failure for all of them.
+///
+/// # Errors
+///
+/// The first failure that waiting does not mend. Where waiting mends all of them: the `retry-after` with the longest time,
+/// so that no rate limit among them is lost, else the first `unavailable`.
+pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
+    let (mut all, mut worst) = (Vec::with_capacity(answers.len()), None);
+    for answer in answers {
+        match answer {
+            Ok(answer) => all.push(answer),
+            Err(error) if worst.as_ref().is_none_or(|worst| weight(worst) < weight(&error)) => worst = Some(error),
+            Err(_) => {}
+        }
+    }
+    worst.map_or(Ok(all), Err)
+}
+
+/// Which of several failures stands for all of them: the heaviest one, and of equal ones the first.
+const fn weight(error: &Error) -> (u8, u64) {
+    match error {
+        Error::Unavailable(_) => (0, 0),
+        Error::RetryAfter(Retry { after_ms, message: _ }) => (1, *after_ms),
+        _ => (2, 0),
+    }
 }
 
 impl From<Failure> for Error {
     /// What the operator must allow or mend is `denied` or `invalid`; what time or the cloud mends is `unavailable`.
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Forbidden(why) => Self::Denied(format!("the operator's egress rules refuse it: {why}")),
+            Failure::Forbidden(why) => Self::Denied(format!("the operator does not allow it: {why}")),
             Failure::Limited(why) => Self::Unavailable(format!("a limit of the sandbox was met: {why}")),
             Failure::Malformed(why) => Self::Internal(format!("not a request that can be sent: {why}")),
             Failure::Unreachable(why) => Self::Unavailable(format!("the cloud is unreachable: {why}")),
@@ -59,5 +90,25 @@ impl From<Failure> for Error {
             }
             Failure::Other((code, why)) => Self::Unavailable(format!("{code}: {why}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::every;
+    use crate::{Error, Result};
+
+    #[test]
+    fn the_longest_wait_of_several_requests_is_kept() {
+        let wait = |seconds| Err(Error::retry_after(Duration::from_secs(seconds), "busy"));
+        let unavailable = || Err(Error::Unavailable("503".to_owned()));
+        let answers: Vec<Result<()>> = vec![Ok(()), unavailable(), wait(1), wait(30), wait(2)];
+        assert_eq!(every(answers), wait(30).map(|()| Vec::new()));
+        let denied = || Err(Error::Denied("401".to_owned()));
+        assert_eq!(every(vec![wait(30), denied(), Err(Error::Invalid("400".to_owned()))]), denied().map(|()| vec![]));
+        assert_eq!(every(vec![unavailable(), Ok(())]), unavailable().map(|()| vec![]));
+        assert_eq!(every(vec![Ok(1), Ok(2)]), Ok(vec![1, 2]));
     }
 }

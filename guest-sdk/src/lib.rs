@@ -19,8 +19,9 @@
 //! }
 //! ```
 //!
-//! The functions that reach the host ([`http`], [`log`], [`config::text`], [`clock`], [`cache`], [`events`], every method of [`NodeSet`])
-//! exist inside the sandbox only; on any other target they panic. Everything else is plain Rust and is tested natively.
+//! The functions that call the host ([`http`], [`config::text`], [`clock`], [`cache`], [`events`]) work inside the sandbox only; on any other
+//! target they panic with a sentence that names them. Everything else is plain Rust and is tested natively; [`NodeSet::of`] makes the nodes
+//! of a test, and [`log`] writes to standard output there.
 //!
 //! This crate must not grow heavy: what it adds to a component counts against the size of a ConfigMap.
 
@@ -39,8 +40,10 @@ mod error;
 pub mod events;
 pub mod http;
 mod identity;
+pub mod instances;
 pub mod instances_v1;
 pub mod log;
+mod native;
 pub mod nodes;
 pub mod paging;
 #[doc(hidden)]
@@ -53,8 +56,8 @@ pub use self::{
         clusters::Guest as Clusters,
         identity::{Guest as Identity, Info, Problem, Severity},
         imports::skysail::provider::types::{
-            AddressKind, Error, Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, Node, NodeAddress,
-            NodeSet, Pair, PortStatus, Protocol, Retry, Service, ServicePort, SessionAffinity, TrafficPolicy,
+            AddressKind, Error, Ingress, IpFamily, IpFamilyPolicy, IpMode, LoadBalancerStatus, Node, NodeAddress, Pair,
+            PortStatus, Protocol, Retry, Service, ServicePort, SessionAffinity, TrafficPolicy,
         },
         instances::{Detail, Guest as Instances, Instance},
         load_balancer_inventory::{Guest as LoadBalancerInventory, Owned},
@@ -66,6 +69,7 @@ pub use self::{
     },
     cidr::Cidr,
     error::{Absent, Result},
+    nodes::NodeSet,
 };
 
 /// Makes a component of a type: `provider!(Example: identity, load_balancers, instances)`.

@@ -4,6 +4,19 @@
 //! # let (name, count) = ("a", 3);
 //! skysail_guest_sdk::info!("created virtual server {name}"; "backends" => count);
 //! ```
+//!
+//! In a native test the lines go to standard output.
+//!
+//! The standard library's `println!`, `eprintln!` and `dbg!` write nowhere on `wasm32-unknown-unknown`, and nothing can
+//! change that from outside of it. This crate has macros of the same names whose lines reach the host's log: a `use` of
+//! them takes the place of the standard library's in a module, and `#[macro_use] extern crate skysail_guest_sdk;` at the
+//! root does so in the whole crate.
+//!
+//! ```
+//! use skysail_guest_sdk::{dbg, println};
+//!
+//! println!("{} machines", dbg!(1 + 1));
+//! ```
 
 use crate::bindings::imports::skysail::provider::log;
 pub use crate::bindings::imports::skysail::provider::log::Level;
@@ -11,12 +24,34 @@ pub use crate::bindings::imports::skysail::provider::log::Level;
 /// Whether a line of this level would be kept.
 #[must_use]
 pub fn enabled(level: Level) -> bool {
-    log::enabled(level)
+    cfg!(not(target_arch = "wasm32")) || log::enabled(level)
 }
 
 /// Writes one line with fields; the host adds the provider's and the call's.
 pub fn write(level: Level, message: &str, fields: &[(String, String)]) {
-    log::write(level, message, fields);
+    if cfg!(target_arch = "wasm32") {
+        log::write(level, message, fields);
+    } else {
+        let fields: String = fields.iter().map(|(key, value)| format!(" {key}={value:?}")).collect();
+        native_line(&format!("{level:?} {message}{fields}"));
+    }
+}
+
+/// What `println!` (level info) and `eprintln!` (level warn) of this crate do: each line of the text is one of the log.
+#[doc(hidden)]
+pub fn print(level: Level, text: &str) {
+    if cfg!(not(target_arch = "wasm32")) {
+        return native_line(text);
+    }
+    let stream = if level == Level::Info { "stdout" } else { "stderr" };
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        log::write(level, line, &[("stream".to_owned(), stream.to_owned())]);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a test program shows the standard output of a test that fails")]
+fn native_line(text: &str) {
+    std::println!("{text}");
 }
 
 /// One line at a level: format arguments, then after `;` fields as `"key" => value`. Nothing is formatted where the level is off.
@@ -29,6 +64,34 @@ macro_rules! log {
                 &::std::format!($($arg),+),
                 &[$($((::std::string::ToString::to_string(&$key), ::std::string::ToString::to_string(&$value))),+)?],
             );
+        }
+    };
+}
+
+/// The standard library's `println!`, at level info of the host's log.
+#[macro_export]
+macro_rules! println {
+    () => {};
+    ($($arg:tt)+) => { $crate::log::print($crate::log::Level::Info, &::std::format!($($arg)+)) };
+}
+
+/// The standard library's `eprintln!`, at level warn of the host's log.
+#[macro_export]
+macro_rules! eprintln {
+    () => {};
+    ($($arg:tt)+) => { $crate::log::print($crate::log::Level::Warn, &::std::format!($($arg)+)) };
+}
+
+/// The standard library's `dbg!`, at level warn of the host's log; the value on one line.
+#[macro_export]
+macro_rules! dbg {
+    ($value:expr $(,)?) => {
+        match $value {
+            value => {
+                let (file, line) = (::std::file!(), ::std::line!());
+                $crate::eprintln!("[{file}:{line}] {} = {:?}", ::std::stringify!($value), &value);
+                value
+            }
         }
     };
 }

@@ -1,8 +1,160 @@
-//! Picking node addresses.
+//! The nodes of a call, and picking their addresses.
 
 use std::net::IpAddr;
 
-use crate::{AddressKind, IpFamily, NodeAddress, NodeSet};
+#[cfg(target_arch = "wasm32")]
+use crate::bindings::imports::skysail::provider::types::NodeSet as Held;
+use crate::{AddressKind, IpFamily, Node, NodeAddress};
+
+/// Outside the sandbox a set holds the nodes of a test.
+#[cfg(not(target_arch = "wasm32"))]
+type Held = Vec<Node>;
+
+/// Nodes, held by the host: a guest pulls the columns that it needs, and pays for those only.
+///
+/// Every column has `len` entries in the same order, sorted by name. A set never changes while the guest holds it. What is
+/// read counts against the call's budget of host-call bytes.
+#[derive(Debug)]
+pub struct NodeSet(Held);
+
+/// What the bindings ask of a resource's type, and the resource's methods.
+#[cfg(target_arch = "wasm32")]
+impl NodeSet {
+    #[doc(hidden)]
+    #[must_use]
+    #[expect(unsafe_code, reason = "the bindings make a resource of the handle that the host gave")]
+    pub unsafe fn from_handle(handle: u32) -> Self {
+        // SAFETY: the caller's promise is the same.
+        Self(unsafe { Held::from_handle(handle) })
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.0.len()
+    }
+
+    /// Equal digests mean equal content, within one release's life: a provider may skip work that it has done.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+
+    /// Names of all nodes, ascending.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    /// `spec.providerID` of each node; none where the node is uninitialised.
+    #[must_use]
+    pub fn provider_ids(&self) -> Vec<Option<String>> {
+        self.0.provider_ids()
+    }
+
+    /// All addresses of one kind of each node, in the node's order; an empty list where it has none.
+    #[must_use]
+    pub fn addresses(&self, kind: &AddressKind) -> Vec<Vec<String>> {
+        self.0.addresses(kind)
+    }
+
+    /// Value of one label of each node; none where the node does not carry it.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Vec<Option<String>> {
+        self.0.label(key)
+    }
+
+    /// One node whole; none past the end.
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<Node> {
+        self.0.get(index)
+    }
+}
+
+/// The same, over the nodes of a test.
+#[cfg(not(target_arch = "wasm32"))]
+impl NodeSet {
+    /// The nodes of a native test, in any order: the functions of a provider that take a set can be called with it.
+    #[must_use]
+    pub fn of(mut nodes: Vec<Node>) -> Self {
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        Self(nodes)
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_handle(_handle: u32) -> Self {
+        // The bindings need it to compile; nothing calls an export outside the sandbox.
+        Self::of(Vec::new())
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Equal digests mean equal content, within one release's life: a provider may skip work that it has done.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        std::hash::Hash::hash(&format!("{:?}", self.0), &mut hasher);
+        std::hash::Hasher::finish(&hasher)
+    }
+
+    /// Names of all nodes, ascending.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// `spec.providerID` of each node; none where the node is uninitialised.
+    #[must_use]
+    pub fn provider_ids(&self) -> Vec<Option<String>> {
+        self.0.iter().map(|node| node.provider_id.clone()).collect()
+    }
+
+    /// All addresses of one kind of each node, in the node's order; an empty list where it has none.
+    #[must_use]
+    pub fn addresses(&self, kind: &AddressKind) -> Vec<Vec<String>> {
+        let of_kind = |node: &Node| {
+            let addresses = node.addresses.iter().filter(|address| address.kind == *kind);
+            addresses.map(|address| address.address.clone()).collect()
+        };
+        self.0.iter().map(of_kind).collect()
+    }
+
+    /// Value of one label of each node; none where the node does not carry it.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Vec<Option<String>> {
+        let value = |node: &Node| node.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+        self.0.iter().map(value).collect()
+    }
+
+    /// One node whole; none past the end.
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<Node> {
+        self.0.get(usize::try_from(index).ok()?).cloned()
+    }
+}
+
+impl Node {
+    /// A ready node without anything else, for a provider's tests.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            uid: String::new(),
+            provider_id: None,
+            addresses: Vec::new(),
+            labels: Vec::new(),
+            annotations: Vec::new(),
+            pod_cidrs: Vec::new(),
+            ready: true,
+            extra: Vec::new(),
+        }
+    }
+}
 
 impl IpFamily {
     /// Whether the text is an address of this family.
@@ -54,8 +206,26 @@ pub fn add_address(addresses: &mut Vec<NodeAddress>, new: NodeAddress) {
 
 #[cfg(test)]
 mod tests {
-    use super::{add_address, pick};
-    use crate::{AddressKind, IpFamily, NodeAddress};
+    use super::{NodeSet, add_address, pick};
+    use crate::{AddressKind, IpFamily, Node, NodeAddress};
+
+    #[test]
+    fn a_native_test_has_nodes() {
+        let node = |name: &str, ip: &str| Node {
+            provider_id: Some(format!("example://{name}")),
+            addresses: vec![NodeAddress::new(AddressKind::InternalIp, ip)],
+            labels: vec![("zone".to_owned(), "a".to_owned())],
+            ..Node::new(name)
+        };
+        let nodes = NodeSet::of(vec![node("b", "10.0.0.2"), node("a", "10.0.0.1"), Node::new("c")]);
+        assert_eq!((nodes.len(), nodes.names()), (3, ["a", "b", "c"].map(str::to_owned).to_vec()));
+        assert_eq!(nodes.provider_ids()[2], None);
+        assert_eq!(nodes.label("zone")[1].as_deref(), Some("a"));
+        let ips = [("a", "10.0.0.1"), ("b", "10.0.0.2")].map(|(name, ip)| (name.to_owned(), ip.to_owned()));
+        assert_eq!(nodes.internal_ips(IpFamily::Ipv4), ips);
+        assert_eq!((nodes.get(1).unwrap().name.as_str(), nodes.get(3)), ("b", None));
+        assert_ne!(nodes.digest(), NodeSet::of(vec![Node::new("a")]).digest());
+    }
 
     #[test]
     fn the_first_address_of_the_family_is_picked() {

@@ -1,4 +1,9 @@
 //! Lists that come in pages.
+//!
+//! A cursor that the cloud gives ([`collect`]) is safe. Pages by offset or number are not: what is deleted between two pages
+//! moves the entries behind it to the front, and one of them is on no page. [`collect_by_offset`] notices most of that and begins
+//! again; together with something created at the same moment it cannot be noticed. Since a `not-found` deletes a node, ask
+//! for what a list lacks by its ID before you answer `not-found`: [`instances::describe`](crate::instances::describe) does.
 
 use std::collections::HashSet;
 
@@ -29,10 +34,55 @@ pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<S
     Err(Error::Unavailable(format!("the list does not end after {PAGES_MAX} pages")))
 }
 
+/// A page of a list that is asked for by offset, and how many entries the whole list has at that moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The page's entries; none past the end.
+    pub entries: Vec<T>,
+    /// The whole list's.
+    pub total: usize,
+}
+
+/// Times that a list is read which changes while it is read: the next call reads it again.
+const READS_MAX: usize = 3;
+
+/// All entries of a list whose pages are asked for by offset. `page` gets the number of entries read so far; `id` tells
+/// entries apart. A list is read again where the total changes, an entry comes twice, or the number of entries is not the
+/// total: something was created or deleted between two pages.
+///
+/// # Errors
+///
+/// Those of `page`; `unavailable` where the list changes each time it is read, or has more than [`PAGES_MAX`] pages.
+pub fn collect_by_offset<T>(id: impl Fn(&T) -> &str, mut page: impl FnMut(usize) -> Result<Page<T>>) -> Result<Vec<T>> {
+    for _ in 0..READS_MAX {
+        if let Some(all) = read(&id, &mut page)? {
+            return Ok(all);
+        }
+    }
+    Err(Error::Unavailable(format!("the list changed between two pages, {READS_MAX} times")))
+}
+
+/// One reading of a list; none where it changed meanwhile.
+fn read<T>(id: &impl Fn(&T) -> &str, page: &mut impl FnMut(usize) -> Result<Page<T>>) -> Result<Option<Vec<T>>> {
+    let Page { entries: mut all, total } = page(0)?;
+    for _ in 1..PAGES_MAX {
+        if all.len() >= total {
+            let mut seen = HashSet::new();
+            return Ok((all.len() == total && all.iter().all(|entry| seen.insert(id(entry)))).then_some(all));
+        }
+        let next = page(all.len())?;
+        if next.total != total || next.entries.is_empty() {
+            return Ok(None);
+        }
+        all.extend(next.entries);
+    }
+    Err(Error::Unavailable(format!("the list does not end after {PAGES_MAX} pages")))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{PAGES_MAX, collect};
-    use crate::Error;
+    use super::{PAGES_MAX, Page, collect, collect_by_offset};
+    use crate::{Error, Result};
 
     #[test]
     fn pages_are_joined_in_order() {
@@ -53,6 +103,48 @@ mod tests {
             Some(_) => Err(Error::Denied("expired".to_owned())),
         });
         assert_eq!(all, Err(Error::Denied("expired".to_owned())));
+    }
+
+    /// A cloud with pages of two; before the page of this number something happens to its list.
+    fn by_offset(list: &[&str], mut happens: impl FnMut(usize, &mut Vec<String>)) -> Result<Vec<String>> {
+        let mut list: Vec<String> = list.iter().map(|id| (*id).to_owned()).collect();
+        let mut pages = 0;
+        collect_by_offset(String::as_str, |offset| {
+            happens(pages, &mut list);
+            pages += 1;
+            Ok(Page { entries: list.iter().skip(offset).take(2).cloned().collect(), total: list.len() })
+        })
+    }
+
+    #[test]
+    fn an_entry_that_moved_between_two_pages_is_not_lost() {
+        let all = by_offset(&["a", "b", "c", "d", "e"], |page, list| {
+            if page == 1 {
+                list.remove(0);
+            }
+        });
+        assert_eq!(all, Ok(["b", "c", "d", "e"].map(str::to_owned).to_vec()));
+        let all = by_offset(&["a", "b", "c"], |page, list| {
+            if page == 1 {
+                // Created in front and deleted at the end: the total is the same, and `b` comes twice.
+                list.insert(0, "new".to_owned());
+                list.pop();
+            }
+        });
+        assert_eq!(all, Ok(["new", "a", "b"].map(str::to_owned).to_vec()));
+        assert_eq!(by_offset(&[], |_, _| {}), Ok(Vec::new()));
+        assert_eq!(by_offset(&["a", "b"], |_, _| {}).map(|all| all.len()), Ok(2));
+    }
+
+    #[test]
+    fn a_list_that_changes_each_time_it_is_read_is_given_up() {
+        let all = by_offset(&["a", "b", "c"], |page, list| list.push(page.to_string()));
+        assert!(matches!(all, Err(Error::Unavailable(_))), "{all:?}");
+        let endless = collect_by_offset(
+            |_: &String| "x",
+            |offset| Ok(Page { entries: vec![offset.to_string()], total: usize::MAX }),
+        );
+        assert!(matches!(endless, Err(Error::Unavailable(_))), "{endless:?}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use super::Checked;
 use crate::Problem;
 
-/// A parsed cloud-config that notes what is wrong, and what nobody asked for.
+/// A parsed cloud-config that collects its problems: what is wrong, and keys that the provider does not read.
 ///
 /// `[Section]`, `[Section "name"]` (read as `Section "name"`), `key = value`, comments from `#` or `;` at the start of a line, or after
 /// a blank outside quotes; a value may stand in double quotes, where `\"` and `\\` are escapes. Names compare without case. A key before
@@ -57,7 +58,7 @@ impl Ini {
         ini
     }
 
-    /// The value of a key; none where it is absent, and where it cannot be read as a `T`, which is noted.
+    /// The value of a key; none where it is absent, and where it cannot be read as a `T`, which is a fatal problem.
     pub fn optional<T: FromStr<Err: Display>>(&mut self, section: &str, key: &str) -> Option<T> {
         let found = self.take(section, key);
         for (line, _) in found.iter().skip(1) {
@@ -67,7 +68,7 @@ impl Ini {
         self.read(line, &path(section, key), &value)
     }
 
-    /// The value of a key. What is absent, empty or unreadable is noted, and the default takes its place until [`Ini::finish`] refuses.
+    /// The value of a key. An absent, empty or unreadable value is a fatal problem, and the default stands in its place.
     pub fn required<T: FromStr<Err: Display> + Default>(&mut self, section: &str, key: &str) -> T {
         let before = self.problems.len();
         let value = self.optional::<String>(section, key);
@@ -95,17 +96,20 @@ impl Ini {
         self.entries.iter().find(|entry| entry.is(section, key)).map_or(0, |entry| entry.line)
     }
 
-    /// Notes what is wrong with a key that could be read.
+    /// Adds a fatal problem with a key that could be read.
     pub fn refuse(&mut self, section: &str, key: &str, why: impl Into<String>) {
         self.problems.push(Problem::fatal(self.line(section, key), &path(section, key), why));
     }
 
-    /// The configuration, where nothing was noted and every key was asked for.
-    ///
-    /// # Errors
-    ///
-    /// All problems, by line. A key that nobody asked for is one: a misspelt key would otherwise be obeyed by nobody.
-    pub fn finish<T>(mut self, config: T) -> Result<T, Vec<Problem>> {
+    /// Adds a warning about a key, or about its absence: `check-config` reports it, and calls are made all the same.
+    pub fn warn(&mut self, section: &str, key: &str, why: impl Into<String>) {
+        self.problems.push(Problem::warning(self.line(section, key), &path(section, key), why));
+    }
+
+    /// The configuration with all problems, by line. A key that the provider did not read is a fatal one: a misspelt
+    /// key would otherwise have no effect.
+    #[must_use]
+    pub fn finish<T>(mut self, config: T) -> Checked<T> {
         for entry in self.entries.iter().filter(|entry| !entry.asked) {
             self.problems.push(Problem::fatal(
                 entry.line,
@@ -114,7 +118,7 @@ impl Ini {
             ));
         }
         self.problems.sort_by_key(|problem| problem.line);
-        if self.problems.is_empty() { Ok(config) } else { Err(self.problems) }
+        Checked::new(config, self.problems)
     }
 
     fn take(&mut self, section: &str, key: &str) -> Vec<(u32, String)> {
@@ -178,7 +182,7 @@ mod tests {
     use super::Ini;
 
     fn problems(ini: Ini) -> Vec<(u32, String, String)> {
-        let problems = ini.finish(()).err().unwrap_or_default();
+        let problems = ini.finish(()).problems();
         problems.into_iter().map(|problem| (problem.line, problem.key, problem.message)).collect()
     }
 

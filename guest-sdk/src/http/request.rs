@@ -8,6 +8,7 @@ use super::Response;
 use crate::{
     Error, Result,
     bindings::imports::skysail::provider::http::{self, Request as RawRequest},
+    native::host_only,
 };
 
 /// A cloud's API: where it is, and the credential that the host adds to each request.
@@ -147,8 +148,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Response::check`]; `denied` where the operator's egress rules refuse, `unavailable` where no answer came, `internal` for what
+    /// As [`Response::check`]; `denied` where the operator does not allow it or gave no such credential, `unavailable` where no answer came, `internal` for what
     /// is not a request. Each message begins with method and URL.
+    #[track_caller]
     pub fn send(self) -> Result<Response> {
         self.send_any()?.check()
     }
@@ -158,7 +160,9 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::send`], except for what the status says.
+    #[track_caller]
     pub fn send_any(self) -> Result<Response> {
+        host_only("http::Request::send");
         let line = self.line();
         if let Some(broken) = self.broken {
             return Err(Error::Internal(broken).context(&line));

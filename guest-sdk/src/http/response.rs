@@ -12,6 +12,11 @@ use crate::{
 /// Longest part of an error's body that is quoted, in bytes: the host cuts messages at 900.
 const DETAIL_BYTES_MAX: usize = 300;
 
+/// The first number that is a time since 1970 and not a wait: 2001 as a time, 31 years as a wait.
+const SECONDS_SINCE_1970_MIN: u64 = 1_000_000_000;
+/// The same for milliseconds.
+const MILLISECONDS_SINCE_1970_MIN: u64 = SECONDS_SINCE_1970_MIN * 1_000;
+
 /// An answer. Statuses of 400 and above are answers too, until [`Response::check`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
@@ -89,14 +94,23 @@ impl Response {
         })
     }
 
-    /// `Retry-After` in seconds, or as the time of an HTTP date measured from the answer's own `Date`.
+    /// When the cloud may be asked again: `Retry-After`; with status 429 else `RateLimit-Reset` or `X-RateLimit-Reset`, which
+    /// other answers carry too, without asking anybody to wait. Each is a number of seconds or an HTTP date; a reset may
+    /// also be a time in seconds or milliseconds since 1970. A time is measured from the answer's own `Date`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let value = self.header("retry-after")?.trim();
-        if let Ok(seconds) = value.parse() {
-            return Some(Duration::from_secs(seconds));
-        }
-        let then = http_date_seconds(value)?;
+        let resets = ["ratelimit-reset", "x-ratelimit-reset"].into_iter().filter(|_| self.status == 429);
+        std::iter::once("retry-after").chain(resets).find_map(|name| self.wait(self.header(name)?.trim()))
+    }
+
+    /// From a header's value to the time from now.
+    fn wait(&self, value: &str) -> Option<Duration> {
+        let then = match value.parse() {
+            Ok(seconds @ ..SECONDS_SINCE_1970_MIN) => return Some(Duration::from_secs(seconds)),
+            Ok(milliseconds @ MILLISECONDS_SINCE_1970_MIN..) => milliseconds.div_ceil(1_000),
+            Ok(seconds) => seconds,
+            Err(_) => http_date_seconds(value)?,
+        };
         let now = http_date_seconds(self.header("date")?.trim())?;
         Some(Duration::from_secs(then.saturating_sub(now)))
     }

@@ -2,25 +2,30 @@
 //! Nothing carries traffic, and two Services may get one address: it shows how a provider is written, and tests the controllers.
 use skysail_guest_sdk::{
     AddressKind, Cidr, Detail, Error, Identity, Info, Ingress, Instance, Instances, LoadBalancerStatus, LoadBalancers,
-    NodeAddress, NodeSet, Problem, Result, Service, config, config::Ini, info, provider, provider_id,
+    NodeAddress, NodeSet, Problem, Result, Service, config,
+    config::{Checked, Ini},
+    info, provider, provider_id,
 };
 
 struct Dummy;
 provider!(Dummy: identity, load_balancers, instances);
 
 /// The pool of addresses: `[LoadBalancer] pool = CIDR`, else the range that RFC 5737 keeps for documentation.
-fn pool(text: &str) -> Result<Cidr, Vec<Problem>> {
+fn pool(text: &str) -> Checked<Cidr> {
     let mut ini = Ini::parse(text);
+    let line = ini.line("LoadBalancer", "pool");
     let pool: String = ini.optional("LoadBalancer", "pool").unwrap_or_else(|| "203.0.113.0/24".to_owned());
-    let cidr = pool.parse::<Cidr>().map_err(|error| ini.refuse("LoadBalancer", "pool", error.message()));
-    ini.finish(cidr)?.map_err(|()| Vec::new())
+    ini.finish(pool).and_then(|pool| match pool.parse::<Cidr>() {
+        Ok(cidr) => Checked::new(cidr, Vec::new()),
+        Err(error) => Checked::refused(Problem::fatal(line, "LoadBalancer.pool", error.message())),
+    })
 }
 impl Identity for Dummy {
     fn describe() -> Info {
         Info { has_cluster_id: false, ..Info::new("dummy", env!("CARGO_PKG_VERSION"), "Addresses without a cloud") }
     }
     fn check_config(text: String) -> Vec<Problem> {
-        pool(&text).err().unwrap_or_default()
+        pool(&text).problems()
     }
 }
 impl LoadBalancers for Dummy {

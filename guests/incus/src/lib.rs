@@ -40,7 +40,7 @@ impl Identity for Provider {
     }
 
     fn check_config(text: String) -> Vec<Problem> {
-        settings::check(&text)
+        settings::parse(&text).problems()
     }
 }
 

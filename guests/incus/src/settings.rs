@@ -10,7 +10,7 @@
 
 use std::str::FromStr;
 
-use skysail_guest_sdk::{Problem, config::Ini};
+use skysail_guest_sdk::config::{Checked, Ini};
 
 use crate::pool::Pool;
 
@@ -35,12 +35,8 @@ pub(crate) struct Settings {
     pub(crate) health_check: bool,
 }
 
-/// Reads a cloud-config.
-///
-/// # Errors
-///
-/// Everything that is wrong with it, by line.
-pub(crate) fn parse(text: &str) -> Result<Settings, Vec<Problem>> {
+/// Reads and checks a cloud-config.
+pub(crate) fn parse(text: &str) -> Checked<Settings> {
     let mut ini = Ini::parse(text);
     let mut listen = Pool::default();
     for part in ini.list::<Pool>("", "listen") {
@@ -56,18 +52,10 @@ pub(crate) fn parse(text: &str) -> Result<Settings, Vec<Problem>> {
         zone: ini.optional::<LabelValue>("", "zone").unwrap_or_default().0,
         health_check: ini.optional("", "health-check").unwrap_or(false),
     };
-    ini.finish(settings)
-}
-
-/// What `check-config` answers: faults, else what the operator may not have meant.
-pub(crate) fn check(text: &str) -> Vec<Problem> {
-    match parse(text) {
-        Err(problems) => problems,
-        Ok(Settings { network: None, .. }) => {
-            vec![Problem::warning(0, "network", "is absent: nodes are served, load balancers are refused")]
-        }
-        Ok(_) => Vec::new(),
+    if settings.network.is_none() {
+        ini.warn("", "network", "is absent: nodes are served, load balancers are refused");
     }
+    ini.finish(settings)
 }
 
 fn name_or(ini: &mut Ini, key: &str, default: &str) -> String {
@@ -131,27 +119,27 @@ pub(crate) fn is_label_value(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, parse};
+    use super::parse;
 
     const GOOD: &str = "endpoint = https://[::1]:8443/\nproject=kube\nnetwork = ovn0\nlisten = 198.51.100.200/30\n\
                         listen = 2001:db8::1-2001:db8::3 # second family\nregion = home\n";
 
     #[test]
     fn a_good_text_is_read_with_its_defaults() {
-        let settings = parse(GOOD).unwrap();
+        let settings = parse(GOOD).config().unwrap();
         assert_eq!(settings.endpoint, "https://[::1]:8443");
         assert_eq!((settings.project.as_str(), settings.credential.as_str()), ("kube", "incus"));
         assert_eq!(settings.network.as_deref(), Some("ovn0"));
         assert!(settings.listen.contains("2001:db8::2".parse().unwrap()));
         assert!(!settings.health_check);
-        assert_eq!(check(GOOD), []);
+        assert_eq!(parse(GOOD).problems(), []);
     }
 
     #[test]
     fn each_fault_names_its_line_and_key() {
         let text = "endpoint = http://incus:8443\nlisten = 10.0.0.9-10.0.0.1\nregoin = x\nregion = a b\nproject = a/b\n\
-                    health-check = perhaps\n";
-        let found: Vec<_> = parse(text).unwrap_err().into_iter().map(|p| (p.line, p.key)).collect();
+                    health-check = perhaps\nnetwork = ovn0\n";
+        let found: Vec<_> = parse(text).problems().into_iter().map(|p| (p.line, p.key)).collect();
         let expected =
             [(1, "endpoint"), (2, "listen"), (3, "regoin"), (4, "region"), (5, "project"), (6, "health-check")];
         assert_eq!(found, expected.map(|(line, key)| (line, key.to_owned())));
@@ -160,14 +148,16 @@ mod tests {
     #[test]
     fn an_endpoint_is_an_origin_and_nothing_more() {
         for bad in ["https://", "https://a/1.0", "https://u@a", "https://a?x", "incus:8443", "unix:///run/incus"] {
-            assert!(parse(&format!("endpoint = {bad}\n")).is_err(), "{bad}");
+            assert!(parse(&format!("endpoint = {bad}\n")).config().is_err(), "{bad}");
         }
-        assert_eq!(parse("").unwrap_err()[0].key, "endpoint");
+        assert_eq!(parse("").problems()[0].key, "endpoint");
     }
 
     #[test]
     fn a_config_without_a_network_is_good_for_nodes() {
-        let problems = check("endpoint = https://a:8443\n");
+        let checked = || parse("endpoint = https://a:8443\n");
+        assert!(checked().config().is_ok());
+        let problems = checked().problems();
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].severity, skysail_guest_sdk::Severity::Warning);
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skysail_guest_sdk::{
-    Problem, Result,
-    config::{self, Ini},
+    Result,
+    config::{self, Checked, Ini},
     http::{Api, Request},
     paging,
 };
@@ -98,7 +98,7 @@ pub(crate) struct VirtualServer {
 
 impl Cloud {
     /// The cloud-config: `[Global] endpoint = URL`, and `zone = NAME` where this process runs in the cloud.
-    pub(crate) fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn parse(text: &str) -> Checked<Self> {
         let mut ini = Ini::parse(text);
         let endpoint: String = ini.required("Global", "endpoint");
         if !endpoint.is_empty() && !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {

@@ -15,7 +15,7 @@ impl Identity for SimCloud {
         Info::new("simcloud", env!("CARGO_PKG_VERSION"), "Skysail's simulated cloud")
     }
     fn check_config(text: String) -> Vec<Problem> {
-        Cloud::parse(&text).err().unwrap_or_default()
+        Cloud::parse(&text).problems()
     }
 }
 

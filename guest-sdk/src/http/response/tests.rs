@@ -78,6 +78,22 @@ fn retry_after_is_read_as_seconds_and_as_a_date() {
 }
 
 #[test]
+fn a_rate_limit_says_when_it_ends() {
+    let after = |status, headers: &[(&str, &str)]| response(status, headers, "").retry_after();
+    let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(after(429, &[("ratelimit-reset", "17")]), Some(Duration::from_secs(17)));
+    assert_eq!(after(429, &[("x-ratelimit-reset", "9"), ("retry-after", "3")]), Some(Duration::from_secs(3)));
+    let now = ("date", "Tue, 29 Feb 2028 12:00:00 GMT");
+    assert_eq!(after(429, &[now, ("ratelimit-reset", "1835438460")]), Some(Duration::from_secs(60)));
+    assert_eq!(after(429, &[now, ("x-ratelimit-reset", "1835438460001")]), Some(Duration::from_secs(61)));
+    assert_eq!(after(429, &[("x-ratelimit-reset", "1835438460")]), None, "measured from nothing");
+    assert_eq!(after(429, &[date, ("ratelimit-reset", "never")]), None);
+    assert_eq!(after(409, &[("ratelimit-reset", "3600")]), None, "a conflict ends before the hour");
+    let error = response(429, &[("ratelimit-reset", "17")], "").check().unwrap_err();
+    assert!(matches!(error, Error::RetryAfter(retry) if retry.after_ms == 17_000));
+}
+
+#[test]
 fn dates_are_seconds_since_1970() {
     assert_eq!(http_date_seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
     assert_eq!(http_date_seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));

@@ -6,6 +6,8 @@ use skysail_guest_sdk::Result;
 
 skysail_probe::probe!("fuel", attack);
 
+// Not inlined: the error has to name it.
+#[inline(never)]
 fn attack() -> Result<String> {
     let mut n = 0_u64;
     while black_box(true) {

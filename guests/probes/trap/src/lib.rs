@@ -4,6 +4,8 @@ use skysail_guest_sdk::Result;
 
 skysail_probe::probe!("trap", attack);
 
+// Not inlined: the error has to name it.
+#[inline(never)]
 fn attack() -> Result<String> {
     #[expect(clippy::panic, reason = "this is the probe")]
     {
