@@ -173,8 +173,7 @@ async fn reach(client: &kube::Client) -> anyhow::Result<()> {
     let mut said = false;
     let version = loop {
         match client.apiserver_version().await {
-            // One that answers with an error will do so again.
-            Err(error) if !matches!(error, kube::Error::Api(_)) && Instant::now() < end => {
+            Err(error) if may_pass(&error) && Instant::now() < end => {
                 if !std::mem::replace(&mut said, true) {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "the cluster does not answer: trying for {} s", CLUSTER_PATIENCE.as_secs());
@@ -189,6 +188,12 @@ async fn reach(client: &kube::Client) -> anyhow::Result<()> {
         .or_exit(Reason::Unreachable)?;
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
     Ok(())
+}
+
+/// Whether the next request may get another answer: there was none, or the API server is busy (429)
+/// or still starts (5xx).
+fn may_pass(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if status.code != 429 && status.code < 500)
 }
 
 /// A fleet without providers, and what it keeps on disk.
