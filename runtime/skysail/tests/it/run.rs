@@ -190,7 +190,7 @@ async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
 async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
     run.says_all(&["nothing to offer", "serving HTTPS"]).await;
-    let withheld = "[-]provider/c failed: reason withheld\nreadyz check failed\n";
+    let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\nreadyz check failed\n";
     assert_eq!(run.ask("readyz").await, (500, withheld.to_owned()));
     let line = run.says("/readyz fails").await;
     assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
