@@ -60,6 +60,10 @@ impl Link {
         self.frozen.send_replace(frozen);
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        *self.frozen.borrow()
+    }
+
     /// The established connections carry nothing any more, and nothing says so. New connections work.
     pub(crate) fn lose_connections(&self) {
         self.losses.send_modify(|losses| *losses += 1);

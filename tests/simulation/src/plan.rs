@@ -12,7 +12,7 @@ mod most {
     /// Of API requests: never answered, and not carried out or carried out.
     pub(super) const NEVER_ANSWERED: f64 = 0.0;
     /// Of watches: changes arrive minutes later.
-    pub(super) const STALLED_WATCH: f64 = 0.0;
+    pub(super) const STALLED_WATCH: f64 = 0.1;
     /// Of cloud requests: never answered. The host ends the call at its deadline.
     pub(super) const HANGS: f64 = 0.02;
     /// Of look-ups of machines: each kind of lie.
@@ -20,13 +20,13 @@ mod most {
     /// Established connections are lost without a sign.
     pub(super) const LOST_CONNECTIONS: usize = 0;
     /// A process is frozen for a while.
-    pub(super) const FREEZE: usize = 0;
+    pub(super) const FREEZE: usize = 6;
     /// An operator edits, adds or removes a provider.
     pub(super) const OWNERSHIP: usize = 0;
     /// Somebody deletes the backend pool of a load balancer.
-    pub(super) const LOST_POOL: usize = 0;
+    pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
-    pub(super) const RIVAL: usize = 0;
+    pub(super) const RIVAL: usize = 3;
     /// A provider says of all its machines that they do not exist, for a while.
     pub(super) const MASS_LIE: usize = 3;
     /// Days on which the account may not list Services for a while.

@@ -94,10 +94,16 @@ impl CloudProvider {
         self.serving.store(serving, Ordering::SeqCst);
     }
 
-    /// As the host: the fence first, then whether something serves, then the guest.
-    fn enter<'a>(&'a self, call: &'a Call, function: &'static str, service: Option<&Service>) -> Result<Entered<'a>> {
+    /// As the host: the fence first, then whether a release serves, then the guest.
+    async fn enter<'a>(
+        &'a self,
+        call: &'a Call,
+        function: &'static str,
+        service: Option<&Service>,
+    ) -> Result<Entered<'a>> {
+        self.link.run(std::future::ready(())).await;
         call.fence.check()?;
-        let turn = service.map(|service| self.referee.call_begins(&self.process, function, service));
+        let turn = service.map(|service| self.referee.call_begins((&self.process, &self.link), function, service));
         if service.is_none() {
             self.referee.spends(format!("calls of {function} of {}", self.cloud.name));
         }
@@ -112,12 +118,12 @@ impl CloudProvider {
 #[async_trait]
 impl LoadBalancers for CloudProvider {
     async fn name(&self, call: &Call, _cluster: &str, service: &Service) -> Result<String> {
-        let _entered = self.enter(call, "name", None)?;
+        let _entered = self.enter(call, "name", None).await?;
         Ok(name_of(service))
     }
 
     async fn get(&self, call: &Call, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>> {
-        let entered = self.enter(call, "get", Some(service))?;
+        let entered = self.enter(call, "get", Some(service)).await?;
         let name = name_of(service);
         let look = |state: &CloudState| {
             state.balancers.contains_key(&name).then(|| state.addresses.get(&name).cloned()).flatten()
@@ -132,7 +138,7 @@ impl LoadBalancers for CloudProvider {
         service: &Service,
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus> {
-        let entered = self.enter(call, "ensure", Some(service))?;
+        let entered = self.enter(call, "ensure", Some(service)).await?;
         let (name, uid) = (name_of(service), service.uid.clone());
         let referee = Arc::clone(&self.referee);
         let key = name.clone();
@@ -153,7 +159,7 @@ impl LoadBalancers for CloudProvider {
     }
 
     async fn update(&self, call: &Call, _cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()> {
-        let entered = self.enter(call, "update", Some(service))?;
+        let entered = self.enter(call, "update", Some(service)).await?;
         let (name, backends) = (name_of(service), backends_of(nodes));
         let what = format!("set backends {name} {backends:?}");
         let put = move |state: &mut CloudState| match state.balancers.get_mut(&name) {
@@ -170,7 +176,7 @@ impl LoadBalancers for CloudProvider {
     }
 
     async fn ensure_deleted(&self, call: &Call, _cluster: &str, service: &Service) -> Result<()> {
-        let entered = self.enter(call, "ensure-deleted", Some(service))?;
+        let entered = self.enter(call, "ensure-deleted", Some(service)).await?;
         entered.delete(name_of(service)).await
     }
 }
@@ -189,7 +195,7 @@ impl Entered<'_> {
 #[async_trait]
 impl LoadBalancerInventory for CloudProvider {
     async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
-        let entered = self.enter(call, "list", None)?;
+        let entered = self.enter(call, "list", None).await?;
         let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
         // What is there in parts only is there.
         let all = |state: &CloudState| {
@@ -200,14 +206,14 @@ impl LoadBalancerInventory for CloudProvider {
     }
 
     async fn delete(&self, call: &Call, _cluster: &str, name: &str) -> Result<()> {
-        self.enter(call, "delete", None)?.delete(name.to_owned()).await
+        self.enter(call, "delete", None).await?.delete(name.to_owned()).await
     }
 }
 
 #[async_trait]
 impl Instances for CloudProvider {
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
-        let entered = self.enter(call, "describe", None)?;
+        let entered = self.enter(call, "describe", None).await?;
         let one = |state: &CloudState, node: &skysail_provider::Node| {
             let id = state.behind(node.provider_id.as_deref().unwrap_or_default(), &node.name);
             id.and_then(|id| state.instance(id)).ok_or_else(missing)
@@ -258,7 +264,7 @@ impl CloudProvider {
 #[async_trait]
 impl Routes for CloudProvider {
     async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<Route>> {
-        let entered = self.enter(call, "list-routes", None)?;
+        let entered = self.enter(call, "list-routes", None).await?;
         let look = |state: &CloudState| {
             let route = |(cidr, target): (&String, &String)| Route {
                 name: target.clone(),
@@ -273,7 +279,7 @@ impl Routes for CloudProvider {
     }
 
     async fn create(&self, call: &Call, _cluster: &str, routes: &[(String, Route)]) -> Result<Vec<Result<()>>> {
-        let entered = self.enter(call, "create-routes", None)?;
+        let entered = self.enter(call, "create-routes", None).await?;
         let mut results = Vec::new();
         for (_, route) in routes {
             let (cidr, node) = (route.destination_cidr.clone(), route.target_node.clone().unwrap_or_default());
@@ -293,7 +299,7 @@ impl Routes for CloudProvider {
     }
 
     async fn delete(&self, call: &Call, _cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
-        let entered = self.enter(call, "delete-routes", None)?;
+        let entered = self.enter(call, "delete-routes", None).await?;
         let mut results = Vec::new();
         for route in routes {
             // A route has the name of its target: one that was made since to another target is another one.

@@ -17,7 +17,9 @@ use skysail_provider::Service;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use crate::{Plan, budget::Budget, client::REFEREE, cloud::Lie, provider::JUNK, replica::LEASE_PATH, story::Story};
+use crate::{
+    Plan, budget::Budget, client::REFEREE, cloud::Lie, link::Link, provider::JUNK, replica::LEASE_PATH, story::Story,
+};
 
 /// Between two calls of [`Referee::settle`], at most.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -35,8 +37,8 @@ pub struct Referee {
 
 struct Inner {
     budget: Budget,
-    /// By the Service's UID: who is at it.
-    calls: BTreeMap<String, String>,
+    /// Calls under way, by the Service's UID: which call, and the link of the process that makes it.
+    calls: BTreeMap<String, (String, Arc<Link>)>,
     /// Nodes whose machine was there, or not called missing often enough, when a process asked for their
     /// deletion: name and UID, and when the request was carried out, if it was.
     suspects: BTreeMap<(String, String), Instant>,
@@ -72,11 +74,18 @@ impl Inner {
 }
 
 /// A call about one Service; it ends when this is dropped.
-pub(crate) struct Turn(Arc<Referee>, String);
+pub(crate) struct Turn {
+    referee: Arc<Referee>,
+    uid: String,
+    call: String,
+}
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.lock().calls.remove(&self.1);
+        let mut inner = self.referee.lock();
+        if inner.calls.get(&self.uid).is_some_and(|(call, _)| *call == self.call) {
+            inner.calls.remove(&self.uid);
+        }
     }
 }
 
@@ -110,17 +119,23 @@ impl Referee {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never two calls for one Service at once, of all processes.
-    pub(crate) fn call_begins(self: &Arc<Self>, process: &str, function: &str, service: &Service) -> Turn {
-        let who = format!("{function} by {process}");
+    /// Never two calls for one Service at once, of all processes. A process that is frozen makes no call:
+    /// what it sent has arrived by the time that another one leads.
+    pub(crate) fn call_begins(
+        self: &Arc<Self>,
+        (process, link): (&str, &Arc<Link>),
+        function: &str,
+        service: &Service,
+    ) -> Turn {
+        let call = format!("{function} by {process}");
         self.story.tell("call", format_args!("{function} {}/{} by {process}", service.namespace, service.name));
         self.spends(format!("calls for {}/{}", service.namespace, service.name));
-        let other = self.lock().calls.insert(service.uid.clone(), who.clone());
-        if let Some(other) = other {
+        let other = self.lock().calls.insert(service.uid.clone(), (call.clone(), Arc::clone(link)));
+        if let Some((other, _)) = other.filter(|(_, link)| !link.is_frozen()) {
             self.story
-                .violate(format_args!("two calls for {}/{} at once: {other}, {who}", service.namespace, service.name));
+                .violate(format_args!("two calls for {}/{} at once: {other}, {call}", service.namespace, service.name));
         }
-        Turn(Arc::clone(self), service.uid.clone())
+        Turn { referee: Arc::clone(self), uid: service.uid.clone(), call }
     }
 
     /// Never a write without the lease.
