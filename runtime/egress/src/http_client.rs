@@ -1,13 +1,13 @@
 //! The only way out of the sandbox: one judged, bounded, accounted exchange at a time, or several in parallel.
 //!
 //! Flow of one request, in this order; whatever fails first is the answer:
-//! 1. the budget of the call gives a request ([`HttpBudget`]);
+//! 1. the budget of the call gives a request ([`HttpBudget::admit`]);
 //! 2. URL, method and headers are read, strictly (`malformed`);
 //! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::policy`], `forbidden`);
 //! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
 //! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or `limited`);
 //! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a connection whose peer address was judged when it was made;
-//! 7. the answer is read up to its bounds while it is decompressed, and every value of a credential in it is redacted.
+//! 7. the answer is read up to its bounds, one in a coding is refused, and every value of a credential in it is redacted.
 //!
 //! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one exception that is the transport's own: a
 //! request on a reused connection that the peer had closed before a single byte of the request was written goes to a fresh one, and
@@ -16,35 +16,40 @@
 //! Must not know wasm. Dropping the future of a request ends its exchange.
 
 mod budget;
+mod clients;
 mod exchange;
 mod headers;
 mod limits;
 mod message;
 mod rate;
-mod resolver;
-mod transport;
 
 use std::{fmt, iter::repeat_n, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http::{HeaderMap, Method};
-use reqwest::{Client, Request};
+use http::{HeaderMap, Method, Request, Uri};
+use http_body_util::Full;
 use skysail_provider::{Limit, LimitHit, text::one_line};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::Instrument as _;
 
+pub use crate::resolver::{Resolver, SystemResolver};
 use crate::{
+    blocking::Blocking,
     credentials::{Credentials, Generation, Proof},
     policy::{EgressPolicy, METHODS, Target},
+    transport::{Client, header_bytes},
 };
-pub use budget::{Held, HttpBudget, HttpUsage};
-pub use headers::{is_ambiguous, is_hosts_header};
+pub use budget::{Admitted, Held, HttpBudget, HttpUsage};
+use clients::Clients;
+pub use clients::HttpClientError;
+use exchange::Exchange;
 pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
-pub use resolver::{Resolver, SystemResolver};
-pub use transport::HttpClientError;
-use transport::Transport;
+
+/// Redactions of large answers of one provider under way at once: each keeps a core busy, for seconds where answers of 256 MiB are allowed.
+const REDACTIONS_MAX: usize = 2;
 
 /// The methods that change nothing, of those that can be allowed.
 const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
@@ -53,16 +58,18 @@ const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 pub struct HttpClient {
     policy: Arc<EgressPolicy>,
     credentials: Arc<Credentials>,
-    transport: Transport,
+    clients: Clients,
     rate: Rate,
+    redactions: Blocking,
 }
 
 /// A request that may leave.
 struct Judged {
     client: Client,
-    request: Request,
+    request: Request<Full<Bytes>>,
     bytes: u64,
     timeout: Option<Duration>,
+    has_credential: bool,
     /// Keeps the redaction of the very values that are sent, even when they are exchanged meanwhile.
     generation: Arc<Generation>,
 }
@@ -93,14 +100,26 @@ impl HttpClient {
         limits: &HttpLimits,
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, HttpClientError> {
-        let transport = Transport::new(&policy, limits, resolver)?;
+        let clients = Clients::new(&policy, limits, resolver)?;
         // Built now, so that a certificate without its key is an error of the operator's file and not of a request.
         for (name, credential) in credentials.current().iter() {
             if let Proof::ClientCertificate(certificate) = &credential.proof {
-                transport.with_certificate(name, certificate)?;
+                clients.with_certificate(name, certificate)?;
             }
         }
-        Ok(Self { policy, credentials, transport, rate: Rate::new(limits.requests_per_second) })
+        Ok(Self {
+            policy,
+            credentials,
+            clients,
+            rate: Rate::new(limits.requests_per_second),
+            redactions: Blocking::new(REDACTIONS_MAX),
+        })
+    }
+
+    /// Whether answers are searched for values of credentials.
+    #[must_use]
+    pub fn redacts(&self) -> bool {
+        self.credentials.current().redactor().seeks()
     }
 
     /// What may leave.
@@ -116,7 +135,12 @@ impl HttpClient {
     ///
     /// # Cancel safety
     /// Dropping the future ends the exchange; the request may have been carried out.
-    pub async fn send(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    pub async fn send(
+        &self,
+        budget: &HttpBudget,
+        _admitted: Admitted,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, Failure> {
         let (method, url) = (shown(&request.method), shown(request.url.split(['?', '#']).next().unwrap_or_default()));
         let span = tracing::debug_span!("http request", http.method = method, http.url = url);
         let result = self.send_judged(budget, request).instrument(span.clone()).await;
@@ -163,28 +187,13 @@ impl HttpClient {
         answers.chain(refused).collect()
     }
 
-    /// Sends one request, unless the answers that are held already fill the guest's memory.
-    ///
-    /// # Errors
-    /// As [`Self::send`].
-    pub async fn send_held(
-        &self,
-        budget: &HttpBudget,
-        held: &Held,
-        request: HttpRequest,
-    ) -> Result<HttpResponse, Failure> {
-        if let Some(hit) = held.full() {
-            let text = format!("the answers before this one fill the guest's memory: {hit}");
-            let full = Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) };
-            return Err(budget.refuse_one(full));
-        }
-        let answer = self.send(budget, request).await;
+    async fn send_held(&self, budget: &HttpBudget, held: &Held, request: HttpRequest) -> Result<HttpResponse, Failure> {
+        let answer = self.send(budget, budget.admit(held)?, request).await;
         held.add(answer.as_ref().map_or(0, HttpResponse::size));
         answer
     }
 
     async fn send_judged(&self, budget: &HttpBudget, request: HttpRequest) -> Result<HttpResponse, Failure> {
-        budget.take_request()?;
         let judged = self.judge(budget, request)?;
         let over = || Failure::new(FailureKind::Timeout, "the time of the call is over");
         let waiting = async {
@@ -197,13 +206,14 @@ impl HttpClient {
             Some(deadline) => timeout_at(deadline, waiting).await.map_err(|_| over())??,
             None => waiting.await?,
         };
-        let Judged { client, request, bytes, timeout, generation } = judged;
+        let Judged { client, request, bytes, timeout, has_credential, generation } = judged;
         budget.fence().check().map_err(Failure::fenced)?;
         let (end, limited) = end_of(budget, timeout);
         let started = Instant::now();
         budget.add_sent(bytes);
-        let exchange = exchange::run(&client, request, budget, generation.redactor());
-        let exchange = timeout_at(end, exchange);
+        let exchange =
+            Exchange { client: &client, budget, generation: &generation, has_credential, redactions: &self.redactions };
+        let exchange = timeout_at(end, exchange.run(request));
         let result = match budget.fence().guard(exchange).await {
             Ok(ended) => ended.unwrap_or_else(|_| Err(timed_out(started, limited))),
             Err(closed) => Err(Failure::fenced(closed)),
@@ -248,23 +258,22 @@ impl HttpClient {
         let headers = headers::of_guest(&headers, proof.map(|(_, proof)| proof))?;
         let bytes = check_request(budget.limits(), &target, &headers, body.as_ref().map_or(0, bytes::Bytes::len))?;
         let client = match proof {
-            Some((name, Proof::ClientCertificate(certificate))) => {
-                self.transport
-                    .with_certificate(name, certificate)
-                    .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?
-            }
-            Some((_, Proof::Header { .. })) | None => self.transport.plain(),
+            Some((name, Proof::ClientCertificate(certificate))) => self
+                .clients
+                .with_certificate(name, certificate)
+                .map_err(|error| Failure::new(FailureKind::Tls, error.to_string()))?,
+            Some((_, Proof::Header { .. })) | None => self.clients.plain(),
         };
-        let method =
-            Method::from_bytes(method.as_bytes()).map_err(|_| Failure::malformed("the method cannot be sent"))?;
-        let mut request = Request::new(method, target.url);
+        let unsent = |what| Failure::malformed(format!("the {what} cannot be sent"));
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| unsent("method"))?;
+        *request.uri_mut() = target.url.as_str().parse::<Uri>().map_err(|_| unsent("URL"))?;
         *request.headers_mut() = headers;
-        *request.body_mut() = body.map(Into::into);
         // Last, and as the only one of its name.
         if let Some((_, Proof::Header { name, value, secrets: _ })) = proof {
             request.headers_mut().insert(name, value.clone());
         }
-        Ok(Judged { client, request, bytes, timeout, generation })
+        Ok(Judged { client, request, bytes, timeout, has_credential: proof.is_some(), generation })
     }
 }
 
@@ -286,7 +295,7 @@ fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body
     let refuse = |limit, used, max| {
         if used <= max { Ok(()) } else { Err(Failure::with_limit(FailureKind::Limited, LimitHit { limit, used, max })) }
     };
-    let header_bytes = headers::bytes(headers);
+    let header_bytes = header_bytes(headers);
     refuse(Limit::HttpHeaders, headers.len() as u64, u64::from(limits.headers_max))?;
     refuse(Limit::HttpHeaderBytes, header_bytes, limits.header_bytes_max)?;
     let bytes = (target.url.as_str().len() as u64).saturating_add(header_bytes).saturating_add(body as u64);

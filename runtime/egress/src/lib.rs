@@ -4,9 +4,14 @@
 //!
 //! Read [`http_client`] first: it is the walk of one request.
 
+mod blocking;
 pub mod credentials;
 mod file;
+pub mod header_names;
 pub mod http_client;
 pub mod policy;
+mod resolver;
+pub mod transport;
 
 pub use file::read_file;
+pub use resolver::{Resolver, SystemResolver};

@@ -91,7 +91,7 @@ struct Rule {
 /// Why a request may not leave. The text names what was refused and reaches the guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(pub(crate) String);
+pub struct Refusal(pub String);
 
 /// What is wrong with an [`EgressSpec`]; `place` is as in the file, from `egress` down.
 #[derive(Debug, thiserror::Error)]

@@ -18,6 +18,9 @@ pub(crate) const ENTRY: u64 = 100;
 /// One random byte: they come one by one from a cipher.
 pub(crate) const RANDOM_BYTE: u64 = 4;
 
+/// One byte of an answer that is searched for values of credentials: MEASURE
+pub(crate) const REDACTED_BYTE: u64 = 10;
+
 /// What a call's imports have cost and what is not charged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Toll {
@@ -31,6 +34,11 @@ pub(crate) struct Toll {
 pub(crate) struct Owed(Arc<AtomicU64>);
 
 impl Owed {
+    /// Bytes were searched for values of credentials.
+    pub(crate) fn redacted(&self, bytes: u64) {
+        self.add(REDACTED_BYTE.saturating_mul(bytes));
+    }
+
     pub(crate) fn add(&self, fuel: u64) {
         // No overflow: what a call can owe before it is charged is bounded by the bytes that cross, far below 2^64.
         self.0.fetch_add(fuel, Ordering::Relaxed);

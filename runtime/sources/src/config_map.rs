@@ -2,7 +2,7 @@
 //!
 //! # Flow
 //! 1. Each ConfigMap is watched by its name.
-//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is unpacked.
+//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is unpacked, on a thread that may block.
 //! 3. A digest that differs from the last one offered becomes an [`Offer`].
 //!
 //! # Several parts
@@ -36,6 +36,9 @@ pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
 
 /// How gzip begins.
 const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// By how much gzip may make a component longer, in bytes: a header with a file name, and five bytes for each block of 64 KiB that is stored.
+const GZIP_OVERHEAD_MAX: u64 = 64 << 10;
 
 /// Keys that a sentence names.
 const KEYS_SHOWN_MAX: usize = 8;
@@ -222,9 +225,9 @@ impl ConfigMapSource {
             let looked = match seen {
                 Ok(object) => {
                     if let Some(part) = parts.get_mut(place) {
-                        *part = object.map_or(Part::Missing, |object| Part::There(Box::new(object)));
+                        *part = object.map_or(Part::Missing, |object| Part::There(Arc::new(object)));
                     }
-                    put_together(&reference, &parts, bytes_max)
+                    put_together(&reference, &parts, bytes_max).await
                 }
                 Err(error) => Some(Err(ConfigMapFailure::Api { reason: told(&error) })),
             };
@@ -245,11 +248,11 @@ enum Part {
     /// Nothing yet.
     Unknown,
     Missing,
-    There(Box<ConfigMap>),
+    There(Arc<ConfigMap>),
 }
 
 /// The component, or why there is none; nothing as long as not all of them were looked at.
-fn put_together(
+async fn put_together(
     reference: &ConfigMapReference,
     parts: &[Part],
     bytes_max: u64,
@@ -259,15 +262,18 @@ fn put_together(
         match part {
             Part::Unknown => return None,
             Part::Missing => return Some(Err(ConfigMapFailure::Missing { name: name.clone() })),
-            Part::There(object) => objects.push((name.as_str(), &**object)),
+            Part::There(object) => objects.push((name.clone(), Arc::clone(object))),
         }
     }
-    Some(component(reference, &objects, bytes_max))
+    // A gzip stream can be all input and no output, which takes seconds at this size.
+    let reference = reference.clone();
+    let read = tokio::task::spawn_blocking(move || component(&reference, &objects, bytes_max)).await;
+    Some(read.unwrap_or_else(|error| Err(ConfigMapFailure::Gzip { reason: error.to_string() })))
 }
 
 fn component(
     reference: &ConfigMapReference,
-    parts: &[(&str, &ConfigMap)],
+    parts: &[(String, Arc<ConfigMap>)],
     bytes_max: u64,
 ) -> Result<Bytes, ConfigMapFailure> {
     let expected = digest_of_all(parts)?;
@@ -289,25 +295,24 @@ fn component(
 }
 
 /// What the parts say that they are parts of; a single one need not say it.
-fn digest_of_all(parts: &[(&str, &ConfigMap)]) -> Result<Option<Digest>, ConfigMapFailure> {
+fn digest_of_all(parts: &[(String, Arc<ConfigMap>)]) -> Result<Option<Digest>, ConfigMapFailure> {
     let mut first: Option<(&str, Digest)> = None;
     for (name, part) in parts {
         let annotations = part.metadata.annotations.as_ref();
         let Some(text) = annotations.and_then(|annotations| annotations.get(DIGEST_ANNOTATION)) else {
             if parts.len() > 1 {
-                return Err(ConfigMapFailure::NoDigest { name: (*name).to_owned() });
+                return Err(ConfigMapFailure::NoDigest { name: name.clone() });
             }
             return Ok(None);
         };
-        let digest: Digest = text.parse().map_err(|_| ConfigMapFailure::BadDigest {
-            name: (*name).to_owned(),
-            text: text.chars().take(80).collect(),
-        })?;
+        let digest: Digest = text
+            .parse()
+            .map_err(|_| ConfigMapFailure::BadDigest { name: name.clone(), text: text.chars().take(80).collect() })?;
         match first {
             None => first = Some((name, digest)),
             Some((_, known)) if known == digest => {}
             Some((known, _)) => {
-                return Err(ConfigMapFailure::PartsDiffer { first: known.to_owned(), other: (*name).to_owned() });
+                return Err(ConfigMapFailure::PartsDiffer { first: known.to_owned(), other: name.clone() });
             }
         }
     }
@@ -335,8 +340,12 @@ fn value<'a>(name: &str, part: &'a ConfigMap, key: Option<&str>) -> Result<&'a [
     }
 }
 
-/// No further than one byte beyond the limit, whatever the compressed form promises.
+/// No further than one byte beyond the limit, whatever the compressed form promises; and not at all where the compressed form is longer, as
+/// it is where blocks and members without content follow each other.
 fn unpack(compressed: &[u8], bytes_max: u64) -> Result<Vec<u8>, ConfigMapFailure> {
+    if compressed.len() as u64 > bytes_max.saturating_add(GZIP_OVERHEAD_MAX) {
+        return Err(ConfigMapFailure::TooLarge { max: bytes_max });
+    }
     let mut unpacked = Vec::new();
     let read = MultiGzDecoder::new(compressed).take(bytes_max.saturating_add(1)).read_to_end(&mut unpacked);
     read.map_err(|error| ConfigMapFailure::Gzip { reason: error.to_string() })?;

@@ -85,7 +85,7 @@ impl Reader<'_> {
         let name: HeaderName = text
             .parse()
             .map_err(|_| self.value("header.name", "is not a header name; write one such as X-Auth-Token"))?;
-        if crate::http_client::is_hosts_header(&name) {
+        if crate::header_names::is_hosts_header(&name) {
             return Err(self.value("header.name", "is a header that the connection sets by itself; use another one"));
         }
         Ok(name)

@@ -2,8 +2,9 @@
 //!
 //! A guest that can make a server echo a request (a debug endpoint, an error page, a login answer) would otherwise read the credential
 //! from the answer. Sought are the value itself and what `Authorization` carries; as JSON and percent-encoded text; in hexadecimal; and
-//! in base64 (both alphabets) wherever it begins inside a longer text, because the alignment changes the letters. All that is sought in the
-//! text as it is and once more as a reader of JSON, HTML, URLs or broken lines would see it ([`view`]). This stops echoes, not a server that helps the guest (one that answers with the value reversed): the origins of a credential are the operator's choice.
+//! in base64 (both alphabets) wherever it begins inside a longer text, because the alignment changes the letters. The search ignores the case
+//! of letters. It looks at the text as it is, and once more as a reader of JSON, HTML, URLs, broken lines or UTF-16 sees it ([`view`]). This stops
+//! echoes, not a server that helps the guest (one that answers with the value reversed): the origins of a credential are the operator's choice.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
 
@@ -39,8 +40,12 @@ impl Redactor {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        // The longest at each place, so that no tail of a longer spelling is left over.
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns)?;
+        // The longest at each place, so that no tail of a longer spelling is left over. In either case: names of headers
+        // arrive in lower case, and digits of escapes in both.
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .ascii_case_insensitive(true)
+            .build(patterns)?;
         Ok(Self { finder: Some(finder) })
     }
 
@@ -51,9 +56,19 @@ impl Redactor {
         }
     }
 
-    /// `bytes` must be whole: half a value is not found.
-    pub(crate) fn bytes(&self, bytes: Bytes) -> Bytes {
-        self.clean(&bytes).map_or(bytes, Into::into)
+    /// Whether a value is in the text.
+    pub(crate) fn finds(&self, text: &str) -> bool {
+        self.clean(text.as_bytes()).is_some()
+    }
+
+    /// `bytes` without the values, where there is one in them. They must be whole: half a value is not found.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Option<Bytes> {
+        self.clean(bytes).map(Into::into)
+    }
+
+    /// Whether there is a value to seek at all.
+    pub(crate) fn seeks(&self) -> bool {
+        self.finder.is_some()
     }
 
     /// The text without the values, where there is one in it.
@@ -74,11 +89,7 @@ impl Redactor {
 
 /// Looks where a reader would: an encoder chooses which characters it escapes and where it breaks lines, so no list has all spellings.
 fn clean_as_read(finder: &AhoCorasick, text: &[u8]) -> Option<Vec<u8>> {
-    if !view::differs(text) {
-        return None;
-    }
-    let mut seen = Vec::with_capacity(text.len());
-    pieces(text).for_each(|piece| piece.show(&mut seen));
+    let seen = view::seen(text)?;
     let mut found = finder.find_iter(&seen).map(|found| found.range()).peekable();
     found.peek()?;
     let mut out = Vec::with_capacity(text.len());
@@ -115,13 +126,11 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     add(json);
     add(value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
     let percent = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
-    add(lower_escapes(&percent));
     add(percent);
     // Encoders differ in which characters they leave alone: once all but the unreserved ones, once only what must be.
     const UNRESERVED: &percent_encoding::AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     let percent = utf8_percent_encode(value, UNRESERVED).to_string();
-    add(lower_escapes(&percent));
     add(percent.replace("%20", "+"));
     add(percent);
     let mut hex = String::with_capacity(value.len() * 2);
@@ -131,7 +140,6 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
             break;
         }
     }
-    add(hex.to_uppercase());
     add(hex);
     for before in 0..3 {
         let text = base64_inside(value, before);
@@ -149,14 +157,4 @@ fn base64_inside(value: &str, before: usize) -> String {
     let first = (before * 8).div_ceil(6);
     let last = bytes.len() * 8 / 6;
     text.get(first..last).unwrap_or_default().to_owned()
-}
-
-fn lower_escapes(percent: &str) -> String {
-    let mut out = String::with_capacity(percent.len());
-    let mut escape = 0;
-    for c in percent.chars() {
-        out.push(if escape > 0 { c.to_ascii_lowercase() } else { c });
-        escape = if c == '%' { 2 } else { usize::saturating_sub(escape, 1) };
-    }
-    out
 }

@@ -1,4 +1,5 @@
-//! A text as its reader sees it: escapes of JSON, HTML and URLs read, line breaks left out. Must not know what is sought in it.
+//! A text as its reader sees it: escapes of JSON, HTML and URLs are read, line breaks are left out, and so are the zero bytes between ASCII
+//! characters in UTF-16 and UTF-32. Must not know what is sought in it.
 
 /// A piece of a text, and what a reader sees there.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +10,7 @@ pub(super) struct Piece<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Seen {
-    /// A line break and the blanks that indent the next line.
+    /// A line break and the blanks that indent the next line; a zero byte.
     Nothing,
     Byte(u8),
     Char(char),
@@ -29,9 +30,24 @@ pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// Whether a reader may see anything else than what stands there.
-pub(super) fn differs(text: &[u8]) -> bool {
-    text.iter().any(|byte| matches!(byte, b'\\' | b'&' | b'%' | b'\n' | b'\r'))
+/// What a reader sees, where that may be anything else than what stands there. Runs of plain text are copied whole.
+pub(super) fn seen(text: &[u8]) -> Option<Vec<u8>> {
+    let is_special = |byte: &u8| matches!(byte, 0 | b'\\' | b'&' | b'%' | b'\n' | b'\r');
+    let mut seen = Vec::new();
+    let mut rest = text;
+    while let Some((plain, special)) = rest.iter().position(is_special).and_then(|at| rest.split_at_checked(at)) {
+        if seen.is_empty() {
+            seen.reserve(text.len());
+        }
+        seen.extend_from_slice(plain);
+        let piece = pieces(special).next()?;
+        piece.show(&mut seen);
+        rest = special.get(piece.text.len()..)?;
+    }
+    (rest.len() < text.len()).then(|| {
+        seen.extend_from_slice(rest);
+        seen
+    })
 }
 
 impl Piece<'_> {
@@ -58,6 +74,7 @@ impl Piece<'_> {
 fn first(text: &[u8]) -> Option<(Seen, usize)> {
     let byte = *text.first()?;
     let escape = match byte {
+        0 => Some((Seen::Nothing, 1)),
         b'\\' => backslash(text),
         b'&' => reference(text),
         b'%' => text.get(1..3).and_then(number_of_hex).and_then(|n| u8::try_from(n).ok()).map(|n| (Seen::Byte(n), 3)),
@@ -121,6 +138,8 @@ mod tests {
     fn seen(text: &str) -> String {
         let mut out = Vec::new();
         pieces(text.as_bytes()).for_each(|piece| piece.show(&mut out));
+        let whole = super::seen(text.as_bytes()).unwrap_or_else(|| text.into());
+        assert_eq!(whole, out, "runs and pieces are seen alike");
         String::from_utf8_lossy(&out).into_owned()
     }
 

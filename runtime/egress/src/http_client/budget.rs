@@ -62,6 +62,11 @@ struct Spent {
     busy_since: Option<Instant>,
 }
 
+/// A request that the budget of its call has room for.
+#[derive(Debug)]
+#[must_use]
+pub struct Admitted(());
+
 /// One exchange in flight; dropping it ends the exchange, whatever became of it.
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -125,8 +130,24 @@ impl HttpBudget {
         usage
     }
 
-    /// Takes one request from the budget.
-    pub(crate) fn take_request(&self) -> Result<(), Failure> {
+    /// Takes one request from the budget of a guest that holds these answers already: before anything of the request is read.
+    ///
+    /// # Errors
+    /// The call has asked for as many requests as it may, or the answers fill the guest's memory. Either is noted.
+    pub fn admit(&self, held: &Held) -> Result<Admitted, Failure> {
+        let failure = match (self.take_request(), held.full()) {
+            (Ok(()), None) => return Ok(Admitted(())),
+            (Err(failure), _) => failure,
+            (Ok(()), Some(hit)) => {
+                let text = format!("the answers before this one fill the guest's memory: {hit}");
+                Failure { limit: Some(hit), ..Failure::new(FailureKind::Limited, text) }
+            }
+        };
+        self.note(&failure);
+        Err(failure)
+    }
+
+    fn take_request(&self) -> Result<(), Failure> {
         let max = u64::from(self.shared.limits.requests_per_call);
         let used = {
             let mut spent = self.shared.spent();
@@ -186,14 +207,6 @@ impl HttpBudget {
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
     }
 
-    /// Counts a request that is refused before it was counted: for this failure, or because there were too many already.
-    #[must_use]
-    pub fn refuse_one(&self, failure: Failure) -> Failure {
-        let failure = self.take_request().err().unwrap_or(failure);
-        self.note(&failure);
-        failure
-    }
-
     /// Writes down what the status of an answer says about the cloud.
     pub(crate) fn note_status(&self, status: u16) {
         let mut spent = self.shared.spent();
@@ -205,7 +218,7 @@ impl HttpBudget {
     }
 
     /// Writes a failure down: its limit, and whether anything was sent.
-    pub(crate) fn note(&self, failure: &Failure) {
+    pub fn note(&self, failure: &Failure) {
         let mut spent = self.shared.spent();
         match failure.kind {
             FailureKind::Limited | FailureKind::Malformed => spent.usage.refused += 1,
@@ -247,7 +260,8 @@ impl Held {
         (used > self.max).then_some(LimitHit { limit: Limit::Memory, used, max: self.max })
     }
 
-    pub(super) fn add(&self, bytes: u64) {
+    /// The guest holds so many bytes more.
+    pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -2,41 +2,89 @@
 //!
 //! Must not judge requests; by the time one arrives here, it may leave.
 
-use std::{error::Error as StdError, io};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
-use reqwest::{Client, Request, Response};
+use http::{HeaderMap, Request, header};
+use http_body_util::Full;
 use rustls::AlertDescription;
 use skysail_provider::{Limit, LimitHit};
 
-use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers, transport::LookUpError};
-use crate::credentials::Redactor;
+use super::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, headers};
+use crate::{
+    blocking::Blocking,
+    credentials::Generation,
+    transport::{Answer, Client, LookUpError, TransportError, causes, header_bytes},
+};
 
-/// Sends and reads. All texts that come back are redacted.
-pub(super) async fn run(
-    client: &Client,
-    request: Request,
-    budget: &HttpBudget,
-    redactor: &Redactor,
-) -> Result<HttpResponse, Failure> {
-    let limits = budget.limits();
-    let response = client.execute(request).await.map_err(|error| classify(error, limits, redactor))?;
-    let status = response.status().as_u16();
-    if status < 200 {
-        return Err(Failure::new(
-            FailureKind::Interrupted,
-            format!("the peer answered {status}, which nothing asked for"),
-        ));
+/// The largest body that is redacted on the spot, in bytes: a millisecond at most. Larger ones go to a thread that may block.
+const REDACTED_AT_ONCE_MAX: usize = 64 << 10;
+
+/// What one exchange needs besides its request.
+pub(super) struct Exchange<'a> {
+    pub(super) client: &'a Client,
+    pub(super) budget: &'a HttpBudget,
+    /// Its values are redacted from all texts that come back.
+    pub(super) generation: &'a Arc<Generation>,
+    /// Whether one of these values travels with the request, so that the answer may repeat it.
+    pub(super) has_credential: bool,
+    pub(super) redactions: &'a Blocking,
+}
+
+impl Exchange<'_> {
+    /// Sends and reads.
+    pub(super) async fn run(self, request: Request<Full<Bytes>>) -> Result<HttpResponse, Failure> {
+        let counted = self.budget.clone();
+        let answer = self.client.send(request, move |bytes| counted.add_received(bytes)).await;
+        let mut answer = answer.map_err(|error| self.classify(&error))?;
+        let status = answer.head.status.as_u16();
+        if status < 200 {
+            return Err(interrupted(format!("the peer answered {status}, which nothing asked for")));
+        }
+        let limits = self.budget.limits();
+        check_headers(&answer.head.headers, limits)?;
+        if self.has_credential {
+            check_whole(status, &answer.head.headers)?;
+            check_charset(&answer.head.headers)?;
+        }
+        let body = self.read_body(&mut answer).await?;
+        let clean = self.redact(&body).await?;
+        let headers = headers::for_guest(&answer.head.headers, self.generation.redactor(), clean.is_some());
+        Ok(HttpResponse { status, headers, body: clean.unwrap_or(body) })
     }
-    budget.add_received(headers::bytes(response.headers()));
-    check_headers(response.headers(), limits)?;
-    let received = response.headers().clone();
-    let body = read_body(response, budget, redactor).await?;
-    check_coding(&received, &body)?;
-    let clean = redactor.bytes(body.clone());
-    let headers = headers::for_guest(&received, redactor, clean != body);
-    Ok(HttpResponse { status, headers, body: clean })
+
+    /// Reads the body piece by piece; what lies behind the bound is never read.
+    async fn read_body(&self, answer: &mut Answer) -> Result<Bytes, Failure> {
+        let max = self.budget.limits().response_bytes_max;
+        let too_large = |size, used| {
+            Failure::with_limit(FailureKind::TooLarge(size), LimitHit { limit: Limit::HttpResponseBytes, used, max })
+        };
+        if let Some(announced) = answer.length()
+            && announced > max
+        {
+            return Err(too_large(announced, announced));
+        }
+        let mut body = BytesMut::new();
+        while let Some(piece) = answer.piece().await.map_err(|error| self.classify(&error))? {
+            self.budget.add_received(piece.len() as u64);
+            let used = (body.len() + piece.len()) as u64;
+            if used > max {
+                return Err(too_large(0, used));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.freeze())
+    }
+
+    /// The body without values of credentials, where there are some in it.
+    async fn redact(&self, body: &Bytes) -> Result<Option<Bytes>, Failure> {
+        if body.len() <= REDACTED_AT_ONCE_MAX || !self.generation.redactor().seeks() {
+            return Ok(self.generation.redactor().bytes(body));
+        }
+        let (generation, body) = (Arc::clone(self.generation), body.clone());
+        let redacted = self.redactions.run(move || Ok(generation.redactor().bytes(&body))).await;
+        redacted.map_err(|error| interrupted(format!("redact the answer: {error}")))
+    }
 }
 
 fn check_headers(received: &HeaderMap, limits: &HttpLimits) -> Result<(), Failure> {
@@ -45,90 +93,79 @@ fn check_headers(received: &HeaderMap, limits: &HttpLimits) -> Result<(), Failur
         if used <= max { Ok(()) } else { Err(Failure::with_limit(FailureKind::TooLarge(0), hit)) }
     };
     judge(Limit::HttpHeaders, received.len() as u64, u64::from(limits.headers_max))?;
-    judge(Limit::HttpHeaderBytes, headers::bytes(received), limits.header_bytes_max)
+    judge(Limit::HttpHeaderBytes, header_bytes(received), limits.header_bytes_max)
 }
 
-/// Reads the decompressed body piece by piece; what lies behind the bound is never decompressed.
-async fn read_body(mut response: Response, budget: &HttpBudget, redactor: &Redactor) -> Result<Bytes, Failure> {
-    let limits = *budget.limits();
-    let max = limits.response_bytes_max;
-    let too_large = |size, used| {
-        Failure::with_limit(FailureKind::TooLarge(size), LimitHit { limit: Limit::HttpResponseBytes, used, max })
+fn interrupted(why: impl AsRef<str>) -> Failure {
+    Failure::new(FailureKind::Interrupted, why)
+}
+
+/// Refuses a part of an answer: a guest cannot ask for one beside a credential, and an echo in pieces passes the redaction.
+fn check_whole(status: u16, received: &HeaderMap) -> Result<(), Failure> {
+    if matches!(status, 206 | 226) || received.contains_key(header::CONTENT_RANGE) {
+        return Err(interrupted("the answer is a part of one, which nothing asked for"));
+    }
+    Ok(())
+}
+
+/// Refuses characters that are not those of ASCII, such as UTF-16 and EBCDIC: the redaction seeks values in ASCII.
+fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
+    let plain = |charset: &str| {
+        let charset = charset.trim().trim_matches('"').to_ascii_lowercase();
+        matches!(charset.as_str(), "utf-8" | "utf8" | "us-ascii" | "ascii" | "latin1")
+            || charset.starts_with("iso-8859-")
+            || charset.starts_with("windows-125")
     };
-    // None for a compressed body: its length says nothing about what it becomes.
-    if let Some(announced) = response.content_length()
-        && announced > max
-    {
-        return Err(too_large(announced, announced));
-    }
-    let mut body = BytesMut::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| classify(error, &limits, redactor))? {
-        budget.add_received(piece.len() as u64);
-        let used = (body.len() + piece.len()) as u64;
-        if used > max {
-            return Err(too_large(0, used));
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body.freeze())
-}
-
-/// A coding that is still there is one that the host did not ask for and cannot look into.
-fn check_coding(received: &HeaderMap, body: &Bytes) -> Result<(), Failure> {
-    let mut codings = received.get_all(header::CONTENT_ENCODING).iter();
-    if body.is_empty() || codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Ok(());
-    }
-    Err(Failure::new(FailureKind::Interrupted, "the answer has a content-encoding that nothing asked for"))
-}
-
-/// The transport's error in the contract's words.
-fn classify(error: reqwest::Error, limits: &HttpLimits, redactor: &Redactor) -> Failure {
-    let error = error.without_url();
-    let chain = chain(&error);
-    let look_up = chain.iter().find_map(|cause| cause.downcast_ref::<LookUpError>());
-    if let Some(refused @ LookUpError::Refused { .. }) = look_up {
-        return Failure::forbidden(refused.to_string());
-    }
-    if chain.iter().any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)) {
-        // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may be; it does not say which of both it was.
-        let max = u64::from(limits.headers_max);
-        let hit = LimitHit { limit: Limit::HttpHeaders, used: max.saturating_add(1), max };
-        return Failure::with_limit(FailureKind::TooLarge(0), hit);
-    }
-    let tls = chain.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>());
-    let kind = match tls {
-        Some(_) if error.is_connect() => FailureKind::Tls,
-        // With TLS 1.3 the peer judges our certificate after our side is done: it has refused before it read the request.
-        Some(rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => FailureKind::Tls,
-        _ if error.is_connect() => FailureKind::Unreachable,
-        _ => FailureKind::Interrupted,
-    };
-    let mut texts: Vec<String> = Vec::new();
-    for text in chain.iter().map(ToString::to_string) {
-        // Layers of the transport repeat each other.
-        if texts.last().is_none_or(|last| !last.contains(&text)) {
-            texts.push(text);
+    let types = received.get_all(header::CONTENT_TYPE).iter();
+    for value in types {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let mut parameters = text.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+        if parameters.any(|(name, charset)| name.trim().eq_ignore_ascii_case("charset") && !plain(charset)) {
+            return Err(interrupted("the answer has a charset that the host does not read beside a credential"));
         }
     }
-    Failure::new(kind, redactor.text(&texts.join(": ")))
+    Ok(())
 }
 
-/// The error and its causes. An `io::Error` hides the error that it wraps from `source`, so it is opened.
-fn chain<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
-    /// Deeper than any chain seen; a bound because sources come from other crates.
-    const DEPTH_MAX: usize = 16;
-    let mut out: Vec<&'a (dyn StdError + 'static)> = Vec::new();
-    let mut next = Some(error);
-    while let Some(cause) = next.filter(|_| out.len() < DEPTH_MAX) {
-        out.push(cause);
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner as &(dyn StdError + 'static)),
-            None => cause.source(),
+impl Exchange<'_> {
+    /// The transport's error in the contract's words.
+    fn classify(&self, error: &TransportError) -> Failure {
+        let max = u64::from(self.budget.limits().headers_max);
+        let too_many_headers = || {
+            let hit = LimitHit { limit: Limit::HttpHeaders, used: max.saturating_add(1), max };
+            Failure::with_limit(FailureKind::TooLarge(0), hit)
         };
+        if matches!(error, TransportError::Interim(_)) {
+            return too_many_headers();
+        }
+        let chain = causes(error);
+        let look_up = chain.iter().find_map(|cause| cause.downcast_ref::<LookUpError>());
+        if let Some(refused @ LookUpError::Refused { .. }) = look_up {
+            return Failure::forbidden(refused.to_string());
+        }
+        if chain.iter().any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large))
+        {
+            // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may be; it does not say which of both it was.
+            return too_many_headers();
+        }
+        let is_connect = error.is_connect();
+        let tls = chain.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>());
+        let kind = match tls {
+            Some(_) if is_connect => FailureKind::Tls,
+            // With TLS 1.3 the peer judges our certificate after our side is done: it has refused before it read the request.
+            Some(rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => FailureKind::Tls,
+            _ if is_connect => FailureKind::Unreachable,
+            _ => FailureKind::Interrupted,
+        };
+        let mut texts: Vec<String> = Vec::new();
+        for text in chain.iter().map(ToString::to_string) {
+            // Layers of the transport repeat each other.
+            if texts.last().is_none_or(|last| !last.contains(&text)) {
+                texts.push(text);
+            }
+        }
+        Failure::new(kind, self.generation.redactor().text(&texts.join(": ")))
     }
-    out
 }
 
 fn is_about_certificates(alert: AlertDescription) -> bool {

@@ -4,40 +4,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{
     credentials::{Proof, Redactor},
+    header_names::{is_ambiguous, is_hosts_header},
     http_client::Failure,
 };
-
-/// Headers that are the host's, each for one of these reasons.
-const HOSTS: [&str; 22] = [
-    // They frame the message: two opinions about its end make two messages of one (request smuggling).
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    // Of the next hop, which is nobody's business but the host's; any other `proxy-…` too.
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    // The host decompresses; in a coding of the guest's choice an echoed credential would pass the redaction unseen.
-    "accept-encoding",
-    // Cookies are off in both directions: a session that a login with the credential opened is as good as the credential, so the guest
-    // neither gets `set-cookie` nor could give one back.
-    "cookie",
-    "cookie2",
-    // Many servers take them for the method or the path, which would lead around the operator's rules.
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-original-uri",
-    "x-rewrite-url",
-];
 
 /// Headers of an answer that stay with the host.
 const KEPT: [&str; 10] = [
@@ -52,21 +21,6 @@ const KEPT: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
 ];
-
-/// Whether neither a guest nor an operator's credential may set it.
-#[must_use]
-pub fn is_hosts_header(name: &HeaderName) -> bool {
-    HOSTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
-}
-
-/// Whether a server may take this name for another one.
-///
-/// Servers that hand headers on as variables (CGI, WSGI, PHP) make one character of `-`, `_` and, some of them, of everything that is neither
-/// letter nor digit. `x_http_method_override` would pass as a header that is not the host's, and arrive as one that is.
-#[must_use]
-pub fn is_ambiguous(name: &HeaderName) -> bool {
-    !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
 
 /// The guest's headers, judged. Those that `proof` sets are refused: the guest's copy must neither win nor travel beside it.
 pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Result<HeaderMap, Failure> {
@@ -92,8 +46,7 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         {
             return Err(Failure::malformed(format!("header {name} is set by the credential; leave it out")));
         }
-        // An echo in pieces would pass the redaction piece by piece.
-        if proof.is_some() && (name == header::RANGE || name == header::IF_RANGE) {
+        if proof.is_some() && shapes_the_echo(&name, &value) {
             return Err(Failure::malformed(format!(
                 "header {name} cannot go together with a credential; leave one out"
             )));
@@ -103,10 +56,17 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
     Ok(headers)
 }
 
-/// Bytes of all names and values.
-pub(super) fn bytes(headers: &HeaderMap) -> u64 {
-    let sum: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    sum as u64
+/// Whether the guest would choose with it how an echo of the credential is spelled, or would get the echo in pieces, neither of which the
+/// redaction finds: character sets, and ranges under the names that servers have for them (`request-range`, `x-ms-range`).
+fn shapes_the_echo(name: &HeaderName, value: &HeaderValue) -> bool {
+    let charset = || value.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"charset");
+    match *name {
+        header::ACCEPT_CHARSET | header::RANGE => true,
+        header::ACCEPT => charset(),
+        // Of a part that is sent, not asked for.
+        header::CONTENT_RANGE => false,
+        _ => name.as_str().ends_with("-range"),
+    }
 }
 
 /// An answer's headers as the guest gets them.
@@ -117,8 +77,10 @@ pub(super) fn for_guest(headers: &HeaderMap, redactor: &Redactor, body_changed: 
         if stale || KEPT.contains(&name.as_str()) {
             continue;
         }
+        // A name cannot hold the brackets of the usual mark.
+        let name = if redactor.finds(name.as_str()) { "redacted" } else { name.as_str() };
         let value = String::from_utf8_lossy(value.as_bytes());
-        out.push((name.as_str().to_owned(), redactor.text(&value).into_owned()));
+        out.push((name.to_owned(), redactor.text(&value).into_owned()));
     }
     out
 }

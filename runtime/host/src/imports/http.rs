@@ -33,6 +33,8 @@ pub(crate) struct HttpCall {
     budget: HttpBudget,
     /// Bytes of answers that the guest could hold.
     room: u64,
+    /// See [`Self::bodies`].
+    bodies: u64,
 }
 
 impl HttpCall {
@@ -48,7 +50,7 @@ impl HttpCall {
             HttpAccess::None | HttpAccess::All => HttpBudget::fenced(limits.http(), Some(deadline), fence.clone()),
             HttpAccess::Reads => HttpBudget::reading(limits.http(), Some(deadline), fence.clone()),
         };
-        Self { client, budget, room: limits.memory_bytes }
+        Self { client, budget, room: limits.memory_bytes, bodies: limits.host_call_bytes }
     }
 
     /// The client, where this call may send.
@@ -66,6 +68,11 @@ impl HttpCall {
     /// Bytes of answers that the guest could hold.
     pub(super) fn room(&self) -> u64 {
         self.room
+    }
+
+    /// Bytes of bodies that the host may hold for requests under way: as many as the guest could hand over in one call of `send-all`.
+    pub(super) fn bodies(&self) -> u64 {
+        self.bodies
     }
 
     pub(crate) fn usage(&self) -> HttpUsage {
@@ -93,7 +100,7 @@ impl Host for CallState {
 
 impl CallState {
     async fn send_each(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Failure>> {
-        let HttpCall { client, budget, room } = &self.http;
+        let HttpCall { client, budget, room, bodies: _ } = &self.http;
         self.toll.requests(requests.len());
         self.toll.entries(requests.iter().map(|request| request.headers.len() + request.extra.len()).sum());
         let client = match client {
@@ -105,6 +112,9 @@ impl CallState {
         let answers = client.send_all(budget, requests, *room).await;
         let answered: u64 = answers.iter().flatten().map(HttpResponse::size).sum();
         self.toll.bytes(asked.saturating_add(answered));
+        if client.redacts() {
+            self.toll.owed().redacted(answered);
+        }
         answers.into_iter().map(|answer| answer.map(response_to_guest).map_err(failure_to_guest)).collect()
     }
 }

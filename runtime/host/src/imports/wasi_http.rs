@@ -7,11 +7,15 @@
 //!   the two other timeouts have nothing left to bound. There are no trailers, in either direction.
 //! - Headers that are the host's, or can be taken for another, are refused when they are set (`forbidden`); those that HTTP clients set by themselves are left out.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
+use skysail_egress::header_names::{is_ambiguous, is_hosts_header};
 use skysail_provider::{Limit, LimitHit};
 use tracing::Instrument as _;
 use wasmtime_wasi_http::{
@@ -20,11 +24,9 @@ use wasmtime_wasi_http::{
 
 use super::http::HttpCall;
 use crate::{
-    http_client::{
-        Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse, is_ambiguous, is_hosts_header,
-    },
-    limits::as_usize,
+    http_client::{Failure, FailureKind, Held, HttpBudget, HttpClient, HttpRequest, HttpResponse},
     store::CallState,
+    toll::Owed,
 };
 
 /// Names the credential. Not `x-…`, so that no cloud means something by it.
@@ -54,16 +56,34 @@ struct Bridge {
     client: Result<Arc<HttpClient>, &'static str>,
     budget: HttpBudget,
     held: Arc<Held>,
+    bodies: Arc<Bodies>,
+    owed: Owed,
+}
+
+/// Bytes of bodies that the host holds for the requests under way of one call, together. They lie outside the guest's memory.
+struct Bodies {
+    held: AtomicU64,
+    max: u64,
+}
+
+/// A body that the guest is writing. What it holds is given back when it is dropped.
+struct Collected<'a> {
+    bodies: &'a Bodies,
+    /// Its share of what all bodies hold, for as long as its request is under way.
+    held: u64,
+    bytes: BytesMut,
 }
 
 impl WasiHttp {
-    pub(crate) fn new(call: &HttpCall) -> Self {
+    pub(crate) fn new(call: &HttpCall, owed: Owed) -> Self {
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(FIELDS_BYTES_MAX);
         let bridge = Bridge {
             client: call.client().cloned(),
             budget: call.budget().clone(),
             held: Arc::new(Held::new(call.room())),
+            bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: call.bodies() }),
+            owed,
         };
         Self { ctx, bridge }
     }
@@ -72,8 +92,8 @@ impl WasiHttp {
 impl WasiHttpView for CallState {
     /// Made at the first use: most providers have no `wasi:http` in them.
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let call = &self.http;
-        let WasiHttp { ctx, bridge } = self.wasi_http.get_or_insert_with(|| WasiHttp::new(call));
+        let (call, owed) = (&self.http, self.toll.owed());
+        let WasiHttp { ctx, bridge } = self.wasi_http.get_or_insert_with(|| WasiHttp::new(call, owed));
         WasiHttpCtxView { hooks: bridge, table: &mut self.table, ctx }
     }
 }
@@ -112,30 +132,58 @@ impl Bridge {
     ) -> Result<(Response<WasiBody>, Finished), Failure> {
         let client = self.client.as_ref().map_err(|why| Failure::new(FailureKind::Forbidden, why))?;
         let (parts, body) = request.into_parts();
-        let body = self.collect(body).await?;
+        // Before the body: a guest opens as many requests as it has handles.
+        let admitted = self.budget.admit(&self.held)?;
+        let noted = |failure: &Failure| self.budget.note(failure);
+        let mut collected = Collected { bodies: &self.bodies, held: 0, bytes: BytesMut::new() };
+        collected.read(body, self.budget.limits().request_bytes_max).await.inspect_err(noted)?;
+        let body = collected.bytes.split().freeze();
         let request = HttpRequest {
             method: parts.method.as_str().to_owned(),
             url: parts.uri.to_string(),
-            headers: headers_of(&parts.headers)?,
+            headers: headers_of(&parts.headers).inspect_err(noted)?,
             body: (!body.is_empty()).then_some(body),
-            credential: credential_of(&parts.headers)?,
+            credential: credential_of(&parts.headers).inspect_err(noted)?,
             timeout: options.and_then(|options| options.first_byte_timeout),
         };
-        let response = client.send_held(&self.budget, &self.held, request).await?;
+        let response = client.send(&self.budget, admitted, request).await?;
+        self.held.add(response.size());
+        if client.redacts() {
+            self.owed.redacted(response.size());
+        }
         Ok((response_of(response)?, Box::new(std::future::ready(Ok(())))))
     }
+}
 
+impl Collected<'_> {
     /// The whole body, as the guest writes it.
-    async fn collect(&self, body: WasiBody) -> Result<Bytes, Failure> {
-        let max = self.budget.limits().request_bytes_max;
-        match Limited::new(body, as_usize(max)).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let hit = LimitHit { limit: Limit::HttpRequestBytes, used: max.saturating_add(1), max };
-                Err(self.budget.refuse_one(Failure::with_limit(FailureKind::Limited, hit)))
+    async fn read(&mut self, mut body: WasiBody, max: u64) -> Result<(), Failure> {
+        while let Some(frame) = body.frame().await {
+            let frame =
+                frame.map_err(|error| Failure::new(FailureKind::Malformed, format!("the request's body: {error}")))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            let more = piece.len() as u64;
+            let used = self.held.saturating_add(more);
+            if used > max {
+                let hit = LimitHit { limit: Limit::HttpRequestBytes, used, max };
+                return Err(Failure::with_limit(FailureKind::Limited, hit));
             }
-            Err(error) => Err(Failure::new(FailureKind::Malformed, format!("the request's body: {error}"))),
+            self.held = used;
+            let (max, used) =
+                (self.bodies.max, self.bodies.held.fetch_add(more, Ordering::Relaxed).saturating_add(more));
+            if used > max {
+                let hit = LimitHit { limit: Limit::HostCallBytes, used, max };
+                return Err(Failure::with_limit(FailureKind::Limited, hit));
+            }
+            self.bytes.extend_from_slice(&piece);
         }
+        Ok(())
+    }
+}
+
+impl Drop for Collected<'_> {
+    fn drop(&mut self) {
+        self.bodies.held.fetch_sub(self.held, Ordering::Relaxed);
     }
 }
 
@@ -197,9 +245,21 @@ fn error_of(failure: &Failure) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderName;
+    use std::{convert::Infallible, time::Duration};
 
-    use super::is_forbidden;
+    use bytes::Bytes;
+    use futures::{FutureExt as _, StreamExt as _, stream};
+    use http::{HeaderName, Request};
+    use http_body::Frame;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use skysail_egress::{credentials::Credentials, policy::EgressPolicy};
+    use tokio::time::Instant;
+
+    use super::{
+        Arc, AtomicU64, Bodies, Bridge, FailureKind, Held, HttpBudget, HttpClient, Limit, Ordering, Owed, WasiBody,
+        is_forbidden,
+    };
+    use crate::Limits;
 
     #[test]
     fn headers_of_the_host_are_forbidden_in_every_spelling_that_a_server_takes_for_them() {
@@ -211,5 +271,53 @@ mod tests {
         for name in ["skysail-credential", "content-length", "x-auth-token", "accept"] {
             assert!(!forbidden(name), "{name}");
         }
+    }
+    /// The bridge of a call that may send so many requests, with this bound for their bodies together.
+    fn bridge(http_requests: u64, bodies: u64) -> Bridge {
+        let limits = Limits { http_requests, ..Limits::default() }.http();
+        let policy = Arc::new(EgressPolicy::new(&crate::egress::EgressSpec::default()).unwrap());
+        let client = HttpClient::new(policy, Arc::new(Credentials::none()), &limits).unwrap();
+        Bridge {
+            client: Ok(Arc::new(client)),
+            budget: HttpBudget::new(limits, Some(Instant::now() + Duration::from_secs(60))),
+            held: Arc::new(Held::new(u64::MAX)),
+            bodies: Arc::new(Bodies { held: AtomicU64::new(0), max: bodies }),
+            owed: Owed::default(),
+        }
+    }
+
+    /// These pieces, and then the guest writes no more and does not finish.
+    fn unfinished(pieces: &'static [&'static [u8]]) -> Request<WasiBody> {
+        let pieces = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece))));
+        let body = StreamBody::new(pieces.chain(stream::pending()));
+        Request::new(body.map_err(|never| match never {}).boxed_unsync())
+    }
+
+    #[tokio::test]
+    async fn a_request_beyond_the_budget_is_refused_before_its_body_is_read() {
+        let bridge = bridge(1, 1 << 20);
+        let mut first = Box::pin(bridge.clone().send(unfinished(&[b"some bytes"]), None));
+        assert!((&mut first).now_or_never().is_none(), "its guest is still writing");
+        let second = bridge.clone().send(unfinished(&[b"more bytes"]), None).now_or_never();
+        let failure = second.expect("it waits for its body").err().unwrap();
+        assert_eq!((failure.kind, failure.limit.unwrap().limit), (FailureKind::Limited, Limit::HttpRequests));
+        assert_eq!(bridge.bodies.held.load(Ordering::Relaxed), 10, "of the first alone");
+    }
+
+    #[tokio::test]
+    async fn the_requests_under_way_of_a_call_hold_no_more_than_one_host_call_could_hand_over() {
+        let bridge = bridge(64, 100);
+        let mut first = Box::pin(bridge.clone().send(unfinished(&[&[b'x'; 60]]), None));
+        assert!((&mut first).now_or_never().is_none(), "its guest is still writing");
+        let second = || bridge.clone().send(unfinished(&[&[b'x'; 30], &[b'x'; 30]]), None).now_or_never();
+        let failure = second().expect("it goes on with its body").err().unwrap();
+        let hit = failure.limit.unwrap();
+        assert_eq!(
+            (failure.kind, hit.limit, hit.used, hit.max),
+            (FailureKind::Limited, Limit::HostCallBytes, 120, 100)
+        );
+        assert_eq!(bridge.budget.usage().limit_hits, [hit]);
+        drop(first);
+        assert!(second().is_none(), "the first has given back what it held");
     }
 }

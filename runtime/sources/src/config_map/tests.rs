@@ -1,6 +1,6 @@
 //! What ConfigMaps may hold, and when it is an offer. The API is the one in memory; a real one is in `tests/e2e`.
 
-use std::{collections::BTreeMap, io::Write as _};
+use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
 use expect_test::{Expect, expect};
 use flate2::{Compression, write::GzEncoder};
@@ -12,7 +12,7 @@ use kube::{
 };
 use skysail_dev::api::{ApiOptions, ApiServer};
 
-use super::{ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION, component};
+use super::{ConfigMapFailure, ConfigMapReference, ConfigMapSource, DIGEST_ANNOTATION, Part, component, put_together};
 use crate::{Digest, Offers};
 
 const MAX: u64 = 1000;
@@ -40,7 +40,8 @@ fn reference(key: Option<&str>) -> ConfigMapReference {
 }
 
 fn read(key: Option<&str>, parts: &[ConfigMap]) -> Result<String, String> {
-    let parts: Vec<(&str, &ConfigMap)> = ["one", "two", "three"].into_iter().zip(parts).collect();
+    let names = ["one", "two", "three"].into_iter().map(str::to_owned);
+    let parts: Vec<_> = names.zip(parts.iter().cloned().map(Arc::new)).collect();
     let component = component(&reference(key), &parts, MAX);
     component
         .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
@@ -70,9 +71,9 @@ fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
 #[test]
 fn parts_may_be_larger_together_than_an_object_may_be() {
     let whole: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).take(3_000_000).collect();
-    let parts: Vec<ConfigMap> = whole.chunks(750_000).map(|cut| part(cut, &whole)).collect();
-    let names = ["one", "two", "three", "four"];
-    let parts: Vec<(&str, &ConfigMap)> = names.into_iter().zip(&parts).collect();
+    let parts = whole.chunks(750_000).map(|cut| Arc::new(part(cut, &whole)));
+    let names = ["one", "two", "three", "four"].into_iter().map(str::to_owned);
+    let parts: Vec<_> = names.zip(parts).collect();
     assert!(component(&reference(None), &parts, 4 << 20).unwrap() == whole);
 }
 
@@ -169,6 +170,30 @@ fn a_gzip_bomb_ends_at_the_limit() {
             r#"SourceTooLarge: the component has more than 1000 bytes, the limit componentBytes: build it smaller (release profile, opt-level "s", stripped), or raise the limit"#
         ]],
     );
+}
+
+/// A header, and then blocks without content: 40 bits for four of them.
+fn blocks_without_content(count: usize) -> Vec<u8> {
+    [b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff".to_vec(), [2, 8, 0x20, 0x80, 0].repeat(count)].concat()
+}
+
+#[test]
+fn a_gzip_stream_that_is_longer_than_a_component_may_be_is_not_unpacked() {
+    let stream = blocks_without_content(20_000);
+    let failure = read(None, &[map(&[("provider.wasm", &stream)])]).unwrap_err();
+    assert!(failure.starts_with("SourceTooLarge: "), "{failure}");
+    // The longest that is unpacked ends as one that is cut.
+    let failure = read(None, &[map(&[("provider.wasm", &stream[..66_000])])]).unwrap_err();
+    assert!(failure.starts_with("ConfigMapGzip: "), "{failure}");
+}
+
+#[tokio::test]
+async fn a_component_is_unpacked_on_a_thread_that_may_block() {
+    let reference = ConfigMapReference { names: vec!["one".to_owned()], ..reference(None) };
+    let there = [Part::There(Arc::new(map(&[("provider.wasm", &blocks_without_content(500_000))])))];
+    let mut read = Box::pin(put_together(&reference, &there, 4 << 20));
+    assert!((&mut read).now_or_never().is_none(), "it was unpacked where other tasks wait");
+    assert!(matches!(read.await, Some(Err(ConfigMapFailure::Gzip { .. }))));
 }
 
 // === watched ===

@@ -1,21 +1,25 @@
 //! One conversation with one host about one repository: log-in, redirects, and answers that have a bound.
 
-use std::{error::Error as _, io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
-use http_auth::{ChallengeParser, ChallengeRef};
-use reqwest::{
-    Method, Response, StatusCode, Url,
-    header::{ACCEPT, AUTHORIZATION, DATE, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
+use http_auth::{ChallengeParser, ChallengeRef};
+use http_body_util::Full;
 use serde::Deserialize;
+use skysail_egress::transport::{Answer, LookUpError, TransportError, causes};
+use tokio::time::timeout;
+use url::Url;
 
 use super::{
     credentials::Login,
     failure::{Astray, RegistryFailure},
     manifest,
-    registry::{Refused, Registry, RegistryOptions, host_of},
+    registry::{Registry, RegistryOptions, host_of},
 };
 use crate::{Digest, text::shown};
 
@@ -27,6 +31,9 @@ const TOKEN_BYTES_MAX: u64 = 256 << 10;
 
 /// Largest answer that is read without being of use, so that the connection can be kept.
 const SCRAP_BYTES_MAX: u64 = 64 << 10;
+
+/// Longest silence before an answer and within it.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// Longest rest that a registry may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
@@ -70,6 +77,34 @@ impl<'a> Question<'a> {
     pub(super) fn new(method: Method, path: &'a str, what: impl Into<String>) -> Self {
         Self { method, place: Place::Path(path), headers: HeaderMap::new(), body: Bytes::new(), what: what.into() }
     }
+}
+
+/// An answer, and where it is from.
+pub(super) struct Response {
+    pub(super) url: Url,
+    answer: Answer,
+}
+
+impl Response {
+    pub(super) const fn status(&self) -> StatusCode {
+        self.answer.head.status
+    }
+
+    pub(super) const fn headers(&self) -> &HeaderMap {
+        &self.answer.head.headers
+    }
+}
+
+/// Why nothing came: what the transport says, or silence.
+type Unreached = Box<dyn std::error::Error + Send + Sync>;
+
+async fn in_time<T>(coming: impl Future<Output = Result<T, TransportError>>) -> Result<T, Unreached> {
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", SILENCE_MAX.as_secs()));
+    Ok(timeout(SILENCE_MAX, coming).await.map_err(|_| silent())??)
+}
+
+async fn piece(response: &mut Response) -> Result<Option<Bytes>, Unreached> {
+    in_time(response.answer.piece()).await
 }
 
 #[derive(Deserialize)]
@@ -121,16 +156,11 @@ impl<'a> Conversation<'a> {
         };
         let mut url = start;
         for _ in 0..=REDIRECTS_MAX {
-            let host = host_of(&url).unwrap_or_default();
-            let mut request = self.registry.client.request(question.method.clone(), url.clone());
-            request = request.headers(question.headers.clone());
+            let mut headers = question.headers.clone();
             if let Some(authorization) = self.authorization.as_ref().filter(|_| self.options().is_of(&url, self.host)) {
-                request = request.header(AUTHORIZATION, authorization);
+                headers.insert(AUTHORIZATION, authorization.clone());
             }
-            if !question.body.is_empty() {
-                request = request.body(question.body.clone());
-            }
-            let response = request.send().await.map_err(|error| self.unreachable(&host, error))?;
+            let response = self.exchange(question.method.clone(), url.clone(), headers, question.body.clone()).await?;
             let reads = matches!(question.method, Method::GET | Method::HEAD);
             if !(reads && response.status().is_redirection()) {
                 return Ok(response);
@@ -140,6 +170,25 @@ impl<'a> Conversation<'a> {
             url = next;
         }
         Err(self.led_astray(&url, Astray::OnAndOn(REDIRECTS_MAX)))
+    }
+
+    /// One request and its answer, wherever it leads.
+    async fn exchange(
+        &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, RegistryFailure> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = url.as_str().parse().map_err(|error| malformed("the address", &error))?;
+        *request.headers_mut() = headers;
+        let answer = in_time(self.registry.client.send(request, |_| {})).await;
+        match answer {
+            Ok(answer) => Ok(Response { url, answer }),
+            Err(error) => Err(self.unreachable(&host_of(&url).unwrap_or_default(), error)),
+        }
     }
 
     /// Where an answer leads, if it may.
@@ -160,20 +209,23 @@ impl<'a> Conversation<'a> {
         RegistryFailure::LedAstray { host: self.host.to_owned(), to, why }
     }
 
-    fn unreachable(&self, host: &str, error: reqwest::Error) -> RegistryFailure {
-        let mut cause = error.source();
-        while let Some(found) = cause {
-            if let Some(Refused(reason)) = found.downcast_ref() {
-                let (host, to) = (self.host.to_owned(), host.to_owned());
-                return RegistryFailure::LedAstray { host, to, why: Astray::Address(reason.clone()) };
+    fn unreachable(&self, host: &str, error: Unreached) -> RegistryFailure {
+        for cause in causes(&*error) {
+            if let Some(coding @ TransportError::Coding(_)) = cause.downcast_ref() {
+                return malformed("the answer", coding);
             }
-            if is_no_tls(found) {
+            if let Some(LookUpError::Refused { refusal, .. }) = cause.downcast_ref() {
+                let (host, to) = (self.host.to_owned(), host.to_owned());
+                return RegistryFailure::LedAstray { host, to, why: Astray::Address(refusal.to_string()) };
+            }
+            // The other side has answered the handshake in another protocol: HTTP, most likely.
+            if let Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) =
+                cause.downcast_ref()
+            {
                 return RegistryFailure::NotTls { host: host.to_owned() };
             }
-            cause = found.source();
         }
-        // The URL is said already, and one that a registry gave may carry a signature.
-        RegistryFailure::Unreachable { host: host.to_owned(), source: Arc::new(error.without_url()) }
+        RegistryFailure::Unreachable { host: host.to_owned(), source: error.into() }
     }
 
     fn failure(&self, response: &Response, what: &str) -> RegistryFailure {
@@ -236,27 +288,26 @@ impl<'a> Conversation<'a> {
         let actions = if self.access == Access::Push { "pull,push" } else { "pull" };
         let scope = format!("repository:{}:{actions}", self.repository);
         let service = parameter("service");
-        let client = &self.registry.client;
-        let request = if let Some(Login::IdentityToken(token)) = login {
+        let mut headers = HeaderMap::new();
+        let (method, body) = if let Some(Login::IdentityToken(token)) = login {
             let mut form = url::form_urlencoded::Serializer::new(String::new());
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", token);
             form.append_pair("client_id", "skysail").append_pair("scope", &scope);
             form.append_pair("service", service.as_deref().unwrap_or_default());
-            let form = form.finish();
-            client.post(url.clone()).header("content-type", "application/x-www-form-urlencoded").body(form)
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+            (Method::POST, form.finish())
         } else {
             url.query_pairs_mut().append_pair("scope", &scope);
             if let Some(service) = &service {
                 url.query_pairs_mut().append_pair("service", service);
             }
-            let request = client.get(url.clone());
-            match login {
-                Some(Login::Basic { username, password }) => request.header(AUTHORIZATION, basic(username, password)?),
-                Some(Login::IdentityToken(_)) | None => request,
+            if let Some(Login::Basic { username, password }) = login {
+                headers.insert(AUTHORIZATION, basic(username, password)?);
             }
+            (Method::GET, String::new())
         };
         let host = host_of(&url).unwrap_or_default();
-        let response = request.send().await.map_err(|error| self.unreachable(&host, error))?;
+        let response = self.exchange(method, url, headers, body.into()).await?;
         match response.status() {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -324,7 +375,7 @@ impl<'a> Conversation<'a> {
         what: &'static str,
     ) -> Result<Bytes, RegistryFailure> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(self.host, error))? {
+        while let Some(chunk) = piece(&mut response).await.map_err(|error| self.unreachable(self.host, error))? {
             if body.len() as u64 + chunk.len() as u64 > bytes_max {
                 return Err(malformed(what, &format!("it has more than {bytes_max} bytes")));
             }
@@ -340,7 +391,7 @@ impl<'a> Conversation<'a> {
         body: &mut BytesMut,
         size: u64,
     ) -> Result<(), RegistryFailure> {
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(self.host, error))? {
+        while let Some(chunk) = piece(&mut response).await.map_err(|error| self.unreachable(self.host, error))? {
             body.extend_from_slice(&chunk);
             if body.len() as u64 > size {
                 return Err(RegistryFailure::WrongSize { expected: size, actual: size + 1 });
@@ -366,20 +417,10 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(after.min(RETRY_AFTER_MAX))
 }
 
-/// Whether the other side has answered a handshake in another protocol: HTTP, most likely.
-fn is_no_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    if let Some(error) = error.downcast_ref() {
-        return matches!(error, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
-    }
-    // What an I/O error holds is not what it names as its source.
-    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    inner.is_some_and(|inner| is_no_tls(inner))
-}
-
 /// Reads what is left of a short answer, so that its connection can be used again.
 async fn scrap(mut response: Response) {
     let mut read = 0;
-    while let Ok(Some(chunk)) = response.chunk().await {
+    while let Ok(Some(chunk)) = piece(&mut response).await {
         read += chunk.len() as u64;
         if read > SCRAP_BYTES_MAX {
             return;

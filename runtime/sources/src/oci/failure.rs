@@ -1,6 +1,6 @@
 //! Why a registry gave nothing. Every text names who answered and what is wrong; the way out depends on who asks.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use crate::{Digest, error::with_causes};
 
@@ -62,7 +62,7 @@ pub enum RegistryFailure {
         host: String,
         /// What the network said.
         #[source]
-        source: Arc<reqwest::Error>,
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// It answers a TLS handshake with something else.
     #[error("{host} does not speak TLS")]

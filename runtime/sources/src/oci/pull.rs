@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use oci_spec::distribution::Reference;
-use reqwest::{
-    Method, StatusCode,
-    header::{ACCEPT, CONTENT_RANGE, HeaderName, HeaderValue, RANGE},
+use http::{
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, CONTENT_RANGE, RANGE},
 };
+use oci_spec::distribution::Reference;
 use tokio::time::{Instant, sleep};
 
 use super::{

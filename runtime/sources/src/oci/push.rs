@@ -1,13 +1,10 @@
 //! A component into a registry, as the CNCF layout wants it: `wkg`, `oras` and other hosts read it.
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, header::CONTENT_TYPE};
 use oci_spec::{
     distribution::Reference,
     image::{Descriptor, ImageManifestBuilder, MediaType, SCHEMA_VERSION},
-};
-use reqwest::{
-    Method,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use std::collections::HashMap;
 
@@ -87,7 +84,7 @@ impl Push<'_> {
         let mut begin = Question::new(Method::POST, "blobs/uploads/", "a place for a blob");
         begin.headers.insert(HeaderName::from_static("content-length"), HeaderValue::from_static("0"));
         let response = self.conversation.ask(begin).await?;
-        let mut url = self.conversation.location(response.url(), response.headers())?;
+        let mut url = self.conversation.location(&response.url, response.headers())?;
         url.query_pairs_mut().append_pair("digest", &digest.to_string());
         let mut question = Question::new(Method::PUT, "", "a blob");
         question.place = Place::Url(url);

@@ -3,29 +3,21 @@
 //! `oci-client` is not used: it reads answers of any length, follows a registry to any address, and takes a failed log-in for an anonymous
 //! one. A registry is somebody else's server, and so is whatever it names in a redirect or as its token service.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
-use reqwest::{
-    Client, Url,
-    dns::{Addrs, Name, Resolve, Resolving},
-    redirect,
-};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use skysail_egress::{
+    SystemResolver,
+    policy::Refusal,
+    transport::{self, Client, TransportOptions},
+};
+use url::Url;
 
 use super::{credentials::Credentials, failure::Astray};
 
-/// Look-up, TCP and TLS together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Longest silence within an answer.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// Headers of one answer: registries send tens.
+const HEADERS_MAX: u32 = 100;
 
 /// Says whether a host that a *registry* named may be reached at this address; else why not.
 pub type AddressJudge = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
@@ -87,9 +79,6 @@ pub enum RegistryOptionsError {
     /// TLS settings.
     #[error("set up TLS for {0}")]
     Tls(String, #[source] rustls::Error),
-    /// The client.
-    #[error("set up the HTTP client for {0}")]
-    Client(String, #[source] reqwest::Error),
 }
 
 impl RegistryOptionsError {
@@ -107,11 +96,6 @@ pub struct Registry {
     pub(super) client: Client,
 }
 
-/// An address that a host has which a registry named.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Refused(pub(super) String);
-
 impl Registry {
     /// Nothing is sent yet.
     ///
@@ -121,25 +105,21 @@ impl Registry {
         if let Some(wrong) = options.named().find(|host| !is_host(host)) {
             return Err(RegistryOptionsError::Host(wrong.clone()));
         }
-        let hosts = options.named().map(|host| name_of(host).to_ascii_lowercase()).collect();
-        let resolver = JudgingResolver { named: Arc::new(hosts), judge: Arc::clone(&options.judge) };
-        let crypto = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(crypto).with_safe_default_protocol_versions();
-        let tls = tls.map_err(|error| RegistryOptionsError::Tls(options.host.clone(), error))?;
-        let mut tls = tls.with_root_certificates(roots(options.ca_bundle.as_deref())?).with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .dns_resolver(Arc::new(resolver))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .user_agent(concat!("skysail/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .pool_max_idle_per_host(1)
-            .build()
-            .map_err(|error| RegistryOptionsError::Client(options.host.clone(), error))?;
+        let named: BTreeSet<_> = options.named().map(|host| name_of(host).to_ascii_lowercase()).collect();
+        let judge = Arc::clone(&options.judge);
+        let settings = TransportOptions {
+            roots: Arc::new(roots(options.ca_bundle.as_deref())?),
+            resolver: Arc::new(SystemResolver::default()),
+            // What a registry names is judged when it is looked up.
+            judge: Arc::new(move |name: &str, address: IpAddr| match named.contains(name) {
+                true => Ok(address),
+                false => judge(address).map(|()| address).map_err(Refusal),
+            }),
+            headers_max: HEADERS_MAX,
+            idle_max: 1,
+        };
+        let client =
+            Client::new(&settings, None).map_err(|error| RegistryOptionsError::Tls(options.host.clone(), error))?;
         Ok(Self { options: Arc::new(options), client })
     }
 
@@ -151,18 +131,13 @@ impl Registry {
 
 /// The system's roots and the operator's.
 fn roots(ca_bundle: Option<&str>) -> Result<RootCertStore, RegistryOptionsError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|_| RegistryOptionsError::CaBundle)?;
     if ca_bundle.is_some() && certificates.is_empty() {
         return Err(RegistryOptionsError::CaBundle);
     }
-    for (index, certificate) in certificates.into_iter().enumerate() {
-        roots.add(certificate).map_err(|source| RegistryOptionsError::Certificate { index, source })?;
-    }
-    Ok(roots)
+    transport::roots(&certificates).map_err(|(index, source)| RegistryOptionsError::Certificate { index, source })
 }
 
 impl RegistryOptions {
@@ -244,24 +219,5 @@ fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         Some(_) | None => host,
-    }
-}
-
-/// Looks names up, and judges what comes of those that a registry named.
-struct JudgingResolver {
-    named: Arc<BTreeSet<String>>,
-    judge: AddressJudge,
-}
-
-impl Resolve for JudgingResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (named, judge) = (self.named.contains(name.as_str()), Arc::clone(&self.judge));
-        Box::pin(async move {
-            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            if !named {
-                addresses.iter().try_for_each(|address| judge(address.ip())).map_err(Refused)?;
-            }
-            Ok(Box::new(addresses.into_iter()) as Addrs)
-        })
     }
 }

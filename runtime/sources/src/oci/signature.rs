@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::Method;
+use http::Method;
 
 use super::{
     conversation::{Conversation, Place, Question, verify},

@@ -75,6 +75,7 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-egress", "k8s-openapi", ""),
     ("skysail-egress", "wasmtime*", ""),
     ("skysail-egress", "wit-*", ""),
+    ("skysail-egress", "reqwest", ""),
     ("skysail-host", "kube*", ""),
     ("skysail-host", "k8s-openapi", ""),
     ("skysail-sources", "wasmtime*", ""),

@@ -10,7 +10,7 @@ use std::{
 
 use skysail_provider::Fence;
 
-use super::{Server, get, local, ok};
+use super::{Server, get, local, ok, sent};
 use crate::http_client::{FailureKind, HttpBudget, HttpLimits};
 
 /// A budget behind a fence that closes at second 10, and its clock's hand.
@@ -26,9 +26,9 @@ async fn a_request_of_a_call_that_outlived_the_lease_is_not_sent() {
     let server = Server::start(|_| ok("")).await;
     let client = local(&server);
     let (budget, hand) = fenced();
-    client.send(&budget, get(server.url("/first"))).await.unwrap();
+    sent(&client, &budget, get(server.url("/first"))).await.unwrap();
     hand.store(10, Ordering::SeqCst);
-    let failure = client.send(&budget, get(server.url("/second"))).await.unwrap_err();
+    let failure = sent(&client, &budget, get(server.url("/second"))).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Fenced);
     let answers = client.send_all(&budget, vec![get(server.url("/third")), get(server.url("/fourth"))], 1 << 20).await;
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Fenced)));

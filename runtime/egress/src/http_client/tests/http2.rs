@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Answers, credentials, get, limited_client,
+    Answers, credentials, get, limited_client, sent,
     tls::{Authority, egress, server_config},
 };
 use crate::http_client::{Failure, FailureKind, HttpBudget, HttpLimits, HttpResponse, HttpUsage};
@@ -63,7 +63,7 @@ impl Server {
         let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
         let budget = HttpBudget::new(limits, None);
         let url = format!("https://api.example.com:{}/", self.address.port());
-        let result = client.send(&budget, get(url)).await;
+        let result = sent(&client, &budget, get(url)).await;
         assert_eq!(self.requests.load(Ordering::SeqCst), 1, "one stream of HTTP/2: {result:?}");
         (result, budget.usage())
     }

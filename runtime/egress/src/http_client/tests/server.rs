@@ -1,7 +1,6 @@
 //! A server of a few lines that answers with exactly the bytes a test wants, over TCP or TLS, and remembers what it saw.
 
 use std::{
-    io::Write as _,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -49,12 +48,6 @@ struct Seen {
 
 pub(super) fn ok(body: &str) -> Reply {
     Reply::Whole(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
-}
-
-pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 impl Reply {

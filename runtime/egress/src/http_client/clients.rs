@@ -1,0 +1,85 @@
+//! The clients of one provider: one for each client certificate, and one without.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{HttpLimits, Resolver};
+use crate::{
+    credentials::ClientCertificate,
+    policy::EgressPolicy,
+    transport::{Client, TransportOptions, roots},
+};
+
+/// Idle connections kept for each origin: the default concurrency of two calls.
+const POOL_IDLE_MAX: usize = 8;
+
+/// The transport of a provider cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpClientError {
+    /// A certificate of the CA bundle.
+    #[error("take certificate {index} of caBundle as a root; it must be an X.509 certificate")]
+    CaBundle {
+        /// In the bundle, from 0.
+        index: usize,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+    /// TLS settings, or a client certificate that does not fit its key.
+    #[error("set up TLS")]
+    Tls(#[source] rustls::Error),
+}
+
+/// All connections of one provider.
+pub(super) struct Clients {
+    options: TransportOptions,
+    plain: Client,
+    /// At most one client for each credential, so bounded by the count of credentials.
+    by_certificate: Mutex<BTreeMap<String, (Arc<ClientCertificate>, Client)>>,
+}
+
+impl Clients {
+    pub(super) fn new(
+        policy: &Arc<EgressPolicy>,
+        limits: &HttpLimits,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<Self, HttpClientError> {
+        let roots = roots(policy.ca()).map_err(|(index, source)| HttpClientError::CaBundle { index, source })?;
+        let judging = Arc::clone(policy);
+        let options = TransportOptions {
+            roots: Arc::new(roots),
+            resolver,
+            judge: Arc::new(move |_: &str, address: IpAddr| judging.judge_address(address)),
+            headers_max: limits.headers_max,
+            idle_max: POOL_IDLE_MAX,
+        };
+        let plain = Client::new(&options, None).map_err(HttpClientError::Tls)?;
+        Ok(Self { options, plain, by_certificate: Mutex::default() })
+    }
+
+    pub(super) fn plain(&self) -> Client {
+        self.plain.clone()
+    }
+
+    /// The client whose connections show `certificate`; another one when the certificate was exchanged.
+    pub(super) fn with_certificate(
+        &self,
+        name: &str,
+        certificate: &Arc<ClientCertificate>,
+    ) -> Result<Client, HttpClientError> {
+        let mut clients = self.by_certificate.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, client)) = clients.get(name)
+            && (Arc::ptr_eq(known, certificate) || known == certificate)
+        {
+            return Ok(client.clone());
+        }
+        let ClientCertificate { chain, key } = &**certificate;
+        let identity = (chain.clone(), key.clone_key());
+        let client = Client::new(&self.options, Some(identity)).map_err(HttpClientError::Tls)?;
+        clients.insert(name.to_owned(), (Arc::clone(certificate), client.clone()));
+        Ok(client)
+    }
+}

@@ -1,0 +1,367 @@
+//! Connections and what goes over them: the judged look-up of names, TLS, pooled clients, answers piece by piece.
+//!
+//! A peer is not trusted. No name is connected to before each of its addresses was judged, nothing is decompressed, no redirect is followed, no
+//! proxy is asked, and nothing that a peer can send without end is read in one go. How much may come is decided by the reader of an [`Answer`].
+//!
+//! Must not know credentials and must not judge requests.
+
+use std::{
+    collections::BTreeSet,
+    error::Error as StdError,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+    vec,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, response::Parts};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    body::{Body as _, Incoming},
+    ext::on_informational,
+};
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::{
+        self,
+        connect::{HttpConnector, dns::Name},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::{net::TcpStream, select, sync::Notify, task::coop::consume_budget, time::timeout};
+use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncService};
+
+use crate::{policy::Refusal, resolver::Resolver};
+
+/// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call still has time to say so.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Shorter than what common servers grant (5 s behind some load balancers are the exception, and the transport notices a close).
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Addresses of one name that are taken; a longer answer is cut after all of it was judged.
+const ADDRESSES_MAX: usize = 16;
+
+/// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the most that `httpHeaderBytes` and
+/// `httpHeaders` may be. A provider's own, smaller limits are judged when the headers are here.
+const HEADER_LIST_BYTES_MAX: u32 = 256 * 1024 + 32 * 1000;
+
+/// The fewest bytes of the head of an interim answer: `HTTP/1.1 103` and two line ends, without a header.
+const INTERIM_BYTES_MIN: u64 = 16;
+
+const USER_AGENT: &str = concat!("skysail/", env!("CARGO_PKG_VERSION"));
+
+/// The address that a connection may go to for this name and address, or why there is none.
+pub type Judge = Arc<dyn Fn(&str, IpAddr) -> Result<IpAddr, Refusal> + Send + Sync>;
+
+/// How connections are made.
+#[derive(Clone)]
+pub struct TransportOptions {
+    /// Authorities that are trusted: see [`roots`].
+    pub roots: Arc<RootCertStore>,
+    /// Turns names into addresses.
+    pub resolver: Arc<dyn Resolver>,
+    /// Asked for each address of each name.
+    pub judge: Judge,
+    /// Headers of one answer, interim ones included.
+    pub headers_max: u32,
+    /// Idle connections that are kept for each origin.
+    pub idle_max: usize,
+}
+
+/// A client certificate chain and its key.
+pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Pooled connections to all origins. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pool: legacy::Client<Connector, Full<Bytes>>,
+    headers_max: u64,
+}
+
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+
+/// An answer whose body is still to be read.
+#[derive(Debug)]
+pub struct Answer {
+    /// Status and headers.
+    pub head: Parts,
+    body: Incoming,
+}
+
+/// Why there is no answer, or not the whole of one.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// No connection, or none that lasted until the answer's head was here.
+    #[error("send the request")]
+    Request(#[source] legacy::Error),
+    /// The body broke off.
+    #[error("read the answer")]
+    Body(#[source] hyper::Error),
+    /// More interim answers (1xx) and headers of them than an answer may have headers.
+    #[error("more than {0} headers of interim answers")]
+    Interim(u64),
+    /// The body has a coding, and none was asked for.
+    #[error("the answer has a {0} that nothing asked for")]
+    Coding(HeaderName),
+}
+
+/// What a look-up can end with, found again among the [`causes`] of a [`TransportError`].
+#[derive(Debug, thiserror::Error)]
+pub enum LookUpError {
+    /// An address of the name may not be connected to.
+    #[error("look up {name}: {refusal}")]
+    Refused {
+        /// What was looked up.
+        name: String,
+        /// Which address, and why not.
+        refusal: Refusal,
+    },
+    /// There is no address.
+    #[error("look up {0}")]
+    Failed(String, #[source] io::Error),
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client whose connections show this certificate, if any.
+    ///
+    /// # Errors
+    /// The certificate and its key cannot be used.
+    pub fn new(options: &TransportOptions, identity: Option<Identity>) -> Result<Self, rustls::Error> {
+        let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(Arc::clone(&options.roots));
+        let tls = match identity {
+            None => tls.with_no_client_auth(),
+            Some((chain, key)) => tls.with_client_auth_cert(chain, key)?,
+        };
+        let look_up = LookUp { resolver: Arc::clone(&options.resolver), judge: Arc::clone(&options.judge) };
+        let mut tcp = HttpConnector::new_with_resolver(look_up);
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let tls =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
+        let connector = service_fn(move |to: Uri| {
+            let connecting = tls.clone().oneshot(to);
+            async move { timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(too_slow().into())) }
+        });
+        let pool = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(options.idle_max)
+            .http1_max_headers(usize::try_from(options.headers_max).unwrap_or(usize::MAX))
+            .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .build(BoxCloneSyncService::new(connector));
+        Ok(Self { pool, headers_max: u64::from(options.headers_max) })
+    }
+
+    /// Sends, and waits for the head of the answer. `received` is told of the bytes of the heads, those of interim answers included.
+    ///
+    /// # Errors
+    /// No connection, or no head of an answer within the bound for its headers.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the exchange; the request may have been carried out.
+    pub async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        received: impl Fn(u64) + Clone + Send + Sync + 'static,
+    ) -> Result<Answer, TransportError> {
+        add_defaults(request.headers_mut());
+        let max = self.headers_max;
+        let (lines, flood) = (AtomicU64::new(0), Arc::new(Notify::new()));
+        let (counted, stop) = (received.clone(), Arc::clone(&flood));
+        // A peer may send interim answers without end, and the transport passes over them.
+        on_informational(&mut request, move |interim| {
+            counted(INTERIM_BYTES_MIN.saturating_add(header_bytes(interim.headers())));
+            let more = 1 + interim.headers().len() as u64;
+            if lines.fetch_add(more, Ordering::Relaxed).saturating_add(more) > max {
+                stop.notify_one();
+            }
+        });
+        let answer = select! {
+            biased;
+            () = flood.notified() => return Err(TransportError::Interim(max)),
+            answer = self.request(request) => answer.map_err(TransportError::Request)?,
+        };
+        let (head, body) = answer.into_parts();
+        received(header_bytes(&head.headers));
+        Ok(Answer { head, body })
+    }
+
+    /// Sends, and a second time where the peer says that it has not processed the first one.
+    async fn request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
+        match self.pool.request(request.clone()).await {
+            Err(error) if is_unprocessed(&error) => self.pool.request(request).await,
+            answer => answer,
+        }
+    }
+}
+
+impl Answer {
+    /// The length of the body, where the peer has announced it.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The next piece of the body; none at its end. One in a coding is an error, because none was asked for.
+    ///
+    /// # Errors
+    /// The body breaks off, or has a coding.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
+        loop {
+            // Without this, a peer that always has the next frame ready keeps the caller's timers from being polled.
+            consume_budget().await;
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            match frame.map_err(TransportError::Body)?.into_data() {
+                // The answer to HEAD describes a body that is not there, so only a body is judged.
+                Ok(piece) if !piece.is_empty() => {
+                    check_coding(&self.head.headers)?;
+                    return Ok(Some(piece));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+}
+
+impl TransportError {
+    /// Whether there was no connection: nothing was sent.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_connect())
+    }
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no connection after {} s", CONNECT_TIMEOUT.as_secs()))
+}
+
+fn add_defaults(headers: &mut HeaderMap) {
+    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
+    // Nothing is decompressed: a decoder can take input for ever without an output, and without this header
+    // a server may choose any coding.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
+
+fn check_coding(headers: &HeaderMap) -> Result<(), TransportError> {
+    for (name, plain) in [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")] {
+        if !headers.get_all(&name).iter().all(|coding| coding.as_bytes().eq_ignore_ascii_case(plain.as_bytes())) {
+            return Err(TransportError::Coding(name));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the peer has refused an HTTP/2 stream, or has closed the connection before it came to this one.
+fn is_unprocessed(error: &legacy::Error) -> bool {
+    let causes = causes(error);
+    let Some(error) = causes.iter().find_map(|cause| cause.downcast_ref::<h2::Error>()) else { return false };
+    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    let closed = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+    error.is_remote() && (refused || closed)
+}
+
+/// Bytes of all names and values.
+#[must_use]
+pub fn header_bytes(headers: &HeaderMap) -> u64 {
+    let sum: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    sum as u64
+}
+
+/// The error and its causes. An `io::Error` hides the error that it wraps from `source`, so it is opened.
+#[must_use]
+pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
+    /// Deeper than any chain seen; a bound because sources come from other crates.
+    const DEPTH_MAX: usize = 16;
+    let mut out: Vec<&'a (dyn StdError + 'static)> = Vec::new();
+    let mut next = Some(error);
+    while let Some(cause) = next.filter(|_| out.len() < DEPTH_MAX) {
+        out.push(cause);
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner as &(dyn StdError + 'static)),
+            None => cause.source(),
+        };
+    }
+    out
+}
+
+/// The system's roots and these. A system without any is no error: a peer may speak plain HTTP, or the operator brings the roots.
+///
+/// # Errors
+/// The index of the certificate that is none, and why.
+pub fn roots(beside: &[CertificateDer<'static>]) -> Result<RootCertStore, (usize, rustls::Error)> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    let (taken, ignored) = roots.add_parsable_certificates(system.certs);
+    if taken == 0 {
+        tracing::warn!(ignored, "the system has no trusted certificates; only those of caBundle are trusted");
+    }
+    for (index, certificate) in beside.iter().enumerate() {
+        roots.add(certificate.clone()).map_err(|error| (index, error))?;
+    }
+    Ok(roots)
+}
+
+// === look-up ===
+
+#[derive(Clone)]
+struct LookUp {
+    resolver: Arc<dyn Resolver>,
+    judge: Judge,
+}
+
+impl LookUp {
+    async fn look_up(&self, name: &str) -> Result<Vec<SocketAddr>, LookUpError> {
+        let failed = |error| LookUpError::Failed(name.to_owned(), error);
+        let addresses = self.resolver.resolve(name).await.map_err(failed)?;
+        if addresses.is_empty() {
+            return Err(failed(io::Error::new(io::ErrorKind::NotFound, "no address")));
+        }
+        let mut judged = Vec::new();
+        let mut seen = BTreeSet::new();
+        for address in addresses {
+            let address = (self.judge)(name, address);
+            let address = address.map_err(|refusal| LookUpError::Refused { name: name.to_owned(), refusal })?;
+            if seen.insert(address) {
+                // Port 0 is replaced by the port of the URL.
+                judged.push(SocketAddr::new(address, 0));
+            }
+        }
+        judged.truncate(ADDRESSES_MAX);
+        Ok(judged)
+    }
+}
+
+impl Service<Name> for LookUp {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = LookUpError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { this.look_up(name.as_str()).await.map(Vec::into_iter) })
+    }
+}
