@@ -1,32 +1,44 @@
 //! Reads the small files that a configuration names: values of credentials, certificates, texts.
 
 use std::{
-    fs::{self, File},
+    fs::OpenOptions,
     io::{self, ErrorKind, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
-/// The content of a regular file of at most `bytes_max` bytes. Blocks, and not for longer than a disk does.
+use rustix::{fs::OFlags, io::Errno};
+
+/// The content of a regular file of at most `bytes_max` bytes. Blocks, and not for longer than a
+/// disk does.
 ///
-/// The symlinks are resolved once and the result is opened, so that the kind, the size and the content are those of one file, also while a
-/// mount of a Secret swaps its `..data`.
+/// The file is opened first, so that the kind, the size and the content are those of one file, also
+/// while a mount of a Secret swaps its `..data` or somebody puts a pipe in its place.
 ///
 /// # Errors
-/// Those of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a socket or a device, which could keep the
-/// reader waiting for ever or have no end; [`ErrorKind::FileTooLarge`], without a byte of it read.
+/// Those of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a
+/// socket or a device, which could keep the reader waiting for ever or have no end;
+/// [`ErrorKind::FileTooLarge`], without a byte of it read.
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let resolved = fs::canonicalize(path)?;
-    // Before opening: opening a pipe would wait for its writer.
-    let metadata = fs::metadata(&resolved)?;
+    // With this flag the opening of a pipe does not wait for its writer. What was opened is judged:
+    // the name may lead elsewhere by now.
+    let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    let irregular =
+        || io::Error::new(ErrorKind::InvalidInput, "it is no regular file but a pipe, a socket or a device");
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        // A socket.
+        Some(Errno::NXIO) => irregular(),
+        _ => error,
+    })?;
+    let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
     if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file but a pipe, a socket or a device"));
+        return Err(irregular());
     }
     let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("more than {bytes_max} bytes"));
-    let file = File::open(&resolved)?;
-    if file.metadata()?.len() > bytes_max {
+    if metadata.len() > bytes_max {
         return Err(too_large());
     }
     let mut bytes = Vec::new();

@@ -110,6 +110,12 @@ pub enum RefusalCode {
     MissingFunction,
     /// An import or export has the contract's name and another type.
     WrongType,
+    /// Compiling it cost more than it may.
+    CompileLimit,
+    /// The compiler refused it, or crashed over it.
+    CompileFailed,
+    /// What was compiled does not fit the sandbox.
+    LinkFailed,
 }
 
 impl RefusalCode {
@@ -134,6 +140,9 @@ impl RefusalCode {
             Self::WithheldWasi => "WithheldWasi",
             Self::MissingFunction => "MissingFunction",
             Self::WrongType => "WrongType",
+            Self::CompileLimit => "CompileLimit",
+            Self::CompileFailed => "CompileFailed",
+            Self::LinkFailed => "LinkFailed",
         }
     }
 }

@@ -7,16 +7,9 @@
 //! # Cancel safety
 //! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the record says `Cancelled`.
 
-use std::{
-    future::{Future as _, poll_fn},
-    marker::PhantomData,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use rustix::time::{ClockId, clock_gettime};
 use skysail_provider::{Call, Code, Error, Limit, LimitHit};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -28,10 +21,11 @@ use wasmtime::{Store, component::Instance};
 use crate::{
     CallRecord, Outcome, Release, Sandbox,
     cache::Cache,
+    cpu_time::CpuTime,
     fault::{self, Fault, Seen},
     imports::{HttpAccess, HttpCall},
     limits::CALLS_WAITING_MAX,
-    outcome::explain,
+    outcome::{Stopped, explain},
     store::{CallState, new_store},
 };
 
@@ -99,7 +93,7 @@ where
     running.compared = purpose == Purpose::Comparing;
     async move {
         let time = Duration::from_millis(sandbox.limits().deadline_ms);
-        let (halfway, deadline) = (running.began + time / 2, running.began + time);
+        let deadline = running.began + time;
         let permit = match timeout_at(deadline, wait_for_place(sandbox, purpose)).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(error)) => return Err(running.failed(error)),
@@ -126,25 +120,14 @@ where
         let _gauge = scopeguard(move || {
             gauge.dec();
         });
-        let mut computed = Duration::ZERO;
-        let result = {
-            let mut answer = pin!(async {
-                let instance = release.instance_pre().instantiate_async(&mut *store).await?;
-                function(Guest { store, instance: &instance, env: PhantomData }).await
-            });
-            // Nearly every call ends in the first half, and pays nothing for the measurement.
-            let watched = poll_fn(|context| {
-                if Instant::now() < halfway {
-                    return answer.as_mut().poll(context);
-                }
-                let before = thread_time();
-                let polled = answer.as_mut().poll(context);
-                computed += thread_time().saturating_sub(before);
-                polled
-            });
-            timeout_at(deadline, watched).await
+        let answered = async {
+            let instance = release.instance_pre().instantiate_async(&mut *store).await?;
+            function(Guest { store, instance: &instance, env: PhantomData }).await
         };
-        running.computed = computed >= time / 4;
+        let within_cpu_time = running.cpu.within(answered);
+        let result = timeout_at(deadline, within_cpu_time).await;
+        let result = result.map(|ended| ended.unwrap_or_else(|hit| Err(Stopped(hit).into())));
+        running.computed = running.cpu.used() >= time / 2;
         let result = running.finish(result, judge);
         drop(permit);
         result
@@ -164,11 +147,6 @@ fn scopeguard<F: FnOnce()>(f: F) -> impl Drop {
         }
     }
     Guard(Some(f))
-}
-
-/// CPU time of the thread that asks.
-fn thread_time() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 async fn wait_for_place(sandbox: &Sandbox, purpose: Purpose) -> Result<SemaphorePermit<'_>, Error> {
@@ -206,6 +184,7 @@ struct Running<'a> {
     function: &'static str,
     began: Instant,
     waited: Duration,
+    cpu: CpuTime,
     store: Option<Store<CallState>>,
     recorded: bool,
     compared: bool,
@@ -222,6 +201,7 @@ impl<'a> Running<'a> {
             function,
             began: Instant::now(),
             waited: Duration::ZERO,
+            cpu: CpuTime::new(Duration::from_millis(sandbox.limits().cpu_time_ms)),
             store: None,
             recorded: false,
             compared: false,
@@ -293,6 +273,7 @@ impl<'a> Running<'a> {
             fuel: 0,
             wall,
             waited: if self.store.is_some() { self.waited } else { wall },
+            cpu: self.cpu.used(),
             guest: Duration::ZERO,
             http: crate::HttpUse::default(),
             memory_peak: 0,

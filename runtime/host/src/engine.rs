@@ -105,7 +105,8 @@ struct Shared {
 
 struct Places {
     pooled_free: u32,
-    on_demand: BTreeMap<u64, wasmtime::Engine>,
+    /// By the bytes of their stack: those that a sandbox has.
+    on_demand: BTreeMap<u64, EngineWeak>,
 }
 
 /// An engine for one sandbox, with a place in the pool for each of its calls where it is the pooled one.
@@ -212,13 +213,14 @@ impl Shared {
 
     fn on_demand_engine(&self, stack_bytes: u64) -> Result<wasmtime::Engine, EngineError> {
         let mut places = self.places();
-        if let Some(engine) = places.on_demand.get(&stack_bytes) {
-            return Ok(engine.clone());
+        places.on_demand.retain(|_, engine| engine.upgrade().is_some());
+        if let Some(engine) = places.on_demand.get(&stack_bytes).and_then(EngineWeak::upgrade) {
+            return Ok(engine);
         }
         let engine = wasmtime::Engine::new(&engine_config(stack_bytes))
             .map_err(|source| EngineError::Configuration { stack_bytes, source })?;
         self.ticked.lock().unwrap_or_else(PoisonError::into_inner).push(engine.weak());
-        places.on_demand.insert(stack_bytes, engine.clone());
+        places.on_demand.insert(stack_bytes, engine.weak());
         Ok(engine)
     }
 }
@@ -298,4 +300,23 @@ fn start_ticker(ticked: Arc<Mutex<Vec<EngineWeak>>>) -> std::io::Result<SyncSend
         }
     })?;
     Ok(alive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Engine, EngineError};
+
+    #[test]
+    fn sandboxes_with_the_same_stack_share_an_engine_and_it_goes_with_the_last_of_them() -> Result<(), EngineError> {
+        let engine = Engine::on_demand()?;
+        let [one, two, other] = [engine.place(1 << 20, 1)?, engine.place(1 << 20, 1)?, engine.place(2 << 20, 1)?];
+        assert!(
+            wasmtime::Engine::same(&one.engine, &two.engine) && !wasmtime::Engine::same(&one.engine, &other.engine)
+        );
+        drop((one, two));
+        let _third = engine.place(3 << 20, 1)?;
+        let stacks: Vec<u64> = engine.shared.places().on_demand.keys().copied().collect();
+        assert_eq!(stacks, [2 << 20, 3 << 20]);
+        Ok(())
+    }
 }

@@ -6,9 +6,9 @@
 //!   digest.
 //! - A call in which the cloud failed a request (no answer, 408, 429, 5xx) is the cloud's fault, and one in which a request was denied (by the
 //!   operator's rules or credentials, or with 401 or 403) the operator's, whatever the guest made of it.
-//! - A missed deadline is the release's fault only where the guest computed for most of the second
-//!   half of the call. A guest that waited for the cloud, or that the machine gave no CPU time, is
-//!   not to blame.
+//! - A missed deadline is the release's fault only where the guest used CPU time for at least half of
+//!   the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is not to
+//!   blame.
 //! - An offer that failed because of the machine or the cloud is offered again; see
 //!   [`Fault::is_lasting`].
 
@@ -52,7 +52,7 @@ pub(crate) struct Seen {
     pub(crate) denied: bool,
     /// For at least half of the call a request was under way.
     pub(crate) waited_for_cloud: bool,
-    /// The guest had CPU time for at least half of the second half of the deadline.
+    /// The guest used CPU time for at least half of the deadline.
     pub(crate) computed: bool,
 }
 

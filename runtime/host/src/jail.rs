@@ -1,17 +1,22 @@
-//! The compile jail: judges a component and turns it into machine code where hostile input can do no harm.
+//! The compile jail: judges a component and turns it into machine code under limits on time and
+//! memory.
 //!
-//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever reads them, and neither can be cancelled.
-//! So both happen in a child process: the same executable with a hidden subcommand, which calls [`child_main`]. One child answers twice,
-//! first what it found ([`admission`](crate::admission)), then the machine code. The child sees the component and the functions of the one before it on its
-//! standard input and nothing else: no environment, no file, no socket, no other process, no new privileges. A thread of its own ends it at its CPU
-//! budget, the kernel ends it at its memory, and the parent at its wall time. What keeps it in is in `walls`; where the kernel lacks some of it,
-//! the child compiles all the same, and the parent says so in the log.
+//! The jail bounds what a component costs. It is no wall against an exploit of the compiler: what
+//! the child hands over is executed in this process.
 //!
-//! What comes back is machine code that will run in this process. It is believed because of where it comes from: a private pipe of a
-//! child that runs our own executable, or a folder where each of its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from
-//! anywhere else is refused before a child is started ([`admission::look`](crate::admission::look)).
+//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever
+//! reads them, and neither can be cancelled. So both happen in a child process: the same executable
+//! with a hidden subcommand, which calls [`child_main`]. One child answers twice, first what it
+//! found ([`admission`](crate::admission)), then the machine code. The child sees the component on
+//! its standard input and nothing else: no environment, no file, no socket, no other process, no
+//! new privileges. A thread of its own ends it at its CPU budget, the kernel ends it at its memory,
+//! and the parent at its wall time. What keeps it in is in `walls`; where the kernel lacks some of
+//! it, the child compiles all the same, and the parent says so in the log.
 //!
-//! What a release has in common with the one that was compiled before it is not compiled again ([`Compiler::for_one_provider`]).
+//! What comes back is machine code that will run in this process. It is believed because of where
+//! it comes from: a private pipe of a child that runs our own executable, or a folder where each of
+//! its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from anywhere else is
+//! refused before a child is started ([`admission::look`](crate::admission::look)).
 //!
 //! Orphans: where the parent dies, however it dies, a child ends within some milliseconds.
 
@@ -23,15 +28,14 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use wasmtime::Engine;
 
 use crate::{
-    CompiledComponent, Limits, ReleaseError,
-    admission::{self, Finding, Findings, Inspection},
+    CompiledComponent, Limits, Release, ReleaseError, Sandbox,
+    admission::{self, Finding, Findings, Inspection, RefusalCode},
 };
 
 mod cache;
 mod child;
 mod disk;
 mod frame;
-mod functions;
 mod parent;
 #[cfg(test)]
 pub(crate) mod stand_in;
@@ -98,15 +102,6 @@ pub struct CompileCost {
     pub memory_bytes: u64,
 }
 
-/// How much of a component was not compiled, because the one before it has it, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reuse {
-    /// Functions whose machine code was there.
-    pub functions: u32,
-    /// Functions of the component, those among them that wasmtime makes to call it.
-    pub of: u32,
-}
-
 /// A compiled component.
 #[derive(Clone)]
 pub struct Compiled {
@@ -116,8 +111,6 @@ pub struct Compiled {
     pub cost: Option<CompileCost>,
     /// Whether the machine code was still there from an earlier compilation.
     pub cached: bool,
-    /// What of it was there from the component before it; none where it is [`Self::cached`], or the compiler is [for no provider](Compiler::for_one_provider).
-    pub reuse: Option<Reuse>,
 }
 
 impl Compiled {
@@ -237,8 +230,6 @@ pub struct Compiler {
     cache: Arc<Mutex<Cache>>,
     /// What outlives the process.
     disk: Option<Arc<Disk>>,
-    /// What a provider's next release need not compile.
-    functions: Option<Arc<functions::Kept>>,
 }
 
 #[derive(Clone)]
@@ -265,27 +256,7 @@ impl Compiler {
     }
 
     fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)),
-            cache: Arc::default(),
-            disk: None,
-            functions: None,
-        }
-    }
-
-    /// The same for one provider, whose releases have most of their functions in common: what the one that was compiled last has, too, is not compiled again.
-    /// The machine code is the same to the byte, and so is what it costs: what was spared counts.
-    #[must_use]
-    pub fn for_one_provider(&self) -> Self {
-        Self { functions: Some(Arc::default()), ..self.clone() }
-    }
-
-    /// The next component is compiled as the first was: what was compiled last is not to be built upon.
-    pub fn forget(&self) {
-        if let Some(kept) = &self.functions {
-            kept.put(Bytes::new());
-        }
+        Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default(), disk: None }
     }
 
     /// The same, which keeps at most so many bytes of machine code in this folder for the next
@@ -319,27 +290,31 @@ impl Compiler {
         let key = cache::Key { digest, compatibility: compatibility(engine) };
         if let Some((component, cost)) = self.cache.lock().await.get(&key, limits) {
             admitted();
-            return Ok(Compiled { component, cost, cached: true, reuse: None });
+            return Ok(Compiled { component, cost, cached: true });
         }
         if let Some((code, cost)) = self.kept(key, limits).await {
             admitted();
             let component = Arc::new(CompiledComponent::from_jail(code));
             self.cache.lock().await.put(key, Arc::clone(&component), Some(cost));
-            return Ok(Compiled { component, cost: Some(cost), cached: true, reuse: None });
+            return Ok(Compiled { component, cost: Some(cost), cached: true });
         }
         let _permit = self.permit().await;
-        let mut reuse = None;
         let (compiled, cost) = match &self.kind {
             Kind::Jailed(jail) => {
-                let output = self.compile_jailed(jail, component, limits, admitted).await?;
+                let mut output = parent::compile(jail, component, limits, admitted).await?;
                 if output.compatibility != key.compatibility {
                     return Err(CompileError::OtherBuild { program: jail.command.program.clone() });
                 }
-                if let (Some(kept), Some(functions)) = (&self.functions, output.functions) {
-                    reuse = functions::reuse(&functions);
-                    kept.put(functions);
+                if let Some(disk) = self.disk.clone() {
+                    // Machine code is megabytes: it goes there and back, and is not copied.
+                    let put = move || {
+                        disk.put(&key, &output.code, output.cost);
+                        output
+                    };
+                    let program = || jail.command.program.clone();
+                    let failed = |error| CompileError::Jail { program: program(), source: io::Error::other(error) };
+                    output = tokio::task::spawn_blocking(put).await.map_err(failed)?;
                 }
-                self.keep(key, &output.code, output.cost).await;
                 (CompiledComponent::from_jail(output.code), Some(output.cost))
             }
             Kind::InProcess => {
@@ -350,43 +325,7 @@ impl Compiler {
         };
         let component = Arc::new(compiled);
         self.cache.lock().await.put(key, Arc::clone(&component), cost);
-        Ok(Compiled { component, cost, cached: false, reuse })
-    }
-
-    /// In a child, and in a second one where the first may have failed over the functions of the component before: whether a component may serve does not
-    /// depend on what came before it.
-    async fn compile_jailed(
-        &self,
-        jail: &parent::Jail,
-        component: Bytes,
-        limits: CompileLimits,
-        admitted: impl FnOnce() + Send,
-    ) -> Result<parent::Output, CompileError> {
-        let Some(kept) = &self.functions else {
-            return parent::compile(jail, (component, None), limits, admitted).await;
-        };
-        let functions = kept.get();
-        let has_functions = !functions.is_empty();
-        let mut admitted = Some(admitted);
-        let admit = || {
-            if let Some(admitted) = admitted.take() {
-                admitted();
-            }
-        };
-        let error = match parent::compile(jail, (component.clone(), Some(functions)), limits, admit).await {
-            Ok(output) => return Ok(output),
-            Err(error) => error,
-        };
-        let may_be_of_them = matches!(
-            error,
-            CompileError::Crashed { .. } | CompileError::TooDeep | CompileError::Limit { stop: Stop::Memory, .. }
-        );
-        if !has_functions || admitted.is_some() || !may_be_of_them {
-            return Err(error);
-        }
-        tracing::warn!(error = %error, "compiled once more, without the functions of the release before it");
-        kept.put(Bytes::new());
-        parent::compile(jail, (component, Some(Bytes::new())), limits, || {}).await
+        Ok(Compiled { component, cost, cached: false })
     }
 
     async fn kept(&self, key: cache::Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
@@ -395,16 +334,11 @@ impl Compiler {
         tokio::task::spawn_blocking(move || disk.get(&key, limits)).await.ok().flatten()
     }
 
-    async fn keep(&self, key: cache::Key, code: &[u8], cost: CompileCost) {
-        let Some(disk) = self.disk.clone() else { return };
-        let code = code.to_vec();
-        drop(tokio::task::spawn_blocking(move || disk.put(&key, &code, cost)).await);
-    }
-
     /// Judges `component` and compiles nothing. `origin` says where it came from, for people.
     ///
     /// # Errors
-    /// [`CompileError`], where the judgement could not be made; a component that is refused is none.
+    /// [`CompileError`], where the judgement could not be made; a component that is refused is
+    /// none.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child.
@@ -426,6 +360,43 @@ impl Compiler {
         Ok(inspection.with(findings))
     }
 
+    /// Judges `component` as a slot does until the component is called for the first time: reads
+    /// it, compiles it and links what came of it. What compiling it cost is none where it was not
+    /// compiled. Nothing of it is run.
+    ///
+    /// # Errors
+    /// [`CompileError`], where the judgement could not be made; a component that is refused is
+    /// none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills the child.
+    pub async fn judge(
+        &self,
+        sandbox: &Sandbox,
+        component: Bytes,
+        origin: &str,
+    ) -> Result<(Inspection, Option<CompileCost>), CompileError> {
+        let limits = CompileLimits::from(sandbox.limits());
+        let inspection = self.inspect(component.clone(), origin, limits).await?;
+        if !inspection.is_admitted() {
+            return Ok((inspection, None));
+        }
+        let digest = admission::digest_of(&component);
+        let refusal = match self.compile(sandbox.wasmtime(), (component, digest), limits, || {}).await {
+            Ok(Compiled { component, cost, .. }) => match Release::new(sandbox, &component, &inspection.digest) {
+                Ok(_) => return Ok((inspection, cost)),
+                Err(error) => (RefusalCode::LinkFailed, chain(&error)),
+            },
+            Err(error @ CompileError::Limit { .. }) if error.is_of_the_component() => {
+                (RefusalCode::CompileLimit, chain(&error))
+            }
+            Err(error) if error.is_of_the_component() => (RefusalCode::CompileFailed, chain(&error)),
+            Err(error) => return Err(error),
+        };
+        let (code, reason) = refusal;
+        Ok((inspection.refused(Finding { code, reason: one_line(&reason) }), None))
+    }
+
     /// Keeps every compilation waiting.
     #[cfg(test)]
     pub(crate) async fn occupied(self) -> tokio::sync::OwnedSemaphorePermit {
@@ -437,6 +408,12 @@ impl Compiler {
         #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
         self.permits.acquire().await.expect("the semaphore must be open")
     }
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {

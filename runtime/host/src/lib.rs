@@ -12,6 +12,7 @@ mod bindings;
 mod cache;
 mod call;
 mod convert;
+mod cpu_time;
 mod engine;
 mod fault;
 mod identity;

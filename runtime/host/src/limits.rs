@@ -39,6 +39,8 @@ pub struct Limits {
     /// CPU work per call, in fuel units: about one for each wasm instruction, and for the host's work what it takes of the same CPU; the same
     /// on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
     pub fuel: u64,
+    /// CPU time per call, in milliseconds: of the guest, and of the host for it. Default 5,000.
+    pub cpu_time_ms: u64,
     /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default 30,000.
     pub deadline_ms: u64,
     /// Linear memory per call, in bytes, summed over all memories. Default 64 MiB.
@@ -97,6 +99,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             fuel: bounds::FUEL.default,
+            cpu_time_ms: bounds::CPU_TIME_MS.default,
             deadline_ms: bounds::DEADLINE_MS.default,
             memory_bytes: bounds::MEMORY_BYTES.default,
             table_elements: bounds::TABLE_ELEMENTS.default,
@@ -177,6 +180,7 @@ impl Limits {
     pub const fn value(&self, limit: Limit) -> u64 {
         match limit {
             Limit::Fuel => self.fuel,
+            Limit::CpuTime => self.cpu_time_ms,
             Limit::Memory => self.memory_bytes,
             Limit::TableElements => self.table_elements,
             Limit::Instances => self.instances,

@@ -82,6 +82,8 @@ pub struct CallRecord {
     pub wall: Duration,
     /// Waiting for one of the provider's concurrent calls to end.
     pub waited: Duration,
+    /// CPU time, of the guest and of the host for it.
+    pub cpu: Duration,
     /// Inside the guest's code.
     pub guest: Duration,
     /// Over HTTP.
@@ -130,6 +132,7 @@ pub struct CallMetrics {
     calls: Family<CallLabels, Counter>,
     release_faults: Family<FunctionLabels, Counter>,
     duration: Family<FunctionLabels, Histogram>,
+    cpu_time: Family<FunctionLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     guest_time: Family<FunctionLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     fuel: Family<FunctionLabels, Counter>,
     memory_peak: Family<FunctionLabels, Histogram>,
@@ -155,6 +158,7 @@ impl Default for CallMetrics {
             calls: Family::default(),
             release_faults: Family::default(),
             duration: Family::new_with_constructor(seconds),
+            cpu_time: Family::default(),
             guest_time: Family::default(),
             fuel: Family::default(),
             memory_peak: Family::new_with_constructor(bytes),
@@ -185,6 +189,7 @@ impl CallMetrics {
             metrics.release_faults.clone(),
         );
         r.register_with_unit("call_duration", "Wall time of provider calls", Unit::Seconds, metrics.duration.clone());
+        r.register_with_unit("cpu_time", "CPU time of provider calls", Unit::Seconds, metrics.cpu_time.clone());
         r.register_with_unit("guest_time", "Time inside guest code", Unit::Seconds, metrics.guest_time.clone());
         r.register("fuel", "Count of fuel units used by guests", metrics.fuel.clone());
         r.register_with_unit(
@@ -225,6 +230,7 @@ impl CallMetrics {
             self.release_faults.get_or_create(&function).inc();
         }
         self.duration.get_or_create(&function).observe(record.wall.as_secs_f64());
+        self.cpu_time.get_or_create(&function).inc_by(record.cpu.as_secs_f64());
         self.guest_time.get_or_create(&function).inc_by(record.guest.as_secs_f64());
         self.fuel.get_or_create(&function).inc_by(record.fuel);
         #[expect(clippy::cast_precision_loss, reason = "a histogram bucket needs no exact byte")]
@@ -297,6 +303,7 @@ fn trace(record: &CallRecord) {
                 call.fuel = record.fuel,
                 call.wall_us = micros(record.wall),
                 call.waited_us = micros(record.waited),
+                call.cpu_us = micros(record.cpu),
                 call.guest_us = micros(record.guest),
                 call.http_us = micros(record.http.time),
                 call.http_requests = record.http.requests,

@@ -11,7 +11,7 @@ use skysail_provider::Interface;
 use wasmtime::component::{Component, InstancePre};
 
 use crate::{
-    Sandbox,
+    Limits, Sandbox,
     bindings::exports::skysail::provider as exports,
     cache::Cache,
     imports,
@@ -46,6 +46,26 @@ pub enum ReleaseError {
     Tables {
         /// Declared.
         count: u32,
+    },
+    /// A memory of the component is larger at its start than all memories of a call may be.
+    #[error(
+        "a memory of the component has {bytes} bytes at its start, and all memories of a call may have {max} (memoryBytes): build it with less, or raise the limit"
+    )]
+    MemoryBytes {
+        /// Declared.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A table of the component is larger at its start than all tables of a call may be.
+    #[error(
+        "a table of the component has {elements} elements at its start, and all tables of a call may have {max} (tableElements): build it with less, or raise the limit"
+    )]
+    TableElements {
+        /// Declared.
+        elements: u64,
+        /// The limit.
+        max: u64,
     },
     /// The component imports modules or components: what it needs cannot be told before it runs.
     #[error("the component imports core modules, which no host provides: link them into it")]
@@ -170,7 +190,7 @@ impl Release {
         let component = compiled.load(sandbox.wasmtime()).map_err(ReleaseError::Load)?;
         // The first call should not pay for it.
         component.initialize_copy_on_write_image().map_err(ReleaseError::Load)?;
-        check_resources(&component)?;
+        check_resources(&component, sandbox.limits())?;
         let linker = imports::linker(sandbox.wasmtime()).map_err(ReleaseError::Link)?;
         let instance_pre = linker.instantiate_pre(&component).map_err(ReleaseError::Link)?;
         let exports = Exports::of(&instance_pre)?;
@@ -245,14 +265,24 @@ impl fmt::Debug for Release {
     }
 }
 
-/// The pool would refuse it too, in its own words; without a pool nothing would.
-fn check_resources(component: &Component) -> Result<(), ReleaseError> {
+/// The pool would refuse it too, in its own words; without a pool each call would fail.
+fn check_resources(component: &Component, limits: &Limits) -> Result<(), ReleaseError> {
+    /// Bytes of a page of memory; wasmtime is not built with other sizes.
+    const PAGE_BYTES: u64 = 64 << 10;
     let required = component.resources_required().ok_or(ReleaseError::ImportsModules)?;
     if required.num_memories > MEMORIES_MAX {
         return Err(ReleaseError::Memories { count: required.num_memories });
     }
     if required.num_tables > TABLES_MAX {
         return Err(ReleaseError::Tables { count: required.num_tables });
+    }
+    let bytes = required.max_initial_memory_size.unwrap_or_default().saturating_mul(PAGE_BYTES);
+    if bytes > limits.memory_bytes {
+        return Err(ReleaseError::MemoryBytes { bytes, max: limits.memory_bytes });
+    }
+    let elements = required.max_initial_table_size.unwrap_or_default();
+    if elements > limits.table_elements {
+        return Err(ReleaseError::TableElements { elements, max: limits.table_elements });
     }
     Ok(())
 }

@@ -258,13 +258,12 @@ impl Slot {
         let name: Arc<str> = options.sandbox.name.as_str().into();
         let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
         let asked = options.retry.clone();
-        let compiler = services.compiler.for_one_provider();
         let memory = Memory::default();
         memory.keeps(options.rollout.shadow.is_some());
         let work = Work { options, sandbox, asked: asked.clone(), taken_back: None, refused: None, wanted: None };
         Ok(Self {
             name,
-            services: SlotServices { compiler, ..services },
+            services,
             active: ArcSwapOption::empty(),
             shared,
             newest: watch::Sender::default(),
@@ -323,7 +322,6 @@ impl Slot {
     pub async fn forget_offers(&self) {
         let mut work = self.interrupt().await;
         work.settle();
-        self.services.compiler.forget();
         self.end_canary(None);
         self.shared.shadow(None);
         // What was said about them is nobody's news any more.
@@ -458,7 +456,6 @@ impl Slot {
     }
 
     fn refuse(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
-        self.services.compiler.forget();
         if refusal.lasting {
             self.quarantine.put(refusal);
         }

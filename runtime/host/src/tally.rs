@@ -201,6 +201,7 @@ mod tests {
             fuel,
             wall: Duration::from_millis(wall_ms),
             waited: Duration::ZERO,
+            cpu: Duration::ZERO,
             guest: Duration::ZERO,
             http: HttpUse::default(),
             memory_peak: 0,

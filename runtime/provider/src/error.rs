@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::text::one_line;
+
 /// The result of a provider call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -84,6 +86,8 @@ impl Code {
 pub enum Limit {
     /// CPU work per call, in wasmtime's fuel units.
     Fuel,
+    /// CPU time per call, in milliseconds.
+    CpuTime,
     /// Linear memory per call, in bytes, summed over all memories.
     Memory,
     /// Table elements per call, summed over all tables.
@@ -136,8 +140,9 @@ pub enum Limit {
 
 impl Limit {
     /// All limits, in the order of declaration.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Fuel,
+        Self::CpuTime,
         Self::Memory,
         Self::TableElements,
         Self::Instances,
@@ -169,6 +174,7 @@ impl Limit {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fuel => "fuel",
+            Self::CpuTime => "cpuTimeMs",
             Self::Memory => "memoryBytes",
             Self::TableElements => "tableElements",
             Self::Instances => "instances",
@@ -221,7 +227,8 @@ impl fmt::Display for LimitHit {
 pub struct Error {
     /// What the caller does.
     pub code: Code,
-    /// What a person reads. Guest text in it is data: cut to [`Error::MESSAGE_BYTES_MAX`], without control characters.
+    /// What a person reads: one line of at most [`Error::MESSAGE_BYTES_MAX`] bytes, without
+    /// characters that move the cursor or turn the line round.
     pub message: String,
     /// For [`Code::RetryAfter`]: not earlier than this; none lets the caller choose.
     pub retry_after: Option<Duration>,
@@ -233,10 +240,10 @@ impl Error {
     /// Longest message, in bytes. An Event's note ends at 1,024 bytes in the API; what the controllers put before it needs room.
     pub const MESSAGE_BYTES_MAX: usize = 900;
 
-    /// A failure with a message; control characters become spaces and the text is cut at a character boundary.
+    /// A failure with a message, of which [`one_line`] is kept.
     #[must_use]
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
-        Self { code, message: clean(message.as_ref(), Self::MESSAGE_BYTES_MAX), retry_after: None, limit: None }
+        Self { code, message: one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX), retry_after: None, limit: None }
     }
 
     /// "Ask again": zero lets the caller choose the time.
@@ -252,29 +259,14 @@ impl Error {
     }
 }
 
-/// Text from outside, made fit for one line of a log or an Event: no control characters, at most `bytes_max` bytes.
-fn clean(text: &str, bytes_max: usize) -> String {
-    const CUT: &str = "…";
-    let mut out = String::with_capacity(text.len().min(bytes_max));
-    for c in text.chars() {
-        let c = if c.is_control() { ' ' } else { c };
-        if out.len() + c.len_utf8() > bytes_max.saturating_sub(CUT.len()) {
-            out.push_str(CUT);
-            return out;
-        }
-        out.push(c);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Code, Error};
 
     #[test]
     fn a_message_is_one_bounded_line() {
-        let error = Error::new(Code::Internal, format!("first\nsecond\u{1b}[31m{}", "é".repeat(1000)));
-        assert!(error.message.starts_with("first second [31mé"));
+        let error = Error::new(Code::Internal, format!("first\nsecond\u{1b}[31m\u{202e}\u{2028}{}", "é".repeat(1000)));
+        assert!(error.message.starts_with("first second [31m é"));
         assert!(error.message.len() <= Error::MESSAGE_BYTES_MAX);
         assert!(error.message.ends_with('…'));
     }

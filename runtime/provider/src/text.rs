@@ -1,9 +1,11 @@
-//! Text from a guest, made fit for one line of a log, an Event or an error.
+//! Text that this program did not write (of a guest, a cloud, a registry, a file name), made fit
+//! for one line of a log, an Event, an error or a terminal.
 
 /// What stands where text was cut.
 const CUT: &str = "…";
 
-/// At most `bytes_max` bytes, without control characters and [unseen](is_unseen) ones; a cut is marked.
+/// At most `bytes_max` bytes, without control characters and [unseen](is_unseen) ones; a cut is
+/// marked. Of a path the [lossy text](std::path::Path::to_string_lossy) is given.
 #[must_use]
 pub fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
@@ -21,8 +23,8 @@ pub fn one_line(text: &str, bytes_max: usize) -> String {
     out
 }
 
-/// Whether a character shows nothing itself and changes how others are shown or compared: marks of direction, which can make a line read as
-/// another one, invisible blanks and joiners, tags.
+/// Whether a character is invisible and changes how others are shown or compared: marks of
+/// direction, which can make a line read as another one, invisible blanks and joiners, tags.
 #[must_use]
 pub const fn is_unseen(c: char) -> bool {
     matches!(

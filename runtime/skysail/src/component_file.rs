@@ -1,13 +1,13 @@
 //! Reads a component that the command line names, and finds the bundled ones.
 
 use std::{
-    fs::File,
-    io::Read as _,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
+use skysail_host::read_file;
 
 /// A component's file, read as far as its limit.
 pub(crate) enum Contents {
@@ -17,30 +17,24 @@ pub(crate) enum Contents {
     TooLarge { size: u64, bytes_max: u64 },
 }
 
-/// Reads a component's file, unless it is larger than the limit.
+/// Reads a component's file, unless it is larger than the limit. A pipe, which could keep the
+/// reader waiting for ever, is refused.
 ///
 /// # Errors
-/// The file is not there or cannot be read.
+/// The file is not there, cannot be read, or is not a regular one.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
-    let what = || format!("cannot read {}: name a component's file", path.display());
-    let file = File::open(path).with_context(what)?;
-    let metadata = file.metadata().with_context(what)?;
-    if metadata.is_dir() {
-        bail!("{} is a folder: name a component in it", path.display());
+    let shown = path.display();
+    match read_file(path, bytes_max) {
+        Ok(bytes) => Ok(Contents::Whole(bytes.into())),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            let size = std::fs::metadata(path).map_or(bytes_max.saturating_add(1), |metadata| metadata.len());
+            Ok(Contents::TooLarge { size, bytes_max })
+        }
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            Err(anyhow!("{shown} is a folder: name a component in it"))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {shown}: name a component's file")),
     }
-    if metadata.len() > bytes_max {
-        return Ok(Contents::TooLarge { size: metadata.len(), bytes_max });
-    }
-    let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).with_context(what)?;
-    if bytes.len() as u64 > bytes_max {
-        // A pipe or a device: nobody can say how much more there is.
-        bail!(
-            "{} gives more than {bytes_max} bytes, the most that a component may have: name a component's file",
-            path.display()
-        );
-    }
-    Ok(Contents::Whole(bytes.into()))
 }
 
 /// The folder with the components that `make guests` built: the one that is named, else `components` beside the program or one folder up.
@@ -72,4 +66,27 @@ pub(crate) fn bundled(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
         bail!("{} is not there: run 'make guests'", path.display());
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, process::Command};
+
+    use super::{Contents, read};
+
+    #[test]
+    fn a_pipe_is_refused_at_once_and_a_file_above_the_limit_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+        fs::write(path("file"), "four").unwrap();
+        for (path, reason) in [(path("pipe"), "no regular file"), (folder.path().to_owned(), "is a folder")] {
+            let error = format!("{:#}", read(&path, 4).err().unwrap());
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(read(Path::new("/dev/zero"), 4).is_err());
+        assert!(matches!(read(&path("file"), 4).unwrap(), Contents::Whole(bytes) if bytes == "four"));
+        let Contents::TooLarge { size, bytes_max } = read(&path("file"), 3).unwrap() else { panic!("it was read") };
+        assert_eq!((size, bytes_max), (4, 3));
+    }
 }

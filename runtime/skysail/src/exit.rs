@@ -2,6 +2,8 @@
 
 use std::{fmt, io::Write as _, process::ExitCode};
 
+use crate::output;
+
 /// Text of the exit codes, for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
@@ -84,8 +86,9 @@ impl<T, E: Into<anyhow::Error>> MarkExt<T> for Result<T, E> {
 pub(crate) fn code_of(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     let reason = error.chain().find_map(|cause| cause.downcast_ref::<Marked>()).map_or(Reason::Failed, |m| m.reason);
-    // Nothing is left to tell if even standard error is closed.
-    drop(writeln!(std::io::stderr().lock(), "skysail: {error:#}"));
+    // Nothing is left to tell if even standard error is closed. File names, keys and what a cloud
+    // says stand in an error: it stays one line.
+    drop(writeln!(std::io::stderr().lock(), "skysail: {}", output::plain(&format!("{error:#}"))));
     ExitCode::from(reason.code())
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Write as _};
 
 use anyhow::Context as _;
+use skysail_provider::text::one_line;
 
 /// Prints a result. Whoever closed standard output has read enough: that is no failure.
 ///
@@ -28,12 +29,10 @@ pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<Str
     rows.iter().map(line).collect()
 }
 
-/// A cloud's or a guest's words on a terminal: nothing in them moves the cursor or turns the line round.
+/// Text of a cloud, a guest or a file on a terminal: nothing in it moves the cursor, begins a line
+/// or turns the line round.
 pub(crate) fn plain(text: &str) -> String {
-    let moves = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if moves(c) { '?' } else { c }).collect()
+    one_line(text, usize::MAX)
 }
 
 #[cfg(test)]
@@ -42,12 +41,13 @@ mod tests {
 
     #[test]
     fn what_moves_the_cursor_or_turns_the_line_round_is_not_printed() {
-        assert_eq!(plain("a\x1b[2Jb\n\u{9b}c\u{202e}d\u{2067}ä"), "a?[2Jb??c?d?ä");
+        assert_eq!(plain("a\x1b[2Jb\n\u{9b}c\u{202e}d\u{2067}ä"), "a [2Jb  cdä");
+        assert_eq!(plain("a.wasm\nverdict    may serve"), "a.wasm verdict    may serve");
     }
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
         let rows = [["A", "B"], ["äöü", "\r"], ["", "x"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), ["A     B", "äöü   ?", "      x"]);
+        assert_eq!(table(&rows), ["A     B", "äöü", "      x"]);
     }
 }

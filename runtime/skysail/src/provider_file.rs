@@ -31,6 +31,8 @@ use skysail_host::{
     slot::RolloutOptions,
 };
 
+use crate::output;
+
 pub(crate) use self::{files::Files, object::ProviderObject, schema::environment, source::ComponentSource};
 pub(crate) use self::{
     rollout::{ON_DIFFERENCE, PERCENT_MAX as CANARY_PERCENT_MAX, TIME_MAX as PROBATION_TIME_MAX},
@@ -213,14 +215,10 @@ impl ProviderFileError {
 impl fmt::Display for ProviderFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, place, reason, files: _ } = self;
-        write!(f, "{}", file.display())?;
-        if let Some(line) = line {
-            write!(f, ":{line}")?;
-        }
-        if !place.is_empty() {
-            write!(f, ": {place}")?;
-        }
-        write!(f, ": {reason}")
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        let place = if place.is_empty() { String::new() } else { format!(": {place}") };
+        // A key may have any character in it.
+        f.write_str(&output::plain(&format!("{}{line}{place}: {reason}", file.to_string_lossy())))
     }
 }
 

@@ -9,7 +9,11 @@ use crate::{ConfigMapFailure, RegistryFailure};
 #[non_exhaustive]
 pub enum SourceError {
     /// There is no such file. What is in the folder instead is listed, at most [`SourceError::NEIGHBOURS_MAX`] names.
-    #[error("file {} is missing{}: create it, or correct the path; it is taken up as soon as it is there", path.display(), listed(neighbours))]
+    #[error(
+        "file {} is missing{}: create it, or correct the path; it is taken up as soon as it is there",
+        crate::text::path(path),
+        listed(neighbours)
+    )]
     Missing {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -17,7 +21,7 @@ pub enum SourceError {
         neighbours: Vec<String>,
     },
     /// The file is there and cannot be read.
-    #[error("file {} cannot be read: check its permissions and those of the folders above it", path.display())]
+    #[error("file {} cannot be read: check its permissions and those of the folders above it", crate::text::path(path))]
     Unreadable {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -26,7 +30,7 @@ pub enum SourceError {
         source: Arc<io::Error>,
     },
     /// The path leads to a directory, a pipe, a socket or a device.
-    #[error("{} is not a regular file but {kind}: name the component's file", path.display())]
+    #[error("{} is not a regular file but {kind}: name the component's file", crate::text::path(path))]
     NotAFile {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -34,7 +38,10 @@ pub enum SourceError {
         kind: &'static str,
     },
     /// The file has no content.
-    #[error("file {} is empty: copy the component to it again, preferably under another name and then renamed", path.display())]
+    #[error(
+        "file {} is empty: copy the component to it again, preferably under another name and then renamed",
+        crate::text::path(path)
+    )]
     Empty {
         /// The path as the operator gave it.
         path: PathBuf,
@@ -42,7 +49,8 @@ pub enum SourceError {
     /// The file is larger than the limit; it was not read.
     #[error(
         "file {} has {size} bytes, and the limit componentBytes is {max}: build the component smaller (release profile, opt-level \"s\", \
-         stripped), or raise the limit", path.display()
+         stripped), or raise the limit",
+        crate::text::path(path)
     )]
     TooLarge {
         /// The path as the operator gave it.
@@ -53,7 +61,10 @@ pub enum SourceError {
         max: u64,
     },
     /// The file was written again and again and never rested.
-    #[error("file {} changes without pause: write the component once, under another name, and rename it to this one", path.display())]
+    #[error(
+        "file {} changes without pause: write the component once, under another name, and rename it to this one",
+        crate::text::path(path)
+    )]
     Unsettled {
         /// The path as the operator gave it.
         path: PathBuf,

@@ -174,7 +174,7 @@ impl Task {
 }
 
 fn origin(path: &Path) -> String {
-    format!("file {}", path.display())
+    format!("file {}", crate::text::path(path))
 }
 
 fn agree(before: &Result<Reading, SourceError>, after: &Result<Reading, SourceError>) -> bool {

@@ -38,11 +38,16 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     let mut module = wat::parse_str(format!("(module {} {})", part(name), part("common"))).unwrap();
     let mut resolve = Resolve::default();
     resolve.push_dir(repository().join("wit/v0.1.0")).unwrap();
-    let world = "package skysail:probe; world probe {
-        export skysail:provider/identity@0.1.0;
-        export skysail:provider/clusters@0.1.0;
-    }";
-    let package = resolve.push_str("probe.wit", world).unwrap();
+    // Only a component that exports a resource can make one.
+    let things = if part(name).contains("[resource-new]") { "export things;" } else { "" };
+    let world = format!(
+        "package skysail:probe; interface things {{ resource thing; }} world probe {{
+            export skysail:provider/identity@0.1.0;
+            export skysail:provider/clusters@0.1.0;
+            {things}
+        }}"
+    );
+    let package = resolve.push_str("probe.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("probe")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
@@ -50,8 +55,13 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
 
 /// The same component with so many further core instances that do nothing.
 pub(crate) fn with_instances(component: &[u8], further: usize) -> Vec<u8> {
+    let instances = "(core instance (instantiate $empty))".repeat(further);
+    with(component, &format!("(core module $empty) {instances}"))
+}
+
+/// The same component with further definitions.
+pub(crate) fn with(component: &[u8], definitions: &str) -> Vec<u8> {
     let text = wasmprinter::print_bytes(component).unwrap();
     let body = text.trim_end().strip_suffix(')').unwrap();
-    let instances = "(core instance (instantiate $empty))".repeat(further);
-    wat::parse_str(format!("{body} (core module $empty) {instances})")).unwrap()
+    wat::parse_str(format!("{body} {definitions})")).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs, io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -11,10 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use skysail_host::{
-    CallRecorder, Engine, Limits, SandboxOptions,
+    CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
     admission::RefusalCode,
     engine_config,
-    jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Reuse, Stop},
+    jail::{CompileError, CompileLimits, Compiled, Compiler, JailCommand, Stop},
     slot::{EarlierOffers, Offer, Offered, Refusal, Slot, SlotMetrics, SlotOptions, SlotServices, Stage},
 };
 use skysail_provider::{Limit, Provider as _};
@@ -23,7 +23,7 @@ use tokio::{
     process::Command,
 };
 
-use crate::components::{built, hand_written, marked};
+use crate::components::{built, hand_written, marked, with, with_instances};
 
 /// One of this package's binaries: Cargo builds them before its tests, and puts them two folders above.
 fn binary(name: &str) -> PathBuf {
@@ -77,54 +77,48 @@ async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
     assert!(cost.memory_bytes < Limits::default().compile_memory_bytes, "{cost:?}");
 }
 
-/// Each machine code that a compiler keeps in its folder.
-fn machine_code(folder: &Path) -> Vec<Vec<u8>> {
-    // Before it: what the file is, its keyed hash, and what it cost. The files' names are keyed, too.
-    const HEAD_BYTES: usize = 64;
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "code"));
-    let mut codes: Vec<_> = files.map(|path| fs::read(path).unwrap().split_off(HEAD_BYTES)).collect();
-    codes.sort_unstable();
-    codes
-}
-
-#[tokio::test]
-async fn a_component_becomes_the_same_machine_code_whatever_came_before_it() {
-    let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let [alone, after_others] = folders
-        .each_ref()
-        .map(|folder| Compiler::jailed(command()).keeping(folder.path().to_owned(), 1 << 30, &[7; 32]).unwrap());
-    let after_others = after_others.for_one_provider();
-    // The same once more, another build of the same, others of the same SDK, and one that has nothing of it.
-    let components = [
-        built("simcloud"),
-        marked("simcloud", 1),
-        built("incus"),
-        built("dummy"),
-        hand_written("table"),
-        built("simcloud"),
-        built("probe-regression"),
-        built("incus"),
+/// `skysail inspect` and `skysail push` ask the jail, a manager its slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_jail_says_of_a_component_is_what_a_slot_says() {
+    let services = SlotServices {
+        engine: Engine::new().unwrap(),
+        recorder: CallRecorder::default(),
+        compiler: Compiler::jailed(command()),
+        metrics: SlotMetrics::default(),
+    };
+    let options =
+        SandboxOptions { name: "probe".to_owned(), limits: Limits::default(), config: String::new(), http: None };
+    let sandbox = Sandbox::new(&services.engine, CallRecorder::default(), options.clone()).unwrap();
+    let slot = Slot::new(services.clone(), SlotOptions::new(options)).unwrap();
+    let good = hand_written("instances");
+    let module =
+        |fields: &str| with(&good, &format!("(core module $more {fields}) (core instance (instantiate $more))"));
+    let bad = [
+        ("garbage collection", module("(type (struct (field i32))) (func (param anyref))")),
+        ("exceptions", module("(tag $e) (func (throw $e))")),
+        ("threads", module("(memory 1 1 shared)")),
+        ("custom page sizes", module("(memory 1 (pagesize 1))")),
+        ("five memories", module(&"(memory 1)".repeat(5))),
+        ("a memory of 4 GiB", module("(memory 65536)")),
+        ("33 tables", module(&"(table 1 funcref)".repeat(33))),
+        ("a table of a million elements", module("(table 1000000 funcref)")),
+        ("42 core instances", with_instances(&good, 42)),
+        (
+            "unknown functions of WASI",
+            with(&good, r#"(import "wasi:random/random@0.2.0" (instance (export "choose" (func))))"#),
+        ),
     ];
-    let mut reused = Vec::new();
-    for (n, component) in (0..).zip(&components) {
-        let component = || (Bytes::from(component.clone()), [n; 32]);
-        let compiled = alone.compile(&engine, component(), limits(), || {}).await.unwrap();
-        assert_eq!((compiled.cached, compiled.reuse), (false, None));
-        let compiled = after_others.compile(&engine, component(), limits(), || {}).await.unwrap();
-        assert!(!compiled.cached);
-        let Reuse { functions, of } = compiled.reuse.unwrap();
-        println!("{n}: {functions} of {of} functions");
-        reused.push(functions * 100 / of);
+    for (what, component) in bad {
+        let component = Bytes::from(component);
+        let (inspection, _) = services.compiler.judge(&sandbox, component.clone(), "file x").await.unwrap();
+        let refused = slot.offer(Offer { bytes: component, origin: "file x".to_owned() }).await.unwrap_err();
+        let told: Vec<_> = inspection.refusals.iter().map(|refusal| refusal.code.category()).collect();
+        assert_eq!(told, [refused.code], "{what}: {:?} {refused}", inspection.refusals);
     }
-    let [alone, after_others] = folders.each_ref().map(|folder| machine_code(folder.path()));
-    assert_eq!(alone.len(), components.len());
-    assert!(alone == after_others, "machine code differs by what was compiled before");
-    assert_eq!(reused[0], 0);
-    // Wasmtime does not know all of them again.
-    assert!(reused[1] > 80, "the same functions: {reused:?}");
-    assert!((5..80).contains(&reused[2]), "another provider of the same SDK: {reused:?}");
+    let good = Bytes::from(good);
+    let (inspection, cost) = services.compiler.judge(&sandbox, good.clone(), "file x").await.unwrap();
+    assert!(inspection.is_admitted() && cost.is_some(), "{:?}", inspection.refusals);
+    slot.offer(Offer { bytes: good, origin: "file x".to_owned() }).await.unwrap();
 }
 
 #[tokio::test]
@@ -189,12 +183,11 @@ async fn the_default_limits_stop_what_would_compile_for_minutes() {
 /// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory, length; then the component.
 fn request(component: &[u8], time: Duration) -> Vec<u8> {
     let words = [
-        u64::from_le_bytes(*b"SKYJAIL3"),
+        u64::from_le_bytes(*b"SKYJAIL4"),
         1,
         u64::try_from(time.as_millis()).unwrap(),
         4 << 30,
         u64::try_from(component.len()).unwrap(),
-        0,
     ];
     [&words.map(u64::to_le_bytes).concat(), component].concat()
 }
@@ -393,41 +386,6 @@ async fn logged(command: JailCommand) -> String {
     assert!(error.to_string().contains("deeper than 8 MiB of stack"), "{error}");
     assert!(!error.to_string().contains("Landlock"), "that is no reason: {error}");
     String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
-}
-
-/// What was reused for each release that one of these slots was offered, in order, as the log tells.
-async fn reused(offers: &[(usize, Vec<u8>)]) -> Vec<u32> {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).json().finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
-    // All of one process: they share their compiler's caches.
-    let services = services();
-    let slots = [slot(&services, Limits::default()), slot(&services, Limits::default())];
-    for (to, component) in offers {
-        drop(offer(&slots[*to], component.clone()).await);
-    }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let compiled = lines.filter(|line| line["fields"]["message"] == "component compiled");
-    compiled.map(|line| u32::try_from(line["fields"]["reused"].as_u64().unwrap()).unwrap()).collect()
-}
-
-#[tokio::test]
-async fn a_slot_builds_upon_what_it_compiled_last_and_no_other_slot_does() {
-    let dummy = |mark| marked("dummy", mark);
-    let reused = reused(&[(0, dummy(1)), (0, dummy(2)), (1, dummy(3)), (1, dummy(4)), (0, dummy(5))]).await;
-    assert_eq!(reused.len(), 5, "{reused:?}");
-    assert_eq!((reused[0], reused[2]), (0, 0), "another slot's: {reused:?}");
-    assert!(reused[1] > 100 && reused[3] > 100 && reused[4] > 100, "{reused:?}");
-}
-
-#[tokio::test]
-async fn nobody_builds_upon_a_release_that_was_refused() {
-    // It compiles, and is not who served before.
-    let reused = reused(&[(0, marked("dummy", 1)), (0, built("probe-regression")), (0, marked("dummy", 2))]).await;
-    assert_eq!(reused.len(), 3, "{reused:?}");
-    assert_eq!(reused[2], 0, "{reused:?}");
 }
 
 #[tokio::test]

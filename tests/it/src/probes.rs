@@ -57,6 +57,9 @@ const TESTS: &[(&str, fn())] = &[
     ("instances-v1", older::instances_v1_answers_a_page_as_upstream_answers_one_by_one),
     ("log-bytes", soft::log_bytes_beyond_the_limit_are_dropped),
     ("log-lines", soft::log_lines_beyond_the_limit_are_dropped),
+    ("memory-grow", guards::memory_grow_ends_at_the_cpu_time),
+    ("table-grow", guards::table_grow_ends_at_the_cpu_time),
+    ("resource-new", guards::resource_new_ends_at_the_cpu_time),
     ("memory", guards::memory_ends_a_guest_that_hoards),
     ("memory-sum", guards::memory_sum_is_judged_and_not_each_memory_alone),
     ("names", provider::names_cost_the_same_whatever_else_a_node_has),
@@ -92,6 +95,7 @@ fn every_limit_of_a_call_has_a_probe() {
     for limit in Limit::ALL {
         let probe = match limit {
             Limit::Fuel => "fuel",
+            Limit::CpuTime => "memory-grow",
             Limit::Memory => "memory-sum",
             Limit::TableElements => "table",
             Limit::Instances => "instances",

@@ -178,9 +178,17 @@ fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
     // What else a component exports is nobody's business: newer interfaces and a toolchain's own are never called.
     let Standing::Ours(parts) = standing(&export.name) else { return };
     let contract = Contract::get();
+    let name = shown(&export.name);
+    if contract.imports.contains_key(parts.interface) && !contract.exports.contains_key(parts.interface) {
+        let reason = format!(
+            "it exports {name}, which the host gives: what its other exports use of it would be its own, and each call would trap; import the interface \
+             and leave the export out of your world"
+        );
+        findings.refuse(RefusalCode::WrongType, &reason);
+        return;
+    }
     let ours = contract.exports.get(parts.interface).and_then(|id| contract.resolve.interfaces.get(*id));
     let (Some(ours), Some(theirs)) = (ours, export.interface) else { return };
-    let name = shown(&export.name);
     for (function, ours) in &ours.functions {
         match theirs.functions.get(function) {
             None => findings.refuse(

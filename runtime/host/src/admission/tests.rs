@@ -94,6 +94,38 @@ fn every_interface_of_the_contract_is_admitted() {
     assert_eq!(inspection.exports.len(), 9);
 }
 
+/// Linking accepts it, and each call would trap.
+#[test]
+fn a_component_with_a_node_set_of_its_own_is_refused() {
+    let exported = component(
+        &contract("", ""),
+        "package a:b; world test {
+            include skysail:provider/provider@0.1.0; export skysail:provider/types@0.1.0; export skysail:provider/load-balancers@0.1.0;
+        }",
+    );
+    check(
+        &exported,
+        expect![[r#"
+        WrongType: file /etc/skysail/provider.wasm: it exports skysail:provider/types@0.1.0, which the host gives: what its other exports use of it would be its own, and each call would trap; import the interface and leave the export out of your world
+    "#]],
+    );
+    let contract = contract(
+        "use types.{error, service, load-balancer-status, node-set};",
+        "use types.{error, service, load-balancer-status}; resource node-set;",
+    );
+    let own = component(
+        &contract,
+        "package a:b; world test { include skysail:provider/provider@0.1.0; export skysail:provider/load-balancers@0.1.0; }",
+    );
+    check(
+        &own,
+        expect![[r#"
+        WrongType: file /etc/skysail/provider.wasm: skysail:provider/load-balancers@0.1.0#ensure has another type than in contract 0.1.0: parameter `nodes`: `node-set`: it is a resource of skysail:provider/load-balancers instead of skysail:provider/types; build the component against wit/v0.1.0 as it is, without changes
+        WrongType: file /etc/skysail/provider.wasm: skysail:provider/load-balancers@0.1.0#update has another type than in contract 0.1.0: parameter `nodes`: `node-set`: it is a resource of skysail:provider/load-balancers instead of skysail:provider/types; build the component against wit/v0.1.0 as it is, without changes
+    "#]],
+    );
+}
+
 #[test]
 fn what_is_no_component_gets_a_sentence_about_what_it_is() {
     check(

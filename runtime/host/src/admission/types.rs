@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wit_parser::{Function, Handle, Resolve, Type, TypeDefKind, TypeId};
+use wit_parser::{Function, Handle, Resolve, Type, TypeDefKind, TypeId, TypeOwner};
 
 use super::shown;
 
@@ -47,6 +47,7 @@ impl<'a> Comparison<'a> {
                 }
                 let (kinds, name) = (self.kinds(ours, theirs), self.name_of(ours));
                 let difference = match kinds {
+                    Some((TypeDefKind::Resource, TypeDefKind::Resource)) => self.resources_differ(ours, theirs),
                     Some((ours, theirs)) => self.kinds_differ(ours, theirs),
                     None => Some("it cannot be read".to_owned()),
                 };
@@ -126,10 +127,19 @@ impl<'a> Comparison<'a> {
             | (Kind::Handle(Handle::Borrow(ours)), Kind::Handle(Handle::Borrow(theirs))) => {
                 self.types(&Type::Id(*ours), &Type::Id(*theirs))
             }
-            // Resources have no structure: whether it is the same one, linking decides.
-            (Kind::Resource, Kind::Resource) => None,
             _ => Some(format!("it is another {} instead of {}", theirs.as_str(), ours.as_str())),
         }
+    }
+
+    /// Resources have no structure: they are the same where the same interface has them. Linking
+    /// would accept another one, and each call would trap.
+    fn resources_differ(&self, ours: TypeId, theirs: TypeId) -> Difference {
+        let (ours, theirs) = (owner(self.ours, ours), owner(self.theirs, theirs));
+        if ours == theirs {
+            return None;
+        }
+        let shown = |owner: Option<String>| owner.map_or_else(|| "no interface".to_owned(), |owner| shown(&owner));
+        Some(format!("it is a resource of {} instead of {}", shown(theirs), shown(ours)))
     }
 
     fn members(
@@ -160,4 +170,12 @@ impl<'a> Comparison<'a> {
             (None, Some(_)) => Some("it has a value and should have none".to_owned()),
         }
     }
+}
+
+/// The interface that has a type, without its version: `skysail:provider/types`.
+fn owner(resolve: &Resolve, id: TypeId) -> Option<String> {
+    let TypeOwner::Interface(interface) = resolve.types.get(id)?.owner else { return None };
+    let interface = resolve.interfaces.get(interface)?;
+    let package = &resolve.packages.get(interface.package?)?.name;
+    Some(format!("{}:{}/{}", package.namespace, package.name, interface.name.as_deref()?))
 }

@@ -20,6 +20,9 @@ pub(super) struct Key {
 struct Entry {
     key: Key,
     code: Arc<CompiledComponent>,
+    /// Bytes of it. The component itself is asked once, before others have it: it answers under a
+    /// lock that is held while it is loaded.
+    size: usize,
     cost: Option<CompileCost>,
 }
 
@@ -47,17 +50,18 @@ impl Cache {
 
     pub(super) fn put(&mut self, key: Key, code: Arc<CompiledComponent>, cost: Option<CompileCost>) {
         self.entries.retain(|entry| entry.key != key);
-        if code.size() > BYTES_MAX {
+        let size = code.size();
+        if size > BYTES_MAX {
             return;
         }
-        self.entries.push_back(Entry { key, code, cost });
+        self.entries.push_back(Entry { key, code, size, cost });
         while self.entries.len() > ENTRIES_MAX || self.bytes() > BYTES_MAX {
             self.entries.pop_front();
         }
     }
 
     fn bytes(&self) -> usize {
-        self.entries.iter().map(|entry| entry.code.size()).sum()
+        self.entries.iter().map(|entry| entry.size).sum()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::FileExt as _,
     process::ExitCode,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -26,10 +26,9 @@ use wasmtime::Engine;
 use super::{
     CompileCost, CompileLimits, STACK_BYTES, compatibility,
     frame::{AnswerHead, Kind, Request, Task},
-    functions::{Functions, reading},
     one_line, walls,
 };
-use crate::{Limits, admission, engine_config};
+use crate::{Limits, admission, cpu_time::clock, engine_config};
 
 mod threads;
 
@@ -67,7 +66,7 @@ fn run() -> io::Result<()> {
     let limits = request.limits;
     let used = Arc::new(Used::now()?);
     let threads = threads::count();
-    let apart = threads::stacks(threads + 1).saturating_add(request.functions);
+    let apart = threads::stacks(threads + 1);
     let missing = confine(limits, &used, apart)?;
     if !missing.is_empty() {
         // The parent has this pipe; where it is gone the watch ends this process.
@@ -78,7 +77,7 @@ fn run() -> io::Result<()> {
 }
 
 fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
-    let Request { task, length, functions: functions_length, .. } = *request;
+    let Request { task, length, .. } = *request;
     let mut stdin = io::stdin().lock();
     let Some(component) = receive(&mut stdin, length)? else {
         return answer(Kind::Memory, 0, used, &[]);
@@ -88,16 +87,7 @@ fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
     answer(Kind::Findings, 0, used, &serde_json::to_vec(&findings)?)?;
     match task {
         Task::Compile if admitted => compile(&component, used, threads),
-        Task::CompileNext if admitted => {
-            let Some(functions) = receive(&mut stdin, functions_length)? else {
-                return answer(Kind::Memory, 0, used, &[]);
-            };
-            used.apart.fetch_add(functions_length, Ordering::Relaxed);
-            let functions = Arc::new(Functions::read(functions)?);
-            used.functions.get_or_init(|| functions);
-            compile(&component, used, threads)
-        }
-        Task::Compile | Task::CompileNext | Task::Examine => Ok(()),
+        Task::Compile | Task::Examine => Ok(()),
     }
 }
 
@@ -112,12 +102,7 @@ fn receive(stdin: &mut impl Read, length: u64) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
-    let mut config = engine_config(Limits::default().stack_bytes);
-    let functions = used.functions.get();
-    if let Some(functions) = functions {
-        config.enable_incremental_compilation(Arc::<Functions>::clone(functions)).map_err(io::Error::other)?;
-    }
-    let engine = Engine::new(&config).map_err(io::Error::other)?;
+    let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
     let Ok((pool, stacks)) = threads::start(threads) else {
         // One thread alone needs memory and nothing else.
@@ -125,12 +110,7 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     };
     used.apart.fetch_add(stacks, Ordering::Relaxed);
     match pool.install(|| engine.precompile_component(component)) {
-        Ok(code) => {
-            if let Some(functions) = functions {
-                answer(Kind::Functions, compatibility, used, &functions.written())?;
-            }
-            answer(Kind::Code, compatibility, used, &code)
-        }
+        Ok(code) => answer(Kind::Code, compatibility, used, &code),
         Err(error) if is_out_of_memory(&error) => answer(Kind::Memory, compatibility, used, &[]),
         Err(error) => answer(Kind::Refused, compatibility, used, one_line(&format!("{error:#}")).as_bytes()),
     }
@@ -173,7 +153,7 @@ fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<(
     /// Enough for a loop that reads a clock and a file, and an answer without a body: it counts as memory of the component.
     const STACK: usize = 256 << 10;
     let watch = move || {
-        while used.cpu_time() < budget {
+        while clock(ClockId::ProcessCPUTime) < budget {
             // The system gives an orphan another parent.
             if getppid() != parent {
                 std::process::exit(1);
@@ -194,7 +174,7 @@ fn answer(kind: Kind, compatibility: u64, used: &Used, body: &[u8]) -> io::Resul
     let head = AnswerHead {
         kind,
         compatibility,
-        cost: CompileCost { cpu: used.cpu_time(), memory_bytes },
+        cost: CompileCost { cpu: clock(ClockId::ProcessCPUTime), memory_bytes },
         length: body.len() as u64,
     };
     head.write(&mut io::stdout().lock(), body)
@@ -213,24 +193,16 @@ struct Used {
     base: u64,
     /// The most that was seen of both, in bytes.
     peak: AtomicU64,
-    /// What the stacks of its threads have, and the functions that came with the component, in bytes.
+    /// What the stacks of its threads have, in bytes.
     apart: AtomicU64,
-    /// Once it is compiled with what was compiled before it.
-    functions: OnceLock<Arc<Functions>>,
 }
 
 impl Used {
     fn now() -> io::Result<Self> {
         let status = File::open("/proc/self/status")?;
-        let mut used =
-            Self { status, base: 0, peak: AtomicU64::new(0), apart: AtomicU64::new(0), functions: OnceLock::new() };
+        let mut used = Self { status, base: 0, peak: AtomicU64::new(0), apart: AtomicU64::new(0) };
         used.base = used.read(MEMORY)?;
         Ok(used)
-    }
-
-    /// CPU time of this process, all threads, and what functions took that were there already: a component that has served once must be able to do so at a first start.
-    fn cpu_time(&self) -> Duration {
-        reading(ClockId::ProcessCPUTime) + self.functions.get().map_or(Duration::ZERO, |functions| functions.spared())
     }
 
     /// Memory that the component added, in bytes: the most that was seen whenever this was asked.

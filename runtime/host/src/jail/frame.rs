@@ -1,17 +1,18 @@
-//! What parent and child say to each other: one request, then one to three answers, each with a fixed head.
+//! What parent and child say to each other: one request, then one or two answers, each with a fixed
+//! head.
 
 use std::{
     io::{self, Read, Write},
     time::Duration,
 };
 
-use super::{CompileCost, CompileLimits, functions};
+use super::{CompileCost, CompileLimits};
 
-const REQUEST_MAGIC: [u8; 8] = *b"SKYJAIL3";
-const ANSWER_MAGIC: [u8; 8] = *b"SKYCODE3";
+const REQUEST_MAGIC: [u8; 8] = *b"SKYJAIL4";
+const ANSWER_MAGIC: [u8; 8] = *b"SKYCODE4";
 
-/// Bytes of a request's head: magic, task, CPU milliseconds, memory, lengths of component and functions.
-pub(super) const REQUEST_HEAD: usize = 48;
+/// Bytes of a request's head: magic, task, CPU milliseconds, memory, length of the component.
+pub(super) const REQUEST_HEAD: usize = 40;
 /// Bytes of an answer's head: magic, kind, compatibility, CPU microseconds, memory, length.
 pub(super) const ANSWER_HEAD: usize = 48;
 
@@ -31,8 +32,6 @@ pub(super) enum Task {
     Examine,
     /// Judge the component and, where it is admitted, compile it.
     Compile,
-    /// The same, as far as it differs from what was compiled before it.
-    CompileNext,
 }
 
 impl Task {
@@ -40,12 +39,11 @@ impl Task {
         match self {
             Self::Examine => 0,
             Self::Compile => 1,
-            Self::CompileNext => 2,
         }
     }
 
     fn of(word: u64) -> io::Result<Self> {
-        [Self::Examine, Self::Compile, Self::CompileNext]
+        [Self::Examine, Self::Compile]
             .into_iter()
             .find(|task| task.word() == word)
             .ok_or_else(|| io::Error::other("the request to the compile jail has an unknown task"))
@@ -58,32 +56,23 @@ pub(super) struct Request {
     pub(super) limits: CompileLimits,
     /// Of the component, which follows.
     pub(super) length: u64,
-    /// Of the functions after it.
-    pub(super) functions: u64,
 }
 
 impl Request {
     pub(super) fn encode(&self) -> [u8; REQUEST_HEAD] {
         let time = u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX);
-        words([
-            u64::from_le_bytes(REQUEST_MAGIC),
-            self.task.word(),
-            time,
-            self.limits.memory_bytes,
-            self.length,
-            self.functions,
-        ])
+        words([u64::from_le_bytes(REQUEST_MAGIC), self.task.word(), time, self.limits.memory_bytes, self.length])
     }
 
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; REQUEST_HEAD];
         from.read_exact(&mut head)?;
-        let [magic, task, time, memory_bytes, length, functions] = unwords(&head);
+        let [magic, task, time, memory_bytes, length] = unwords(&head);
         if magic != u64::from_le_bytes(REQUEST_MAGIC) {
             return Err(io::Error::other("standard input is no request of Skysail's compile jail"));
         }
         let limits = CompileLimits { component_bytes: length, time: Duration::from_millis(time), memory_bytes };
-        Ok(Self { task: Task::of(task)?, limits, length, functions })
+        Ok(Self { task: Task::of(task)?, limits, length })
     }
 }
 
@@ -92,8 +81,6 @@ impl Request {
 pub(super) enum Kind {
     /// Findings follow, as JSON. The first answer; where they refuse nothing and machine code was asked for, it is not the last.
     Findings,
-    /// The machine code's functions follow, for the next component; then machine code.
-    Functions,
     /// Machine code follows.
     Code,
     /// A reason follows: the compiler refused the component.
@@ -112,7 +99,6 @@ impl Kind {
             Self::Cpu => 2,
             Self::Memory => 3,
             Self::Findings => 4,
-            Self::Functions => 5,
         }
     }
 
@@ -121,14 +107,13 @@ impl Kind {
         match self {
             Self::Code => CODE_BYTES_MAX,
             Self::Findings => FINDINGS_BYTES_MAX,
-            Self::Functions => functions::BYTES_MAX,
             Self::Refused => REASON_BYTES_MAX,
             Self::Cpu | Self::Memory => 0,
         }
     }
 
     fn of(word: u64) -> io::Result<Self> {
-        [Self::Code, Self::Refused, Self::Cpu, Self::Memory, Self::Findings, Self::Functions]
+        [Self::Code, Self::Refused, Self::Cpu, Self::Memory, Self::Findings]
             .into_iter()
             .find(|kind| kind.word() == word)
             .ok_or_else(|| io::Error::other("the compile jail's answer has an unknown kind"))
@@ -192,16 +177,16 @@ mod tests {
 
     use super::{
         ANSWER_HEAD, AnswerHead, CODE_BYTES_MAX, CompileCost, CompileLimits, FINDINGS_BYTES_MAX, Kind, REQUEST_HEAD,
-        Request, Task, functions,
+        Request, Task,
     };
 
     #[test]
     fn a_request_and_an_answer_arrive_as_they_were_sent() {
         let limits = CompileLimits { component_bytes: 99, time: Duration::from_millis(1234), memory_bytes: 5678 };
-        for task in [Task::Examine, Task::Compile, Task::CompileNext] {
-            let sent = Request { task, limits, length: 99, functions: 11 };
+        for task in [Task::Examine, Task::Compile] {
+            let sent = Request { task, limits, length: 99 };
             let request = Request::read(&mut sent.encode().as_slice()).unwrap();
-            assert_eq!((request.task, request.limits, request.length, request.functions), (task, limits, 99, 11));
+            assert_eq!((request.task, request.limits, request.length), (task, limits, 99));
         }
         let cost = CompileCost { cpu: Duration::from_micros(7), memory_bytes: 8 };
         let mut sent = Vec::new();
@@ -213,12 +198,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_or_too_large_is_an_error() {
         assert!(AnswerHead::decode(&[b'x'; ANSWER_HEAD]).is_err());
-        for (kind, most) in [
-            (Kind::Code, CODE_BYTES_MAX),
-            (Kind::Findings, FINDINGS_BYTES_MAX),
-            (Kind::Functions, functions::BYTES_MAX),
-            (Kind::Cpu, 0),
-        ] {
+        for (kind, most) in [(Kind::Code, CODE_BYTES_MAX), (Kind::Findings, FINDINGS_BYTES_MAX), (Kind::Cpu, 0)] {
             let mut sent = Vec::new();
             let head = AnswerHead { kind, compatibility: 0, cost: CompileCost::default(), length: most + 1 };
             head.write(&mut sent, &[]).unwrap();

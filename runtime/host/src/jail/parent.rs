@@ -62,15 +62,13 @@ impl Jail {
 /// Machine code and where it fits.
 pub(super) struct Output {
     pub(super) code: Vec<u8>,
-    /// Those of the machine code; none where they were not asked for.
-    pub(super) functions: Option<Bytes>,
     pub(super) compatibility: u64,
     pub(super) cost: CompileCost,
 }
 
 /// Judges `component` in a child process.
 pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Findings, CompileError> {
-    let input = Input { task: Task::Examine, component, functions: Bytes::new() };
+    let input = Input { task: Task::Examine, component };
     let ended = run(jail, input, limits, || {}).await?;
     match ended.answer {
         Ok(Answer::Findings(findings)) if ended.status.success() => Ok(findings),
@@ -78,16 +76,14 @@ pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits
     }
 }
 
-/// Judges and compiles `component` in a child process; `admitted` is called between the two. With `functions`, which may be empty, only what is not among
-/// them is compiled.
+/// Judges and compiles `component` in a child process; `admitted` is called between the two.
 pub(super) async fn compile(
     jail: &Jail,
-    (component, functions): (Bytes, Option<Bytes>),
+    component: Bytes,
     limits: CompileLimits,
     admitted: impl FnOnce() + Send,
 ) -> Result<Output, CompileError> {
-    let task = if functions.is_some() { Task::CompileNext } else { Task::Compile };
-    let input = Input { task, component, functions: functions.unwrap_or_default() };
+    let input = Input { task: Task::Compile, component };
     let ended = run(jail, input, limits, admitted).await?;
     match ended.answer {
         Ok(Answer::Code(output)) if ended.status.success() => Ok(output),
@@ -100,7 +96,6 @@ pub(super) async fn compile(
 struct Input {
     task: Task,
     component: Bytes,
-    functions: Bytes,
 }
 
 /// Starts a child and stays with it to its end.
@@ -204,11 +199,10 @@ async fn cpu_time_at_the_end(child: &Child) -> Option<Duration> {
 
 /// A child that ends before it has read everything has a reason, which its answer or its status tells better than this pipe.
 async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io::Result<()> {
-    let Input { task, component, functions } = input;
-    let request = Request { task: *task, limits, length: component.len() as u64, functions: functions.len() as u64 };
+    let Input { task, component } = input;
+    let request = Request { task: *task, limits, length: component.len() as u64 };
     stdin.write_all(&request.encode()).await?;
     stdin.write_all(component).await?;
-    stdin.write_all(functions).await?;
     stdin.shutdown().await
 }
 
@@ -228,16 +222,11 @@ async fn read_answers(
         return Ok(Answer::Findings(findings));
     }
     admitted();
-    let (mut head, mut body) = read_answer(&mut stdout).await?;
-    let mut functions = None;
-    if task == Task::CompileNext && head.kind == Kind::Functions {
-        functions = Some(body.into());
-        (head, body) = read_answer(&mut stdout).await?;
-    }
+    let (head, body) = read_answer(&mut stdout).await?;
     let AnswerHead { kind, compatibility, cost, .. } = head;
     match kind {
-        Kind::Code => Ok(Answer::Code(Output { code: body, functions, compatibility, cost })),
-        Kind::Findings | Kind::Functions => Err(Unanswered::Unreadable),
+        Kind::Code => Ok(Answer::Code(Output { code: body, compatibility, cost })),
+        Kind::Findings => Err(Unanswered::Unreadable),
         Kind::Refused | Kind::Cpu | Kind::Memory => Err(Unanswered::Ended(head, body)),
     }
 }

@@ -1,15 +1,12 @@
 //! Children that say what a test wants, in place of one that looks at the component.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use wasmtime::Engine;
 
 use super::{
     CompileCost, Compiler, JailCommand, compatibility,
-    frame::{AnswerHead, Kind, REQUEST_HEAD},
+    frame::{AnswerHead, Kind},
 };
 use crate::admission::Findings;
 
@@ -48,24 +45,6 @@ pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compil
     fs::write(&file, said).unwrap();
     // It reads to the end, so that it ends as its parent expects.
     script(&format!("cat >/dev/null; cat '{}'", file.display()))
-}
-
-/// The same, which says it only where it is not given functions of an earlier compilation; there it says that the component is admitted, and crashes. With the
-/// file in which each notes how many bytes of functions it was given.
-pub(crate) fn failing_over_functions(folder: &Path, engine: &Engine, answers: &[Said]) -> (Compiler, PathBuf) {
-    let given = folder.join("given");
-    saying(folder, engine, &[Said::Admitted]);
-    let (said, admitted) = (folder.join("said"), folder.join("admitted"));
-    fs::rename(&said, &admitted).unwrap();
-    saying(folder, engine, answers);
-    let compiler = script(&format!(
-        "functions=$(head -c {REQUEST_HEAD} | tail -c 8 | od -An -tu8 | tr -d ' '); cat >/dev/null; echo $functions >>'{}'
-         if [ $functions != 0 ]; then cat '{}'; echo 'no such function' >&2; exit 101; fi; cat '{}'",
-        given.display(),
-        admitted.display(),
-        said.display()
-    ));
-    (compiler, given)
 }
 
 fn script(script: &str) -> Compiler {

@@ -1,14 +1,11 @@
 //! The parent against children that misbehave. The real child, and hostile components, are in `tests/it`.
 
-use std::{ffi::OsString, fs, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use bytes::Bytes;
 use expect_test::{Expect, expect};
 
-use super::{
-    CompileError, CompileLimits, Compiler, JailCommand, Stop,
-    stand_in::{Said, failing_over_functions},
-};
+use super::{CompileError, CompileLimits, Compiler, JailCommand, Stop};
 use crate::{Limits, engine_config};
 
 const LIMITS: CompileLimits =
@@ -152,19 +149,4 @@ async fn what_a_childs_kernel_does_not_keep_it_from_is_no_part_of_why_it_crashed
             "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
         ],
     );
-}
-
-#[tokio::test]
-async fn a_component_is_judged_by_itself_where_a_child_fails_over_what_came_before_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine();
-    let (compiler, given) = failing_over_functions(folder.path(), &engine, &[Said::Admitted, Said::Refused]);
-    let compiler = compiler.for_one_provider();
-    compiler.functions.as_ref().unwrap().put(Bytes::from_static(b"broken"));
-    let refused = || expect!["the compiler refused the component: too strange"];
-    check(&compile_with(&engine, &compiler).await, true, refused());
-    assert_eq!(fs::read_to_string(&given).unwrap(), "6\n0\n");
-    // They are gone with it, and where nothing came before nobody asks twice.
-    check(&compile_with(&engine, &compiler).await, true, refused());
-    assert_eq!(fs::read_to_string(&given).unwrap(), "6\n0\n0\n");
 }

@@ -52,6 +52,16 @@ pub(super) const FUEL: Bound = Bound {
     reason: "an empty call takes some hundred units, a call of an import two thousand, reading a thousand nodes a few million, and a thousand million are 0.1 to 0.2 s of CPU",
     value: |limits| limits.fuel,
 };
+pub(super) const CPU_TIME_MS: Bound = Bound {
+    name: "cpuTimeMs",
+    unit: "milliseconds of CPU",
+    min: 100,
+    max: HOUR_MS,
+    default: 5_000,
+    beyond: "the call ends with `LimitExceeded`",
+    reason: "the default fuel lasts for 0.2 s, but some instructions make the host work for much longer than their fuel; a guest that is allowed more fuel may need more of this, too",
+    value: |limits| limits.cpu_time_ms,
+};
 pub(super) const DEADLINE_MS: Bound = Bound {
     name: "deadlineMs",
     unit: "milliseconds",
@@ -315,8 +325,9 @@ pub(super) const COMPILE_MEMORY_BYTES: Bound = Bound {
 };
 
 /// Range, default and reason of every limit, in the order of the fields of [`Limits`].
-pub const BOUNDS: [Bound; 27] = [
+pub const BOUNDS: [Bound; 28] = [
     FUEL,
+    CPU_TIME_MS,
     DEADLINE_MS,
     MEMORY_BYTES,
     TABLE_ELEMENTS,

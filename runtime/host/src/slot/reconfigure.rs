@@ -159,7 +159,6 @@ impl Reconfiguration<'_> {
         slot.put_canary_off(&mut work);
         if earlier == EarlierOffers::Forgotten {
             work.settle();
-            slot.services.compiler.forget();
         }
         slot.ask_again(options.retry.clone());
         slot.memory.keeps(options.rollout.shadow.is_some());

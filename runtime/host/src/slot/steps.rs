@@ -122,14 +122,12 @@ impl Slot {
         }
         let component = (offer.bytes.clone(), candidate.digest);
         let compiled = self.services.compiler.compile(engine, component, limits, || candidate.advance()).await;
-        if let Ok(Compiled { cost: Some(cost), cached: false, reuse, .. }) = &compiled {
+        if let Ok(Compiled { cost: Some(cost), cached: false, .. }) = &compiled {
             tracing::info!(
                 provider.name = %self.name,
                 component.digest = candidate.status.digest,
                 cpu_ms = cost.cpu.as_millis(),
                 memory_bytes = cost.memory_bytes,
-                functions = reuse.map(|reuse| reuse.of),
-                reused = reuse.map(|reuse| reuse.functions),
                 "component compiled"
             );
         }

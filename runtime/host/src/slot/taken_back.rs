@@ -92,7 +92,6 @@ impl Slot {
             "release taken back: {}", refusal.reason
         );
         self.quarantine.put(&refusal);
-        self.services.compiler.forget();
         work.asked = asked;
         // What waits, serves a share or was taken back before was offered later.
         let is_newest = work.refused.is_none() && (stage == Stage::Canary || self.canary.borrow().is_none());

@@ -1,4 +1,5 @@
-//! `skysail inspect`: what a component is, needs and offers, read from its bytes in the compile jail. Nothing of it is run.
+//! `skysail inspect`: what a component is, needs and offers, and whether a manager would take it.
+//! The compile jail reads and compiles it; nothing of it is run.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -6,10 +7,9 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use skysail_host::{
     CallMetrics, CallRecorder, Engine, Limits, Sandbox, SandboxOptions,
-    admission::{Inspection, Interface, Refusal, RefusalCode, digest_of},
-    jail::{CompileCost, CompileLimits},
+    admission::{Inspection, Interface, Refusal, RefusalCode},
+    jail::CompileCost,
 };
-use tokio::runtime::Runtime;
 
 use crate::{
     args::{InspectArgs, OutputFormat},
@@ -24,15 +24,15 @@ use crate::{
 /// The file cannot be read, or the component is refused; it is printed all the same.
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let limits = Limits::default();
-    let origin = args.file.display().to_string();
-    let (inspection, bytes) = match component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)? {
-        Contents::Whole(bytes) => (inspect(&bytes, &origin, &limits)?, bytes),
-        Contents::TooLarge { size, bytes_max } => (too_large(origin, size, bytes_max), Bytes::new()),
+    let origin = args.file.to_string_lossy().into_owned();
+    let (inspection, cost) = match component_file::read(&args.file, limits.component_bytes).or_exit(Reason::Usage)? {
+        Contents::Whole(bytes) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.context("cannot start tokio")?.block_on(judge(bytes, &origin, limits))?
+        }
+        Contents::TooLarge { size, bytes_max } => (too_large(output::plain(&origin), size, bytes_max), None),
     };
-    let cost = match args.compile && inspection.is_admitted() {
-        true => Some(compile(&bytes, &limits).or_exit(Reason::Refused)?),
-        false => None,
-    };
+    let cost = cost.filter(|_| args.compile);
     let text = match args.output {
         OutputFormat::Text => text(&inspection, cost),
         OutputFormat::Json => json_text(&inspection, cost)?,
@@ -45,14 +45,21 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     }
 }
 
-fn inspect(bytes: &Bytes, origin: &str, limits: &Limits) -> anyhow::Result<Inspection> {
+/// Judges a component as the manager's slots do, and says what compiling it cost.
+///
+/// # Errors
+/// The judgement could not be made.
+pub(super) async fn judge(
+    bytes: Bytes,
+    origin: &str,
+    limits: Limits,
+) -> anyhow::Result<(Inspection, Option<CompileCost>)> {
+    let engine = Engine::new().context("cannot make an engine")?;
+    let recorder = CallRecorder::new(CallMetrics::register(&mut Registry::default()));
+    let options = SandboxOptions { name: "inspect".to_owned(), limits, config: String::new(), http: None };
+    let sandbox = Sandbox::new(&engine, recorder, options).context("cannot make a sandbox")?;
     let compiler = providers::compiler()?;
-    let inspected = runtime()?.block_on(compiler.inspect(bytes.clone(), origin, CompileLimits::from(limits)));
-    inspected.with_context(|| origin.to_owned()).or_exit(Reason::Refused)
-}
-
-fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")
+    compiler.judge(&sandbox, bytes, origin).await.with_context(|| origin.to_owned()).or_exit(Reason::Refused)
 }
 
 /// Of a file that nobody reads: its size is all that is known.
@@ -76,22 +83,6 @@ fn too_large(origin: String, size: u64, bytes_max: u64) -> Inspection {
 
 fn refused(why: &str) -> anyhow::Result<()> {
     (|| bail!("the component may not serve, {why}"))().or_exit(Reason::Refused)
-}
-
-fn compile(bytes: &Bytes, limits: &Limits) -> anyhow::Result<CompileCost> {
-    runtime()?.block_on(async {
-        let engine = Engine::new().context("cannot make an engine")?;
-        let recorder = CallRecorder::new(CallMetrics::register(&mut Registry::default()));
-        let options =
-            SandboxOptions { name: "inspect".to_owned(), limits: limits.clone(), config: String::new(), http: None };
-        let sandbox = Sandbox::new(&engine, recorder, options).context("cannot make a sandbox")?;
-        // As at a first start: with nothing that came before, and all that the next one may build upon.
-        let compiled = providers::compiler()?
-            .for_one_provider()
-            .compile(sandbox.wasmtime(), (bytes.clone(), digest_of(bytes)), CompileLimits::from(limits), || {})
-            .await?;
-        Ok(compiled.cost.unwrap_or_default())
-    })
 }
 
 fn json_text(inspection: &Inspection, cost: Option<CompileCost>) -> anyhow::Result<String> {

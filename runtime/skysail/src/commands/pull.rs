@@ -40,7 +40,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let Pulled { bytes, digest, manifest } = pulled.context("the registry has nothing new")?;
     let file = file.unwrap_or_else(|| named(&reference));
     write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
-    let (size, file) = (bytes.len(), file.display().to_string());
+    let (size, file) = (bytes.len(), output::plain(&file.to_string_lossy()));
     output::print(
         match output {
             OutputFormat::Text => format!("{file}\ncomponent {digest}, {size} bytes, manifest {manifest}\n"),

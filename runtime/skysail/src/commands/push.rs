@@ -6,15 +6,15 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
-use skysail_host::{Limits, admission::Inspection, jail::CompileLimits};
+use skysail_host::{Limits, admission::Inspection};
 use skysail_sources::{Artifact, Digest};
 
-use super::registry;
+use super::{inspect, registry};
 use crate::{
     args::{OutputFormat, PushArgs},
     component_file::{self, Contents},
     exit::{MarkExt as _, Reason},
-    output, providers,
+    output,
 };
 
 /// Pushes and prints the reference by digest.
@@ -48,9 +48,7 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
         let text = "--annotation: a key is given twice: keep one of them";
         return (|| bail!(text))().or_exit(Reason::Usage);
     }
-    let origin = file.display().to_string();
-    let inspected = providers::compiler()?.inspect(component.clone(), &origin, CompileLimits::from(&limits)).await;
-    let inspection = inspected.with_context(|| origin.clone()).or_exit(Reason::Refused)?;
+    let (inspection, _) = inspect::judge(component.clone(), &file.to_string_lossy(), limits).await?;
     if let Some(refusal) = inspection.refusals.first() {
         return (|| bail!("{} (skysail inspect tells all of it)", refusal.sentence))().or_exit(Reason::Refused);
     }

@@ -1,7 +1,7 @@
 //! One reading of a file: size checked before and while reading, through one resolved path.
 
 use std::{
-    fs::{self, File, FileType, Metadata},
+    fs::{self, FileType, Metadata},
     io::{self, Read as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::Path,
@@ -9,8 +9,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::io::Errno;
 
-use crate::{Digest, SourceError};
+use crate::{
+    Digest, SourceError,
+    regular_file::{self, Place},
+    text,
+};
 
 /// What one reading saw.
 #[derive(Debug)]
@@ -42,19 +47,21 @@ impl Stamp {
     }
 }
 
-/// Reads the file at `path`. Blocks.
+/// Reads the file at `path`. Blocks, but never for a pipe's writer.
 ///
-/// The symlinks are resolved once and the result is opened, so that the size, the kind and the content are those of one file, also
-/// while a ConfigMap mount swaps its `..data`.
+/// The file is opened first, so that the size, the kind and the content are those of one file, also
+/// while a ConfigMap mount swaps its `..data` or somebody puts a pipe in its place.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> {
     let failed = |error| failure(path, error);
-    let resolved = fs::canonicalize(path).map_err(failed)?;
-    // Before opening: opening a pipe would wait for its writer.
-    let kind = fs::metadata(&resolved).map_err(failed)?.file_type();
+    let not_a_file = |kind| SourceError::NotAFile { path: path.to_owned(), kind };
+    let mut file = regular_file::open(path, Place::Operators).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => not_a_file("a socket"),
+        _ => failed(error),
+    })?;
+    let kind = file.metadata().map_err(failed)?.file_type();
     if !kind.is_file() {
-        return Err(SourceError::NotAFile { path: path.to_owned(), kind: name_of(kind) });
+        return Err(not_a_file(name_of(kind)));
     }
-    let mut file = File::open(&resolved).map_err(failed)?;
     let too_large = |size| SourceError::TooLarge { path: path.to_owned(), size, max: bytes_max };
     let size = file.metadata().map_err(failed)?.len();
     if size > bytes_max {
@@ -85,7 +92,7 @@ fn neighbours(path: &Path) -> Vec<String> {
     /// Directory entries looked at; a folder with more is no mount of a few keys.
     const ENTRIES_MAX: usize = 200;
     let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return Vec::new() };
-    let names = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names = entries.take(ENTRIES_MAX).flatten().map(|entry| text::shown(&entry.file_name().to_string_lossy()));
     let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort_unstable();
     names.truncate(SourceError::NEIGHBOURS_MAX);
@@ -97,8 +104,6 @@ fn name_of(kind: FileType) -> &'static str {
         "a directory"
     } else if kind.is_fifo() {
         "a pipe"
-    } else if kind.is_socket() {
-        "a socket"
     } else {
         "a device"
     }

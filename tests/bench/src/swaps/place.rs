@@ -52,9 +52,7 @@ impl Source {
     #[must_use]
     pub const fn bound_ms(self) -> f64 {
         match self {
-            Self::File => 300.0,
-            Self::ConfigMap => 500.0,
-            Self::Oci => 700.0,
+            Self::File | Self::ConfigMap | Self::Oci => 1000.0,
             Self::Memory | Self::Disk => 20.0,
         }
     }

@@ -21,6 +21,36 @@ pub(super) async fn fuel_ends_a_guest_that_computes_for_ever() {
         .await;
 }
 
+async fn cpu_time_ends(probe: &str) {
+    // Fuel for as good as ever: with the default the same loops take up to fifteen seconds.
+    let limits = Limits { fuel: 1_000_000_000_000, cpu_time_ms: 100, ..Limits::default() };
+    let attacked = Attacked::with(&hand_written(probe), limits).await;
+    attacked
+        .run(Attack::List, |result, record| {
+            let error = result.unwrap_err();
+            let hit = error.limit.unwrap();
+            assert_eq!((error.code, hit.limit, hit.max), (Code::LimitExceeded, Limit::CpuTime, 100), "{error}");
+            assert!(hit.used >= 100 && record.cpu.as_millis() >= 100, "{record:?}");
+            assert_eq!(record.limits_hit, [hit]);
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn memory_grow_ends_at_the_cpu_time() {
+    cpu_time_ends("memory-grow").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn table_grow_ends_at_the_cpu_time() {
+    cpu_time_ends("table-grow").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn resource_new_ends_at_the_cpu_time() {
+    cpu_time_ends("resource-new").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn host_calls_cost_fuel_even_where_they_do_nothing() {
     let limits = Limits { fuel: 20_000_000, ..Limits::default() };

@@ -13,6 +13,7 @@ pub(super) struct Cost {
     /// Of the last call: the first that fails is the last that is made.
     outcome: &'static str,
     wall: Duration,
+    cpu: Duration::ZERO,
     guest: Duration,
     http: Duration,
     fuel: u64,
