@@ -144,7 +144,8 @@ async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the
     let api = server.client();
     let lists = Arc::new(tokio::sync::Notify::new());
     let (swallowed, stop) = (api.clone(), Arc::clone(&lists));
-    let request = tokio::spawn(async move {
+    let mut request = JoinSet::new();
+    request.spawn(async move {
         let params = ListParams::default();
         tokio::select! {
             answer = swallowed.list(&params) => panic!("answered: {answer:?}"),
@@ -153,7 +154,7 @@ async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the
     });
     assert_eq!(server.seen.recv().await, Some(0));
     lists.notify_one();
-    request.await.unwrap();
+    request.join_next().await.unwrap().unwrap();
     assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
     assert_eq!(server.seen.recv().await, Some(1));
 }
