@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use crate::{Error, Instance, NodeSet, Result, provider_id};
 
-/// Machines of one page of nodes that are asked for one by one because the list lacks them. Each is a request, and all of them
-/// have to end within the limits `httpRequests` (100 by default) and `deadlineMs`; the nodes beyond it are asked about again.
+/// Machines of one page of nodes that are looked up one by one because the list lacks them.
+///
+/// Each look-up is a request, and all of them have to end within the limits `httpRequests` (100 by
+/// default) and `deadlineMs`; the host asks again about the nodes beyond this number.
 pub const CONFIRMED_MAX: usize = 20;
 
 /// A machine of the cloud's, as its list has it.
@@ -36,8 +38,11 @@ pub enum By<'a> {
     Name(&'a str),
 }
 
-/// All of `instances.describe`: a node with a provider ID is the machine of that ID, one without is the machine of its name. A
-/// machine that the list lacks is looked up before it is `not-found`, because a list in pages may lose an entry.
+/// All of `instances.describe`.
+///
+/// A node with a provider ID is the machine of that ID, a node without is the machine of its name. A
+/// machine that the list lacks is looked up before it is `not-found`, because a list in pages may
+/// lose an entry.
 ///
 /// `Invalid` for a provider ID of another scheme; `Unavailable` for machines beyond [`CONFIRMED_MAX`] that the list lacks.
 #[must_use]

@@ -94,6 +94,12 @@ impl NodeSet {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether the set has no node.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Equal digests mean equal content, within one release's life: a provider may skip work that it has done.
     #[must_use]
     pub fn digest(&self) -> u64 {

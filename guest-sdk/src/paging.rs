@@ -46,8 +46,9 @@ pub struct Page<T> {
 /// Times that a list is read which changes while it is read: the next call reads it again.
 const READS_MAX: usize = 3;
 
-/// All entries of a list whose pages are asked for by offset. `page` gets the number of entries read so far; `id` tells
-/// entries apart. A list is read again where the total changes, an entry comes twice, or the number of entries is not the
+/// All entries of a list whose pages are asked for by offset.
+///
+/// `page` gets the number of entries read so far; `id` identifies an entry. A list is read again where the total changes, an entry comes twice, or the number of entries is not the
 /// total: something was created or deleted between two pages.
 ///
 /// # Errors

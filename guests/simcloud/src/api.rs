@@ -148,13 +148,13 @@ mod tests {
     #[test]
     fn a_config_names_the_endpoint_and_perhaps_the_zone() {
         let cloud = Cloud::parse("[Global]\nendpoint = http://127.0.0.1:8088/\nzone = zone-a\n");
-        assert_eq!(cloud.ok().unwrap().zone.as_deref(), Some("zone-a"));
+        assert_eq!(cloud.config().unwrap().zone.as_deref(), Some("zone-a"));
     }
 
     #[test]
     fn each_problem_names_line_and_key() {
         let problems = |text| {
-            let problems = Cloud::parse(text).err().unwrap_or_default();
+            let problems = Cloud::parse(text).problems();
             problems.into_iter().map(|problem| (problem.line, problem.key)).collect::<Vec<_>>()
         };
         assert_eq!(problems(""), [(0, "Global.endpoint".to_owned())]);

@@ -107,6 +107,8 @@ pub(crate) const fn of_linking(error: &ReleaseError) -> Fault {
         | ReleaseError::Compile(_)
         | ReleaseError::Memories { .. }
         | ReleaseError::Tables { .. }
+        | ReleaseError::MemoryBytes { .. }
+        | ReleaseError::TableElements { .. }
         | ReleaseError::ImportsModules
         | ReleaseError::Link(_)
         | ReleaseError::NoIdentity

@@ -26,7 +26,7 @@ const LISTED: &str = r#"[
 ]"#;
 
 fn check(test: impl FnOnce(&Machines<'_>)) {
-    let settings = settings::parse(CONFIG).unwrap();
+    let settings = settings::parse(CONFIG).config().unwrap();
     let listed: Vec<wire::Instance> = serde_json::from_str(LISTED).unwrap();
     test(&Machines::new(&settings, &listed));
 }
@@ -64,7 +64,7 @@ fn a_stopped_instance_exists_and_names_its_cluster_member() {
 #[test]
 fn a_paused_or_unreachable_instance_is_not_shut_down() {
     for code in [110, 112] {
-        let settings = settings::parse(CONFIG).unwrap();
+        let settings = settings::parse(CONFIG).config().unwrap();
         let mut listed: Vec<wire::Instance> = serde_json::from_str(LISTED).unwrap();
         listed[1].status_code = code;
         assert!(!Machines::new(&settings, &listed).describe("node-1", None).unwrap().shutdown, "{code}");

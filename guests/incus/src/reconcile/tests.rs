@@ -26,7 +26,7 @@ struct World {
 
 impl World {
     fn new(config: &str) -> Self {
-        Self { cloud: FakeIncus::default(), settings: settings::parse(config).unwrap() }
+        Self { cloud: FakeIncus::default(), settings: settings::parse(config).config().unwrap() }
     }
 
     fn task<'a>(&'a self, cluster: &'a str, service: &'a Service) -> Task<'a, FakeIncus> {
@@ -111,7 +111,7 @@ fn a_listener_outside_the_operators_new_pool_moves_into_it() {
     let old = World::new(CONFIG);
     old.ensure(&web(), 1).unwrap();
     let config = format!("{CONFIG}listen = 198.51.100.206\n");
-    let new = World { cloud: old.cloud, settings: settings::parse(&config).unwrap() };
+    let new = World { cloud: old.cloud, settings: settings::parse(&config).config().unwrap() };
     assert_eq!(new.ensure(&web(), 1).unwrap(), ["198.51.100.206"]);
     assert_eq!(new.cloud.addresses(), ["198.51.100.206"]);
 }

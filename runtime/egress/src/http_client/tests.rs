@@ -390,7 +390,8 @@ async fn requests_that_the_cloud_failed_or_denied_are_counted() {
     let client = local(&server);
     let counted = async |url: String| {
         let budget = budget();
-        drop(client.send(&budget, get(url)).await);
+        let admitted = budget.admit(&Held::new(u64::MAX)).unwrap();
+        drop(client.send(&budget, admitted, get(url)).await);
         let usage = budget.usage();
         (usage.failed, usage.denied)
     };

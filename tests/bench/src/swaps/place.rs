@@ -90,7 +90,7 @@ impl fmt::Display for Source {
 pub(super) enum Place {
     File { folder: TempDir },
     ConfigMap { api: Box<Api<ConfigMap>>, client: Box<Client>, _server: ApiServer },
-    Oci { registry: Registry, relay: Relay, server: skysail_test_e2e::registry::Registry },
+    Oci { registry: Box<Registry>, relay: Relay, server: skysail_test_e2e::registry::Registry },
     Slot,
 }
 
@@ -224,7 +224,7 @@ async fn oci() -> Result<Place> {
     let server = skysail_test_e2e::registry::Registry::open().await?;
     let address: SocketAddr = server.host().parse().context("the registry's address")?;
     let relay = Relay::to(address).await.context("a relay before the registry")?;
-    Ok(Place::Oci { registry: reach(address)?, relay, server })
+    Ok(Place::Oci { registry: Box::new(reach(address)?), relay, server })
 }
 
 /// A registry without TLS.

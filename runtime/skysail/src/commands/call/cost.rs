@@ -13,7 +13,6 @@ pub(super) struct Cost {
     /// Of the last call: the first that fails is the last that is made.
     outcome: &'static str,
     wall: Duration,
-    cpu: Duration::ZERO,
     guest: Duration,
     http: Duration,
     fuel: u64,
@@ -96,6 +95,7 @@ mod tests {
             fault: None,
             fuel,
             wall: 2 * time,
+            cpu: Duration::ZERO,
             waited: Duration::ZERO,
             guest: time,
             http: HttpUse { requests: 3, bytes_sent: 10, bytes_received: 100, time, in_flight_max: 1 },
