@@ -23,13 +23,15 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// A longer retry-after is taken as this: the contract says so.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// A conflict means that a newer object is on its way through the watch: a moment is enough, unless the watch stalls.
+/// A conflict means that a newer object is on its way through the watch: a moment is enough, unless
+/// the watch stalls.
 const CONFLICT_BASE: Duration = Duration::from_millis(250);
 /// Longest wait after a conflict: this long after a watch goes on, what it held up goes on too.
 const CONFLICT_CAP: Duration = Duration::from_secs(30);
 /// Between the first repair and the second; doubled by each further one, up to [`CAP`].
 const REPAIR_BASE: Duration = Duration::from_secs(1);
-/// A repair this long after the one before is a first one again. Longer than [`CAP`]: else the longest wait would end the count.
+/// A repair this long after the one before is a first one again. Longer than [`CAP`]: else the
+/// longest wait would end the count.
 const REPAIR_FORGOTTEN: Duration = Duration::from_mins(10);
 /// So many repairs, within some 15 s at least, are no accident: somebody else undoes them.
 const REPAIRS_CONTESTED: u32 = 5;
@@ -42,7 +44,8 @@ const _: () = assert!(CAP.as_secs() < REPAIR_FORGOTTEN.as_secs());
 pub(crate) struct Retry {
     /// Not earlier than this.
     pub(crate) after: Duration,
-    /// Whether the failure count goes up. A retry-after leaves it alone, as upstream, and conflicts have a count of their own.
+    /// Whether the failure count goes up. A retry-after leaves it alone, as upstream, and conflicts
+    /// have a count of their own.
     pub(crate) counts: bool,
     /// Whether a change around the object (its nodes) is a reason to try before: the provider did not fail, it said what has to be otherwise.
     pub(crate) until_change: bool,
@@ -57,7 +60,8 @@ pub(crate) fn retry_counted<K: Clone + Eq + Hash>(queue: &WorkQueue<K>, key: &K,
     retry(error, failures)
 }
 
-/// How to retry after this error; `failures` counts the earlier ones in a row, or conflicts after a conflict.
+/// How to retry after this error; `failures` counts the earlier ones in a row, or conflicts after a
+/// conflict.
 pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
     if error.is_conflict() {
         let after = doubled(CONFLICT_BASE, failures).min(CONFLICT_CAP);
@@ -89,7 +93,8 @@ fn doubled(base: Duration, failures: u32) -> Duration {
     base.saturating_mul(1 << failures.min(16)).min(CAP)
 }
 
-/// The rate of a write that somebody else may undo each time: the first repair comes at once, and each further one waits longer.
+/// The rate of a write that somebody else may undo each time: the first repair comes at once, and
+/// each further one waits longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Repairs {
     count: u32,

@@ -30,7 +30,8 @@ pub struct ProviderEntry {
     pub addresses: ProviderAddresses,
     /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
     pub generation: watch::Receiver<u64>,
-    /// Counts the rotations of its credentials. At a change each object of this provider whose last call was denied is tried again.
+    /// Counts the rotations of its credentials. At a change each object of this provider whose last
+    /// call was denied is tried again.
     pub rotations: watch::Receiver<u64>,
     /// Where the controllers write what keeps the provider from its objects.
     pub findings: Findings,

@@ -213,7 +213,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         before
     }
 
-    /// This key is tried again because of a conflict, which leaves the number of failures alone. Returns the number of conflicts before.
+    /// This key is tried again because of a conflict, which leaves the number of failures alone.
+    /// Returns the number of conflicts before.
     pub(crate) fn conflicted(&self, key: &K) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();

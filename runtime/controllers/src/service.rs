@@ -1,13 +1,16 @@
 //! The service controller: a cloud load balancer for each Service of type LoadBalancer.
 //!
-//! One reconcile looks at the whole state of one Service and brings it one step on; it does not know why it was woken. A provider's queue gives each
-//! Service one run at a time, and `service/turns.rs` one provider at a time, so the calls of one Service never overlap.
+//! One reconcile looks at the whole state of one Service and brings it one step on; it does not
+//! know why it was woken. A provider's queue gives each Service one run at a time, and
+//! `service/turns.rs` one provider at a time, so the calls of one Service never overlap.
 //!
 //! # Flow
 //! 1. observe (pure): the object, what the ledger remembers, the provider's node set, its release.
 //! 2. plan (pure): `service/plan.rs`, on the object as `service/validate.rs` reads it.
-//! 3. apply (provider, client): `service/apply.rs`; what the provider answers is judged by `service/status.rs`.
-//! 4. report: Events and the outcome, `report.rs`; when to come back: `backoff.rs`.
+//! 3. apply (provider, client): `service/apply.rs`; what the provider answers is judged by
+//!    `service/status.rs`.
+//! 4. report: Events and the outcome, `report.rs`. When to come back: `backoff.rs` after a failure,
+//!    else `service/plan.rs` on what is observed then.
 
 mod apply;
 pub(crate) mod drift;
@@ -22,7 +25,7 @@ pub(crate) mod validate;
 
 use std::{sync::Arc, time::Duration};
 
-use skysail_provider::{Code, EventKind};
+use skysail_provider::{Code, EventKind, ObjectReference};
 use tokio::time::Instant;
 
 use self::{
@@ -30,8 +33,9 @@ use self::{
     plan::{Observed, Plan, Standing},
 };
 use crate::{
-    backoff::{Retry, retry_counted},
+    backoff::retry_counted,
     context::Context,
+    convert,
     error::{Error, chain},
     lane::Lane,
     names::{controllers, reasons},
@@ -58,168 +62,130 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) ->
 }
 
 async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
-    // A release may have become active a moment ago, and its word about its schemes not be heard yet.
+    // A release may have become active a moment ago, and the schemes that it describes are not
+    // known yet.
     triggers::claims_changed(context);
     let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
     let queue = &lane.services;
     if let Some(other) = context.route_service(key).filter(|other| other != lane) {
-        // It was this provider's once, and waited: what another one holds is that one's to clean up first.
+        // It was this provider's once, and waited: the provider that holds it has to clean up
+        // first.
         queue.forget(key);
         other.services.add(key.clone());
         return Next::OnChange;
     }
-    let (object, result) = reconcile(context, lane, key, &voice).await;
-    let result = result.map_err(|error| (retry_counted(queue, key, &error), error));
-    let next_try = result.as_ref().err().map(|(retry, _)| retry.after);
-    let outcome = result.as_ref().map(|_| ()).map_err(|(_, error)| error);
-    context.reporter.reconciled(&voice, &object, outcome, next_try);
-    match result {
-        Ok(next) => {
-            // Where only the nodes of what serves were brought, the `ensure` that failed counts on.
-            if context.ledger.waits(key).is_none() {
-                queue.forget(key);
-            }
-            // Another provider may have to go on where this one has cleaned up.
-            if let Some(other) = context.route_service(key).filter(|other| other != lane) {
-                other.services.add(key.clone());
-            }
-            next
+    // observe, plan (pure)
+    let observed = observe(context, lane, key);
+    let plan = plan::plan(&observed);
+    let reference = match (&observed.object, &observed.entry) {
+        (Some(object), _) => convert::service_reference(object),
+        (None, Some(entry)) => apply::reference(&entry.service),
+        (None, None) => {
+            let ObjectKey { namespace, name } = key.clone();
+            ObjectReference { kind: "Service", namespace, name, uid: String::new() }
         }
-        Err((retry, _)) => {
-            context.ledger.retries_at(key, Instant::now() + retry.after, retry.until_change);
-            match retry {
-                Retry { after, until_change: true, .. } => Next::Within(after),
-                Retry { after, .. } => Next::After(after),
-            }
-        }
+    };
+    if let (Plan::Ensure { .. } | Plan::Cleanup(_), Some(former)) = (&plan, unclaimed::former_holder(context, key)) {
+        let text = unclaimed::taken_over(&former, &voice.provider);
+        let kind = (EventKind::Warning, reasons::LOAD_BALANCER_LEFT_BEHIND);
+        context.reporter.event(&voice, &reference, kind, text);
     }
+    // apply (provider, client)
+    let subject = Subject { context, lane, key, voice: &voice, observed: &observed };
+    let result = apply(&subject, &plan).await;
+    // report
+    let retry = result.as_ref().err().map(|error| retry_counted(queue, key, error));
+    if let Err(error) = &result
+        && !is_expected(error)
+    {
+        let (reason, text) = failure(&plan, &observed, &chain(error));
+        context.reporter.event(&voice, &reference, (EventKind::Warning, reason), text);
+    }
+    let next_try = retry.map(|retry| retry.after);
+    context.reporter.reconciled(&voice, &reference, result.as_ref().map(|_| ()), next_try);
+    let next = match (result, retry) {
+        (Ok(Some(next)), _) => next,
+        (Err(_), Some(retry)) => {
+            let (at, until_change) = (Instant::now() + retry.after, retry.until_change);
+            context.ledger.with(key, |entry| entry.failed(at, until_change));
+            return plan::after_failure(&observe(context, lane, key), observed.shared.membership, retry);
+        }
+        _ => plan::after_success(&observe(context, lane, key)),
+    };
+    // Where only the nodes of what serves were brought, the failures of the `ensure` count on.
+    if !context.ledger.waits(key) {
+        queue.forget(key);
+    }
+    // Another provider may have to go on where this one has cleaned up.
+    if let Some(other) = context.route_service(key).filter(|other| other != lane) {
+        other.services.add(key.clone());
+    }
+    next
 }
 
-async fn reconcile(
-    context: &Context,
-    lane: &Arc<Lane>,
-    key: &ObjectKey,
-    voice: &Voice,
-) -> (skysail_provider::ObjectReference, Result<Next, Error>) {
-    // observe (pure)
+fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
     let object = context.services.get(key);
-    let entry = context.held(key, lane);
-    let shared = context.nodes.shared(lane.id);
-    let generation = lane.generation();
     let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
         Some(owner) if owner == lane.id => Standing::Mine,
         Some(_) => Standing::Anothers,
         None => Standing::Nobodys,
     };
-    // plan (pure)
-    let observed = Observed {
-        object: object.as_deref(),
-        entry: entry.as_ref(),
+    Observed {
+        object,
+        entry: context.held(key, lane),
         standing,
-        provider: &voice.provider,
-        shared: &shared,
-        generation,
+        provider: lane.name.clone(),
+        shared: context.nodes.shared(lane.id),
+        generation: lane.generation(),
         now: Instant::now(),
-    };
-    let plan = plan::plan(&observed);
-    let subject = Subject { context, lane, key, voice, generation, shared: &shared };
-    let reference = match (&object, &entry) {
-        (Some(object), _) => apply::object_reference(object),
-        (None, Some(entry)) => subject_reference(key, &entry.service.uid),
-        (None, None) => subject_reference(key, ""),
-    };
-    if let (Plan::Ensure { .. } | Plan::Cleanup(_), Some(former)) = (&plan, unclaimed::former_holder(context, key)) {
-        let text = unclaimed::taken_over(&former, &voice.provider);
-        context.reporter.event(voice, &reference, (EventKind::Warning, reasons::LOAD_BALANCER_LEFT_BEHIND), text);
     }
-    // apply (provider, client)
-    let remembered = matches!(plan, Plan::DeleteRemembered(_));
-    let updating = matches!(plan, Plan::Update { .. });
-    let ensuring = matches!(plan, Plan::Ensure { .. });
-    let called = updating || ensuring;
-    let mut result = apply(&subject, object.as_deref(), plan).await;
-    if called && result.is_ok() && subject.is_outdated() {
-        // Whoever published meanwhile may have looked into the ledger before this Service was in it.
-        result = Ok(Next::After(Duration::ZERO));
-    }
-    if ensuring && result.is_err() && subject.is_outdated() && context.ledger.serves_as_before(key) {
-        // Whoever published meanwhile left it to the try that failed. What serves is not left with nodes that are gone.
-        lane.services.add(key.clone());
-    }
-    if let Some(object) = context.services.get(key)
-        && context.ledger.notice_loss(key, &object)
-        && result.is_ok()
-    {
-        // It was lost before the answer to the write that it undid was here.
-        result = Ok(Next::After(Duration::ZERO));
-    }
-    // report
-    if let Err(error) = &result {
-        let text = chain(error);
-        let (reason, text) = match () {
-            () if is_expected(error) => return (reference, result),
-            () if remembered => (reasons::DELETE_LOAD_BALANCER_FAILED, format!("Error deleting load balancer: {text}")),
-            () if updating => {
-                let nodes = apply::nodes_text(&shared);
-                let text = format!("Error updating load balancer with new hosts {nodes}: {text}");
-                (reasons::UPDATE_LOAD_BALANCER_FAILED, text)
-            }
-            () => (reasons::SYNC_LOAD_BALANCER_FAILED, format!("Error syncing load balancer: {text}")),
-        };
-        context.reporter.event(voice, &reference, (EventKind::Warning, reason), text);
-    }
-    (reference, result)
 }
 
-async fn apply(
-    subject: &Subject<'_>,
-    object: Option<&k8s_openapi::api::core::v1::Service>,
-    plan: Plan,
-) -> Result<Next, Error> {
-    let again = Next::After(Duration::ZERO);
+/// Says when to come back where that does not follow from what is observed afterwards: of a Service
+/// that nothing is held for any more, the watch may still show the state of before.
+async fn apply(subject: &Subject<'_>, plan: &Plan) -> Result<Option<Next>, Error> {
+    let object = subject.observed.object.as_deref();
+    // Another object has the name by now: its turn comes next.
+    let next_object = Some(if object.is_some() { Next::After(Duration::ZERO) } else { Next::OnChange });
     match (plan, object) {
         (Plan::DeleteRemembered(service), object) => {
-            if object.is_none() && subject.is_still_there(&service).await? {
-                return Ok(Next::After(LATE_WATCH));
+            if object.is_none() && subject.is_still_there(service).await? {
+                return Ok(Some(Next::After(LATE_WATCH)));
             }
-            subject.delete_remembered(&service).await?;
-            // Another object has the name by now: its turn comes next.
-            Ok(if object.is_some() { again } else { Next::OnChange })
+            subject.delete_remembered(service).await.map(|()| next_object)
         }
-        (Plan::Cleanup(service), Some(object)) => subject.cleanup(object, &service).await.map(|()| Next::OnChange),
-        (Plan::Release(service), Some(object)) => subject.release(object, &service).await.map(|()| Next::OnChange),
-        (Plan::Forget, object) => {
+        (Plan::Forget, _) => {
             subject.context.ledger.remove(subject.key);
-            Ok(if object.is_some() { again } else { Next::OnChange })
+            Ok(next_object)
         }
-        (Plan::Wait(wait), Some(_)) => Ok(Next::Within(wait)),
-        (Plan::Ensure { service, add_finalizer }, Some(object)) => {
-            subject.ensure(object, &service, add_finalizer).await.map(|()| Next::OnChange)
+        (Plan::Cleanup(service), Some(object)) => subject.cleanup(object, service).await.map(|()| Some(Next::OnChange)),
+        (Plan::Release(service), Some(object)) => subject.release(object, service).await.map(|()| Some(Next::OnChange)),
+        (Plan::Ensure { service, add_finalizer, repeated }, Some(object)) => {
+            subject.ensure(object, service, (*add_finalizer, *repeated)).await.map(|()| None)
         }
-        (Plan::Update { service, settled, refused }, Some(_)) => {
-            let gone = subject.update(&service, settled).await?;
-            let left = subject.context.ledger.waits(subject.key).map_or(Next::OnChange, Next::After);
-            // A refusal has to be told, and waits for nothing.
-            Ok(if gone || refused { again } else { left })
-        }
+        (Plan::Update(service), Some(_)) => subject.update(service).await.map(|()| None),
         (Plan::Repair { add_finalizer, status }, Some(object)) => {
-            subject.repair(object, add_finalizer, status).await?;
-            // The nodes may have changed too, and a plan does one thing.
-            Ok(again)
+            subject.repair(object, *add_finalizer, status.as_ref()).await.map(|()| None)
         }
         (Plan::Refuse(problems), Some(_)) => {
             let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
             Err(Error::provider("understand the Service")(invalid))
         }
-        (Plan::Nothing, _) | (_, None) => Ok(Next::OnChange),
+        (Plan::Nothing | Plan::Wait(_), _) | (_, None) => Ok(None),
     }
 }
 
-fn subject_reference(key: &ObjectKey, uid: &str) -> skysail_provider::ObjectReference {
-    skysail_provider::ObjectReference {
-        kind: "Service",
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        uid: uid.to_owned(),
+/// The Event of a failed plan, in upstream's words.
+fn failure(plan: &Plan, observed: &Observed, text: &str) -> (&'static str, String) {
+    match plan {
+        Plan::DeleteRemembered(_) => {
+            (reasons::DELETE_LOAD_BALANCER_FAILED, format!("Error deleting load balancer: {text}"))
+        }
+        Plan::Update(_) => {
+            let nodes = apply::nodes_text(&observed.shared);
+            let text = format!("Error updating load balancer with new hosts {nodes}: {text}");
+            (reasons::UPDATE_LOAD_BALANCER_FAILED, text)
+        }
+        _ => (reasons::SYNC_LOAD_BALANCER_FAILED, format!("Error syncing load balancer: {text}")),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
         // Another manager's work; what is given to nodes is judged by the cluster IPs all the same.
         return;
     }
-    let lost = new.as_ref().is_some_and(|new| context.ledger.notice_loss(key, new));
+    let lost = new.as_ref().is_some_and(|new| context.ledger.with(key, |entry| entry.lost_status(new)) == Some(true));
     if let (Some(old), Some(new)) = (old, new)
         && !lost
         && !is_relevant(old, new)
@@ -226,7 +226,7 @@ pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
     let labels = ProviderLabels { provider: lane.name.clone() };
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
     for key in context.ledger.held_by(&lane.name) {
-        if context.ledger.waits(&key).is_some() {
+        if context.ledger.waits(&key) {
             // Its `ensure` failed and waits; what serves until then must not be left with nodes that are gone.
             lane.services.add(key);
         } else {

@@ -41,7 +41,8 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let mut earliest = Instant::now();
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
-        // What the last release could not do, or was denied, another release or other credentials may do.
+        // What the last release could not do, or was denied, another release or other credentials
+        // may do.
         let woken = async {
             tokio::select! {
                 () = stop.cancelled() => {}

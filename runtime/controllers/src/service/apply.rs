@@ -1,7 +1,8 @@
 //! Carries out a plan: provider calls (provider) and guarded patches of the Service (client).
 //!
-//! Every patch carries the resource version that the plan was made from: where somebody else wrote meanwhile, nothing is written and the next
-//! reconcile plans from the fresh object. So another controller's finalizer is never lost.
+//! Every patch carries the resource version that the plan was made from: where somebody else wrote
+//! meanwhile, nothing is written and the next reconcile plans from the fresh object. So another
+//! controller's finalizer is never lost.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,7 +13,8 @@ use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers,
 use tokio::time::Instant;
 
 use super::{
-    ledger::{Settled, version},
+    ledger::{Backends, Entry, Serving, State, Written, version},
+    plan::Observed,
     status,
     validate::{self, has_finalizer},
 };
@@ -37,8 +39,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) lane: &'a Arc<Lane>,
     pub(crate) key: &'a ObjectKey,
     pub(crate) voice: &'a Voice,
-    pub(crate) generation: u64,
-    pub(crate) shared: &'a SharedNodes,
+    /// What the plan was made from.
+    pub(crate) observed: &'a Observed,
 }
 
 impl Subject<'_> {
@@ -47,49 +49,47 @@ impl Subject<'_> {
         &self,
         object: &core::Service,
         service: &Arc<Service>,
-        add_finalizer: bool,
+        (add_finalizer, repeated): (bool, bool),
     ) -> Result<(), Error> {
-        // Before anything is written: a provider without load balancers must not leave a finalizer behind.
+        // Before anything is written: a provider without load balancers must not leave a finalizer
+        // behind.
         let provider = load_balancers(&*self.lane.provider)?;
-        // What is repeated by the clock and finds all as it was is no news.
-        let repeated = self.context.ledger.is_overdue(self.key);
+        // A drift repair that changed nothing emits no Event.
         let begun = (!repeated).then(|| {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
             reporter.begins(self.voice, &reference(service), what, "Ensuring load balancer")
         });
         self.context.ledger.begin(self.key, &self.lane.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
-        if self.shared.nodes.is_empty() {
+        let Observed { shared, generation, .. } = self.observed;
+        if shared.nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";
             self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
         }
         let cluster = &self.context.settings.cluster_name;
-        let answer = provider.ensure(&self.call(service), cluster, service, &self.shared.nodes).await;
-        let settled = |status| Settled {
-            membership: Some(self.shared.membership),
-            failed_updates: 0,
-            generation: self.generation,
-            status,
-            written: false,
-        };
+        let answer = provider.ensure(&self.call(service), cluster, service, &shared.nodes).await;
         let answer = match answer.and_then(status::judge).and_then(|status| self.addresses_judged(status)) {
             Err(error) if error.code == Code::ImplementedElsewhere => {
-                self.context.ledger.settle(self.key, settled(None));
+                self.now(State::Elsewhere { generation: *generation });
                 return Ok(());
             }
             answer => answer.map_err(Error::provider("ensure load balancer"))?,
         };
         // Before the status is written: a conflict there must not cost the provider a second call.
-        self.context.ledger.settle(self.key, settled(Some(answer.clone())));
+        self.now(State::Serving(Serving {
+            nodes: Backends::Known(shared.membership),
+            generation: *generation,
+            status: answer.clone(),
+            written: Written::No,
+            overdue: false,
+        }));
         if (!repeated || answer != service.status)
             && self.normal(service, reasons::ENSURED_LOAD_BALANCER, "Ensured load balancer")
             && let Some(begun) = begun
         {
             begun.ended();
         }
-        let version = self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await?;
-        self.context.ledger.written(self.key, version);
-        Ok(())
+        self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await
     }
 
     /// The status where this provider may hand out each of its addresses.
@@ -107,46 +107,46 @@ impl Subject<'_> {
         }
     }
 
-    /// Brings the backends to the shared node set. True where the load balancer is gone and `ensure` has to follow.
-    pub(crate) async fn update(&self, service: &Arc<Service>, settled: Settled) -> Result<bool, Error> {
-        let metrics = &self.context.reporter.metrics;
-        let nodes = &self.shared.nodes;
+    /// Brings the backends to the shared node set. Where the load balancer is gone, `ensure` has to
+    /// follow.
+    pub(crate) async fn update(&self, service: &Arc<Service>) -> Result<(), Error> {
+        let (metrics, ledger) = (&self.context.reporter.metrics, &self.context.ledger);
+        let Observed { shared, generation, .. } = self.observed;
         metrics.load_balancer_updates.inc();
         let begun = Instant::now();
-        self.context.ledger.updated(self.key, None);
+        ledger.with(self.key, Entry::update_begins);
         let result = match load_balancers(&*self.lane.provider) {
             Ok(provider) => provider
-                .update(&self.call(service), &self.context.settings.cluster_name, service, nodes)
+                .update(&self.call(service), &self.context.settings.cluster_name, service, &shared.nodes)
                 .await
                 .map_err(Error::provider("update load balancer hosts")),
             Err(error) => Err(error),
         };
         metrics.update_host_latency.observe(begun.elapsed().as_secs_f64());
-        metrics.node_sync_latency.observe(self.shared.published.elapsed().as_secs_f64());
+        metrics.node_sync_latency.observe(shared.published.elapsed().as_secs_f64());
         match result {
             Ok(()) => {
-                self.context.ledger.updated(self.key, Some(self.shared.membership));
-                if nodes.is_empty() {
+                ledger.with(self.key, |entry| entry.updated(shared.membership));
+                if shared.nodes.is_empty() {
                     let text = "There are no available nodes for LoadBalancer";
                     self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
                 } else {
                     self.normal(service, reasons::UPDATED_LOAD_BALANCER, "Updated load balancer with new hosts");
                 }
-                Ok(false)
+                Ok(())
             }
             Err(error) if error.code() == Code::ImplementedElsewhere => {
-                let membership = Some(self.shared.membership);
-                self.context.ledger.settle(self.key, Settled { status: None, membership, ..settled });
-                Ok(false)
+                self.now(State::Elsewhere { generation: *generation });
+                Ok(())
             }
             Err(error) if error.code() == Code::NotFound => {
-                self.context.ledger.unsettle(self.key);
-                Ok(true)
+                ledger.with(self.key, Entry::unsettle);
+                Ok(())
             }
             Err(error) => {
                 metrics.node_sync_errors.inc();
                 if !is_expected(&error) {
-                    self.context.ledger.update_failed(self.key);
+                    ledger.with(self.key, Entry::update_failed);
                 }
                 Err(error)
             }
@@ -158,9 +158,10 @@ impl Subject<'_> {
         &self,
         object: &core::Service,
         add_finalizer: bool,
-        status: Option<LoadBalancerStatus>,
+        status: Option<&LoadBalancerStatus>,
     ) -> Result<(), Error> {
-        if self.context.ledger.repair(self.key) {
+        let now = Instant::now();
+        if self.context.ledger.with(self.key, |entry| entry.repairs.begin(now)) == Some(true) {
             let ObjectKey { namespace, name } = self.key;
             let text = format!(
                 "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. They are \
@@ -169,20 +170,21 @@ impl Subject<'_> {
                 names::LOAD_BALANCER_FINALIZER
             );
             let kind = (EventKind::Warning, reasons::SERVICE_CONTESTED);
-            self.context.reporter.event(self.voice, &object_reference(object), kind, text);
+            self.context.reporter.event(self.voice, &convert::service_reference(object), kind, text);
         }
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
-        if let Some(status) = status {
-            let version = self.patch_status(guarded.as_ref().unwrap_or(object), &status).await?;
-            self.context.ledger.written(self.key, version);
+        match status {
+            Some(status) => self.patch_status(guarded.as_ref().unwrap_or(object), status).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Deletes the load balancer of an object that is there; then the finalizer goes, then the status.
+    /// Deletes the load balancer of an object that is there; then the finalizer goes, then the
+    /// status.
     pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
-        // Should the Service be wanted again before this has succeeded, what is there by then is not what it was.
-        self.context.ledger.unsettle(self.key);
+        // Should the Service be wanted again before this has succeeded, what is there by then is
+        // not what it was.
+        self.context.ledger.with(self.key, Entry::unsettle);
         let hearsay = self.is_hearsay();
         let found = hearsay && self.delete_held(self.lane, service).await?;
         let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
@@ -192,15 +194,17 @@ impl Subject<'_> {
             self.context.ledger.remove(self.key);
             return Ok(());
         }
-        // Wanted of a class that no provider here claims: what else there is for it belongs to the controller of that class.
+        // Wanted of a class that no provider here claims: what else there is for it belongs to the
+        // controller of that class.
         let asks_others = !hearsay || !self.is_foreign(object);
         if !found && asks_others {
             for holder in self.holders(object)? {
                 self.delete_held(&holder, service).await?;
             }
         }
-        // Before the object is written: a conflict there must not cost the providers the same calls again.
-        self.context.ledger.deleted(self.key, &self.lane.name, service);
+        // Before the object is written: a conflict there must not cost the providers the same calls
+        // again.
+        self.context.ledger.deleted(self.key, &self.lane.name, Arc::clone(service));
         self.release(object, service).await
     }
 
@@ -223,8 +227,9 @@ impl Subject<'_> {
         is_wanted && self.context.service_owner(object).provider().is_none()
     }
 
-    /// Asks the API itself for an object that the watch does not show. Our finalizer keeps it until we take that off, so one that vanished otherwise was
-    /// forced, or is missing from a list that should have had it.
+    /// Asks the API itself for an object that the watch does not show. Our finalizer keeps it until
+    /// we take that off, so one that vanished otherwise was forced, or is missing from a list that
+    /// should have had it.
     pub(crate) async fn is_still_there(&self, service: &Service) -> Result<bool, Error> {
         let client = self.context.clients.shared_informers.clone();
         let api: Api<core::Service> = Api::namespaced(client, &self.key.namespace);
@@ -236,7 +241,7 @@ impl Subject<'_> {
 
     /// Deletes the load balancer of an object that is gone.
     pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
-        self.context.ledger.unsettle(self.key);
+        self.context.ledger.with(self.key, Entry::unsettle);
         if self.is_hearsay() {
             self.delete_held(self.lane, service).await?;
             self.context.ledger.remove(self.key);
@@ -259,11 +264,12 @@ impl Subject<'_> {
 
     /// This provider is asked because the object names it, and for no better reason.
     fn is_hearsay(&self) -> bool {
-        self.context.held(self.key, self.lane).is_some() && self.context.ledger.is_hearsay(self.key)
+        self.context.held(self.key, self.lane).is_some_and(|entry| entry.state == State::Hearsay)
     }
 
-    /// Whom to ask. Where the type changed while this process was down and the object does not say, or says wrongly, who made the load balancer,
-    /// the class went with the type: then everyone who has load balancers is asked, and the finalizer stays until all have answered.
+    /// Whom to ask. Where the type changed while this process was down and the object does not say,
+    /// or says wrongly, who made the load balancer, the class went with the type: then everyone who
+    /// has load balancers is asked, and the finalizer stays until all have answered.
     fn holders(&self, object: &core::Service) -> Result<Vec<Arc<Lane>>, Error> {
         let held = self.context.held(self.key, self.lane).is_some();
         if !self.is_hearsay() && (held || validate::is_load_balancer(object)) {
@@ -295,12 +301,13 @@ impl Subject<'_> {
         if present {
             if holder == self.lane {
                 // A fact from here on: should the rest fail, nobody else has to be asked.
-                self.context.ledger.borne_out(self.key);
+                self.now(State::Unsettled { before: None });
             }
             self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         }
-        // Also where `get` saw nothing: a cloud may show the past, and of a load balancer of several parts the one that `get` looks for may be gone while
-        // others are left. Upstream deletes only what `get` sees, and leaks the rest with the finalizer.
+        // Also where `get` saw nothing: a cloud may show the past, and of a load balancer of
+        // several parts the one that `get` looks for may be gone while others are left. Upstream
+        // deletes only what `get` sees, and leaks the rest with the finalizer.
         match absent_is_ok(provider.ensure_deleted(&call, cluster, service).await) {
             Err(error) if error.code == Code::ImplementedElsewhere => {}
             result => result.map_err(Error::provider("delete load balancer"))?,
@@ -308,7 +315,8 @@ impl Subject<'_> {
         Ok(present)
     }
 
-    /// With it goes who holds the load balancer, so that a process which remembers nothing knows whom to ask.
+    /// With it goes who holds the load balancer, so that a process which remembers nothing knows
+    /// whom to ask.
     async fn add_finalizer(&self, object: &core::Service) -> Result<core::Service, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         if !has_finalizer(object) {
@@ -332,10 +340,11 @@ impl Subject<'_> {
         }
     }
 
-    /// Writes the status where it differs, and says which version of the object has it. An object that vanished needs none.
-    async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<Option<u64>, Error> {
+    /// Writes the status where it differs. An object that vanished needs none.
+    async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<(), Error> {
         if validate::status(object) == *status {
-            return Ok(version(object));
+            self.status_written(version(object));
+            return Ok(());
         }
         let ingress = match status.ingress.as_slice() {
             [] => Value::Null,
@@ -346,28 +355,36 @@ impl Subject<'_> {
             && validate::named_holder(object).is_none()
             && let Some(root) = patch.as_object_mut()
         {
-            // Somebody took the line away that says who holds it. That alone is not worth a write; it goes with this one.
+            // Somebody took the line away that says who holds it. That alone is not worth a write;
+            // it goes with this one.
             root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotations(object) }));
         }
         match self.patch(object, patch).await {
-            Ok(object) => Ok(version(&object)),
-            Err(error) if api_status(&error) == Some(404) => Ok(None),
-            Err(error) => Err(Error::api("update load balancer status")(error)),
+            Ok(object) => self.status_written(version(&object)),
+            Err(error) if api_status(&error) == Some(404) => self.status_written(None),
+            Err(error) => return Err(Error::api("update load balancer status")(error)),
         }
+        Ok(())
     }
 
-    /// A merge patch of `services/status`, which also takes metadata, guarded by the object's resource version.
+    /// A merge patch of `services/status`, which also takes metadata, guarded by the object's
+    /// resource version.
     async fn patch(&self, object: &core::Service, patch: Value) -> Result<core::Service, kube::Error> {
         let patch = guarded(&object.metadata, patch);
         let api: Api<core::Service> =
             Api::namespaced(self.context.clients.service_controller.clone(), &self.key.namespace);
-        api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await
+        let written = api.patch_status(&self.key.name, &params(), &Patch::Merge(&patch)).await?;
+        self.context.ledger.with(self.key, |entry| entry.wrote = version(&written));
+        Ok(written)
     }
 
-    /// Whether the nodes or the release are others than when the reconcile began.
-    pub(super) fn is_outdated(&self) -> bool {
-        let generation = self.lane.generation();
-        generation != self.generation || self.context.nodes.shared(self.lane.id).membership != self.shared.membership
+    fn status_written(&self, version: Option<u64>) {
+        self.context.ledger.with(self.key, |entry| entry.status_written(version));
+    }
+
+    /// What is known of the load balancer from now on.
+    fn now(&self, state: State) {
+        self.context.ledger.with(self.key, |entry| entry.state = state);
     }
 
     fn holder_annotations(&self, object: &core::Service) -> Value {
@@ -392,7 +409,7 @@ impl Subject<'_> {
 }
 
 /// The subject of Events where only the provider's form is at hand.
-fn reference(service: &Service) -> skysail_provider::ObjectReference {
+pub(crate) fn reference(service: &Service) -> skysail_provider::ObjectReference {
     skysail_provider::ObjectReference {
         kind: "Service",
         namespace: service.namespace.clone(),
@@ -428,9 +445,4 @@ pub(crate) fn nodes_text(shared: &SharedNodes) -> String {
         text += &format!(", <{more} more>");
     }
     format!("[{text}] ({} in all)", names.len())
-}
-
-/// The object as the subject of Events.
-pub(crate) fn object_reference(object: &core::Service) -> skysail_provider::ObjectReference {
-    convert::service_reference(object)
 }

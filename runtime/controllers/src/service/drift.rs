@@ -16,6 +16,7 @@ use std::{
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::ledger::Entry;
 use crate::{context::Context, lane::Lane, metrics::ProviderLabels, watch::ObjectKey};
 
 /// How often new Services are looked for while no turn is due. One whose turn falls between two looks was ensured just before, when it was made.
@@ -59,7 +60,7 @@ fn first_turn(context: &Context, lane: &Arc<Lane>, after: Duration) -> Option<(D
 
 /// False where it is about to be ensured anyway, and so does not count.
 fn repair(context: &Context, lane: &Arc<Lane>, key: ObjectKey) -> bool {
-    let marked = context.ledger.make_overdue(&key);
+    let marked = context.ledger.with(&key, Entry::make_overdue) == Some(true);
     if marked {
         let labels = ProviderLabels { provider: lane.name.clone() };
         context.reporter.metrics.drift_repairs.get_or_create(&labels).inc();

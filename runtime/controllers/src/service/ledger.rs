@@ -2,19 +2,19 @@
 //!
 //! It outlives a provider: where one is removed or claims change, it says whose load balancer has
 //! to go. After a start of the process it is rebuilt from what the Services say themselves
-//! ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` per Service; that no
-//! load balancer is forgotten is the finalizer's task.
+//! ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` for each Service. The
+//! finalizer, and not the ledger, makes sure that no load balancer is forgotten.
 //!
 //! # What a Service says is hearsay
-//! Whoever may write a Service may write any provider's name into it. So a name that nothing else bears out has the provider asked what it has
-//! (`get`); where that is nothing, the Service goes on as if nothing had been said. The provider is told to delete what is this Service's in any case: what
-//! it did not see may be there.
+//! Everybody who may write a Service may write any provider's name into it. So the provider that a
+//! Service names is asked what it has (`get`) before the name counts; where it has nothing, the
+//! Service is treated as if it named nobody. That provider is told to delete what is this Service's
+//! in any case: a load balancer that `get` does not see may be there.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use k8s_openapi::api::core::v1 as core;
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use super::validate::status;
 use crate::{backoff::Repairs, watch::ObjectKey};
 
-/// The version of an object as a number, which is what an API server of Kubernetes gives; none where it is something else.
+/// The version of an object as a number, which is what an API server of Kubernetes gives; none
+/// where it is something else.
 pub(crate) fn version(object: &core::Service) -> Option<u64> {
     object.metadata.resource_version.as_deref()?.parse().ok()
 }
@@ -32,95 +33,200 @@ pub(crate) fn version(object: &core::Service) -> Option<u64> {
 /// One Service that was handed to a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Name of the provider that holds it; one manager's indices mean nothing to the next.
+    /// Name of the provider that holds the load balancer; an index means nothing to the next
+    /// manager.
     pub(crate) provider: Arc<str>,
-    /// As it was handed over last, with success or not.
+    /// The Service as it was handed over last, with success or not.
     pub(crate) service: Arc<Service>,
-    /// What the last successful calls brought it to; none before, and after a failed `ensure`.
-    pub(crate) settled: Option<Settled>,
-    /// After a failed `ensure`: the Service of the last one that succeeded, and what it was brought to.
-    pub(crate) before: Option<(Arc<Service>, Settled)>,
-    /// Version of the object that had it, as far as it is known.
-    pub(crate) written_at: Option<u64>,
-    /// When the failed `ensure` is tried again, and whether a change of its nodes is a reason to do it sooner.
-    pub(crate) retry_at: Option<(Instant, bool)>,
-    /// It is ensured again although nothing is known to have changed: its turn of drift repair came, and what it was brought to says nothing about how it is.
-    pub(crate) overdue: bool,
-    /// The rate of our writes to the object that somebody else may undo.
+    pub(crate) state: State,
+    /// The rate of our writes to the object, which another controller may undo.
     pub(crate) repairs: Repairs,
-    /// Its load balancer was deleted, and only our writes to the object are missing.
-    pub(crate) deleted: bool,
+    /// Version of the object that our last write made.
+    pub(crate) wrote: Option<u64>,
+}
+
+/// What is known of the load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Only the object says that the provider made it.
+    Hearsay,
+    /// An `ensure` or a deletion began and has not succeeded: what the cloud has is unknown.
+    Unsettled {
+        /// What served when the `ensure` began, and serves on where the `ensure` fails.
+        before: Option<Before>,
+    },
+    /// The last `ensure` succeeded.
+    Serving(Serving),
+    /// Another controller does the work: so said the provider of this generation.
+    Elsewhere { generation: u64 },
+    /// It is deleted, and only our writes to the object are missing.
+    Deleted,
+}
+
+/// The load balancer of the last `ensure` that succeeded, while another `ensure` fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// The Service of that `ensure`.
+    pub(crate) service: Arc<Service>,
+    pub(crate) nodes: Backends,
+    /// When the failed `ensure` is tried again, and whether other nodes are a reason to do it
+    /// sooner.
+    pub(crate) retry: Option<(Instant, bool)>,
+}
+
+/// The result of a successful `ensure` and of the updates since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Serving {
+    pub(crate) nodes: Backends,
+    /// Of the provider when the `ensure` began.
+    pub(crate) generation: u64,
+    /// What the provider answered.
+    pub(crate) status: LoadBalancerStatus,
+    pub(crate) written: Written,
+    /// It is ensured again although nothing is known to have changed: its turn of drift repair
+    /// came.
+    pub(crate) overdue: bool,
+}
+
+/// The nodes that a load balancer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backends {
+    /// Those of the node set with this membership.
+    Known(u64),
+    /// An `update` began: what it did is unknown until one succeeds.
+    Unknown {
+        /// How many failed since then.
+        failed: u32,
+    },
+}
+
+/// Whether the provider's answer is in the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    No,
+    /// The object has it since this version, as far as that is known.
+    At(Option<u64>),
 }
 
 impl Entry {
-    /// One that has just been handed over.
-    pub(crate) fn new(provider: Arc<str>, service: Arc<Service>) -> Self {
-        Self {
-            provider,
-            service,
-            settled: None,
-            before: None,
-            written_at: None,
-            retry_at: None,
-            overdue: false,
-            repairs: Repairs::default(),
-            deleted: false,
+    /// A Service that is handed over, or will be.
+    pub(crate) fn new(provider: &str, service: Arc<Service>, state: State) -> Self {
+        Self { provider: provider.into(), service, state, repairs: Repairs::default(), wrote: None }
+    }
+
+    /// An `ensure` begins: from here on the provider may hold something.
+    pub(crate) fn ensured(self, service: Arc<Service>) -> Self {
+        // The turn of the `update` comes again, also where the last one failed.
+        let again = |nodes| match nodes {
+            Backends::Known(membership) => Backends::Known(membership),
+            Backends::Unknown { .. } => Backends::Unknown { failed: 0 },
+        };
+        let before = match self.state {
+            State::Serving(Serving { nodes, .. }) => Some((self.service, nodes)),
+            State::Unsettled { before } => before.map(|before| (before.service, before.nodes)),
+            State::Hearsay | State::Elsewhere { .. } | State::Deleted => None,
+        };
+        let before = before.map(|(service, nodes)| Before { service, nodes: again(nodes), retry: None });
+        Self { service, state: State::Unsettled { before }, ..self }
+    }
+
+    /// A deletion begins, or nothing is there to update: what serves comes from an `ensure` only.
+    pub(crate) fn unsettle(&mut self) {
+        if self.state != State::Hearsay {
+            self.state = State::Unsettled { before: None };
         }
     }
 
-    /// Whether something that was ensured serves on while the `ensure` of what is wanted now fails.
-    pub(crate) const fn serves_as_before(&self) -> bool {
-        self.settled.is_none() && self.before.is_some()
+    pub(crate) fn update_begins(&mut self) {
+        match &mut self.state {
+            State::Serving(Serving { nodes, .. }) => *nodes = Backends::Unknown { failed: nodes.failed() },
+            // Unless it succeeds, the `ensure` comes next.
+            State::Unsettled { before: Some(before) } => before.nodes = Backends::Unknown { failed: 1 },
+            State::Hearsay | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
+        }
     }
 
-    /// Whether the object does not have what was written to it before it became what it is. Told by its version: a watch that lagged, or a list after it broke,
-    /// shows the loss and may never have shown what was lost.
-    pub(crate) fn is_lacking(&self, object: &core::Service) -> bool {
-        let expected =
-            self.settled.as_ref().filter(|settled| settled.written).and_then(|settled| settled.status.as_ref());
-        let newer = self.written_at.zip(version(object)).is_some_and(|(written, now)| now > written);
-        newer && expected.is_some_and(|status| !status.ingress.is_empty()) && status(object).ingress.is_empty()
+    pub(crate) fn update_failed(&mut self) {
+        if let State::Serving(Serving { nodes, .. }) = &mut self.state {
+            *nodes = Backends::Unknown { failed: nodes.failed().saturating_add(1) };
+        }
+    }
+
+    pub(crate) fn updated(&mut self, membership: u64) {
+        match &mut self.state {
+            State::Serving(Serving { nodes, .. }) => *nodes = Backends::Known(membership),
+            State::Unsettled { before: Some(before) } => {
+                before.nodes = Backends::Known(membership);
+                // The nodes may be why the `ensure` was refused.
+                before.retry = before.retry.filter(|(_, until_change)| !until_change);
+            }
+            State::Hearsay | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
+        }
+    }
+
+    /// The provider's answer is in the object, which has this version.
+    pub(crate) fn status_written(&mut self, version: Option<u64>) {
+        if let State::Serving(serving) = &mut self.state {
+            serving.written = Written::At(version);
+        }
+    }
+
+    /// The next step is `ensure`. False where that is the next step anyway, or another controller
+    /// does the work.
+    pub(crate) fn make_overdue(&mut self) -> bool {
+        let State::Serving(serving) = &mut self.state else { return false };
+        !std::mem::replace(&mut serving.overdue, true)
+    }
+
+    /// A call failed and is tried again then, or when its nodes are others.
+    pub(crate) fn failed(&mut self, at: Instant, until_change: bool) {
+        if let State::Unsettled { before: Some(before) } = &mut self.state {
+            before.retry = Some((at, until_change));
+        }
+    }
+
+    /// When the failed `ensure` of something that serves on is tried again; none where there is
+    /// none.
+    pub(crate) fn retry(&self) -> Option<Instant> {
+        let State::Unsettled { before } = &self.state else { return None };
+        before.as_ref()?.retry.map(|(at, _)| at)
+    }
+
+    /// Whether somebody emptied the status that was written to the object. Told by the object's
+    /// version: a watch that lagged, or a list after it broke, shows the loss and may never have
+    /// shown what was lost.
+    pub(crate) fn lost_status(&self, object: &core::Service) -> bool {
+        let State::Serving(Serving { status: expected, written: Written::At(written), .. }) = &self.state else {
+            return false;
+        };
+        let newer = written.zip(version(object)).is_some_and(|(written, now)| now > written);
+        newer && !expected.ingress.is_empty() && status(object).ingress.is_empty()
     }
 }
 
-/// The result of a successful `ensure` and the updates since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
-    /// Membership of the node set; none while an `update` is under way, and after one that failed: what it did nobody knows.
-    pub(crate) membership: Option<u64>,
-    /// `update` calls that failed since the last call that succeeded.
-    pub(crate) failed_updates: u32,
-    /// Of the provider when the call began.
-    pub(crate) generation: u64,
-    /// What the provider answered; none where another controller does the work.
-    pub(crate) status: Option<LoadBalancerStatus>,
-    /// Whether that answer reached the object.
-    pub(crate) written: bool,
-}
-
-impl Settled {
-    /// A membership that no node set has.
-    const UNKNOWN: u64 = u64::MAX;
+impl Backends {
+    pub(crate) const fn failed(self) -> u32 {
+        match self {
+            Self::Known(_) => 0,
+            Self::Unknown { failed } => failed,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Inner {
     entries: HashMap<ObjectKey, Entry>,
-    /// Those of the entries that rest on what an object says.
-    hearsay: HashSet<ObjectKey>,
     by_provider: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
 impl Inner {
-    fn put(&mut self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
-        let provider: Arc<str> = provider.into();
-        self.by_provider.entry(Arc::clone(&provider)).or_default().insert(key.clone());
-        self.entries.insert(key.clone(), Entry::new(provider, service));
+    fn put(&mut self, key: &ObjectKey, entry: Entry) {
+        self.by_provider.entry(Arc::clone(&entry.provider)).or_default().insert(key.clone());
+        self.entries.insert(key.clone(), entry);
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        self.hearsay.remove(key);
         if let Some(keys) = self.by_provider.get_mut(&entry.provider) {
             keys.remove(key);
         }
@@ -128,7 +234,8 @@ impl Inner {
     }
 }
 
-/// Which provider holds which Service's load balancer. Cloning shares it; the managers that follow each other in one process share one.
+/// Which provider holds which Service's load balancer. Cloning shares it; the managers that follow
+/// each other in one process share one.
 #[derive(Clone, Default)]
 pub struct Ledger {
     inner: Arc<Mutex<Inner>>,
@@ -145,19 +252,9 @@ impl Ledger {
         self.lock().entries.get(key).cloned()
     }
 
-    /// The next step is `ensure`, though a call in flight may settle it meanwhile. False where that is the next step anyway, or another controller
-    /// does the work.
-    pub(crate) fn make_overdue(&self, key: &ObjectKey) -> bool {
-        let mut inner = self.lock();
-        let Some(entry) = inner.entries.get_mut(key).filter(|entry| !entry.overdue) else { return false };
-        // Only what is ours to do.
-        entry.overdue = entry.settled.as_ref().is_some_and(|settled| settled.status.is_some());
-        entry.overdue
-    }
-
-    /// Whether only its turn of drift repair asks for the next `ensure`.
-    pub(crate) fn is_overdue(&self, key: &ObjectKey) -> bool {
-        self.lock().entries.get(key).is_some_and(|entry| entry.overdue)
+    /// Reads or changes what is known of this Service; none where nothing is.
+    pub(crate) fn with<T>(&self, key: &ObjectKey, read: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.lock().entries.get_mut(key).map(read)
     }
 
     /// The Services that this provider holds, as they were handed over last.
@@ -172,64 +269,35 @@ impl Ledger {
         self.lock().by_provider.get(provider).into_iter().flatten().cloned().collect()
     }
 
+    /// Whether something serves on while its failed `ensure` waits for the next try.
+    pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
+        self.lock().entries.get(key).is_some_and(|entry| entry.retry().is_some())
+    }
+
     /// An `ensure` begins: from here on the provider may hold something.
     pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         let same = |entry: &Entry| *entry.provider == *provider && entry.service.uid == service.uid;
         let former = inner.take(key).filter(same);
-        let repairs = former.as_ref().map_or_else(Repairs::default, |entry| entry.repairs);
-        let before = former.and_then(|entry| match entry.settled {
-            Some(settled) => Some((entry.service, settled)),
-            None => entry.before,
-        });
-        // Its turn to be updated comes again, also where the last `update` failed.
-        let before = before.map(|(service, settled)| {
-            let membership = settled.membership.or(Some(Settled::UNKNOWN));
-            (service, Settled { membership, ..settled })
-        });
-        inner.put(key, provider, service);
-        if let Some(entry) = inner.entries.get_mut(key) {
-            (entry.before, entry.repairs) = (before, repairs);
-        }
+        let new = || Entry::new(provider, Arc::clone(&service), State::Unsettled { before: None });
+        let entry = former.unwrap_or_else(new).ensured(service);
+        inner.put(key, entry);
     }
 
-    /// A repair begins; see [`Repairs::begin`].
-    pub(crate) fn repair(&self, key: &ObjectKey) -> bool {
-        self.lock().entries.get_mut(key).is_some_and(|entry| entry.repairs.begin(Instant::now()))
-    }
-
-    /// Nothing of this Service is left in the cloud; what is missing is our writes to the object.
-    pub(crate) fn deleted(&self, key: &ObjectKey, provider: &str, service: &Arc<Service>) {
-        let mut inner = self.lock();
-        inner.take(key);
-        inner.put(key, provider, Arc::clone(service));
-        if let Some(entry) = inner.entries.get_mut(key) {
-            entry.deleted = true;
-        }
-    }
-
-    /// The object says that this provider made its load balancer. What is known already counts more.
+    /// The object says that this provider made its load balancer. What is known already counts
+    /// more.
     pub(crate) fn hear(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         if !inner.entries.contains_key(key) {
-            inner.put(key, provider, service);
-            inner.hearsay.insert(key.clone());
+            inner.put(key, Entry::new(provider, service, State::Hearsay));
         }
     }
 
-    /// Whether only the object says who holds its load balancer.
-    pub(crate) fn is_hearsay(&self, key: &ObjectKey) -> bool {
-        self.lock().hearsay.contains(key)
-    }
-
-    /// See [`Entry::serves_as_before`].
-    pub(crate) fn serves_as_before(&self, key: &ObjectKey) -> bool {
-        self.lock().entries.get(key).is_some_and(Entry::serves_as_before)
-    }
-
-    /// The provider bore out what the object says.
-    pub(crate) fn borne_out(&self, key: &ObjectKey) {
-        self.lock().hearsay.remove(key);
+    /// Nothing of this Service is left in the cloud; what is missing is our writes to the object.
+    pub(crate) fn deleted(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+        let mut inner = self.lock();
+        inner.take(key);
+        inner.put(key, Entry::new(provider, service, State::Deleted));
     }
 
     /// A lane for the provider of this name begins: the name may stand for another provider now,
@@ -237,79 +305,7 @@ impl Ledger {
     pub(crate) fn unsettle_all(&self, provider: &str) {
         let mut inner = self.lock();
         let of_it = inner.entries.values_mut().filter(|entry| *entry.provider == *provider);
-        of_it.for_each(|entry| {
-            (entry.settled, entry.before, entry.overdue, entry.deleted) = (None, None, false, false);
-        });
-    }
-
-    /// A call succeeded.
-    pub(crate) fn settle(&self, key: &ObjectKey, settled: Settled) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            (entry.settled, entry.before) = (Some(settled), None);
-        }
-    }
-
-    /// An `update` begins (none), or has succeeded: of what was settled, or of what was before an `ensure` failed, only the nodes are others.
-    pub(crate) fn updated(&self, key: &ObjectKey, membership: Option<u64>) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            let before = entry.before.as_mut().map(|(_, settled)| settled);
-            if let Some(settled) = entry.settled.as_mut().or(before) {
-                settled.membership = membership;
-                if membership.is_some() {
-                    settled.failed_updates = 0;
-                }
-            }
-        }
-    }
-
-    /// The `update` that began has failed.
-    pub(crate) fn update_failed(&self, key: &ObjectKey) {
-        if let Some(settled) = self.lock().entries.get_mut(key).and_then(|entry| entry.settled.as_mut()) {
-            settled.failed_updates = settled.failed_updates.saturating_add(1);
-        }
-    }
-
-    /// The provider's last answer reached the object, which had this version then.
-    pub(crate) fn written(&self, key: &ObjectKey, version: Option<u64>) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.written_at = version;
-            if let Some(settled) = &mut entry.settled {
-                settled.written = true;
-            }
-        }
-    }
-
-    /// Takes note where the object does not have what was written to it; says whether.
-    pub(crate) fn notice_loss(&self, key: &ObjectKey, object: &core::Service) -> bool {
-        let mut inner = self.lock();
-        let Some(entry) = inner.entries.get_mut(key).filter(|entry| entry.is_lacking(object)) else { return false };
-        if let Some(settled) = &mut entry.settled {
-            settled.written = false;
-        }
-        true
-    }
-
-    /// An `ensure` failed and is tried again then, or when its nodes are others.
-    pub(crate) fn retries_at(&self, key: &ObjectKey, at: Instant, until_change: bool) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.retry_at = Some((at, until_change));
-        }
-    }
-
-    /// How long a failed `ensure` of something that serves waits for its next try, zero where that is due or its nodes were the
-    /// reason; none where nothing of the kind waits.
-    pub(crate) fn waits(&self, key: &ObjectKey) -> Option<Duration> {
-        let inner = self.lock();
-        let entry = inner.entries.get(key).filter(|entry| entry.serves_as_before())?;
-        let (at, until_change) = entry.retry_at?;
-        Some(if until_change { Duration::ZERO } else { at.saturating_duration_since(Instant::now()) })
-    }
-
-    /// There is nothing to update, or it is being deleted: the next step towards what serves is `ensure`.
-    pub(crate) fn unsettle(&self, key: &ObjectKey) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            (entry.settled, entry.before) = (None, None);
-        }
+        of_it.for_each(Entry::unsettle);
     }
 
     /// Nothing is left in the cloud, or nobody is left who could delete it.
@@ -341,7 +337,8 @@ mod tests {
         ledger.begin(&key(name), provider, Arc::new(convert(&object).service));
     }
 
-    /// Upstream's service cache: add, delete, set and get, list of the keys, get by key, list of the Services.
+    /// Upstream's service cache: add, delete, set and get, list of the keys, get by key, list of
+    /// the Services.
     #[test]
     fn s13_what_is_remembered_is_found_by_key_and_by_provider_until_it_is_removed() {
         let ledger = Ledger::default();

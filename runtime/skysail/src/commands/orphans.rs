@@ -177,7 +177,8 @@ async fn delete(fleet: &Fleet, args: &OrphansArgs, orphan: &mut Orphan) -> anyho
     Ok(())
 }
 
-/// A provider knows a cluster by its name alone, so that a wrong name finds nothing: the text says which name it was.
+/// A provider knows a cluster by its name alone, so that a wrong name finds nothing: the text says
+/// which name it was.
 fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<String> {
     if format == OutputFormat::Json {
         return Ok(serde_json::to_string_pretty(orphans).context("cannot encode the answer")? + "\n");

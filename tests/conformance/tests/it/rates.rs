@@ -19,12 +19,14 @@ use crate::upstream_services::{FINALIZER, calls, with_web};
 
 /// How long each fight lasts.
 const FIGHT: Duration = Duration::from_mins(10);
-/// Repairs of ten minutes with pauses from 1 s on that double: 0, 1, 3, 7, 15, ... 511 s. With one more for the first write.
+/// Repairs of ten minutes with pauses from 1 s on that double: 0, 1, 3, 7, 15, ... 511 s. With one
+/// more for the first write.
 const REPAIRS_MAX: usize = 11;
 /// A controller that reacts to each change.
 const REACTION: Duration = Duration::from_millis(250);
 
-/// Another controller that empties what Skysail writes to the Service `web` as soon as it sees it, and how often it did.
+/// Another controller that empties what Skysail writes to the Service `web` as soon as it sees it,
+/// and how often it did.
 fn empty_always(world: &World, what: &'static str) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let (services, count) = (world.services(), Arc::<AtomicUsize>::default());
     let counter = Arc::clone(&count);
@@ -91,7 +93,8 @@ async fn a_contested_service_still_hears_of_its_nodes() {
     assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
 }
 
-/// Row B5 of the review: a watch that stalls shows an old version of the Service, and each write of it is refused. 2,400 calls in five minutes were possible.
+/// Row B5 of the review: a watch that stalls shows an old version of the Service, and each write of
+/// it is refused. 2,400 calls in five minutes were possible.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_whose_writes_are_refused_calls_the_cloud_once() {
     let mut world = with_web(&["a"]).await;

@@ -234,7 +234,8 @@ async fn b6_an_update_that_finds_nothing_is_followed_by_an_ensure() {
     assert!(!world.transcript().await.contains("Warning"));
 }
 
-/// Upstream turns it into an ensure. Here the update is repeated once with the fresh set and the Service's backoff, and a change of the Service comes first.
+/// Upstream turns it into an ensure. Here the update is repeated once with the fresh set and the
+/// Service's backoff, and a change of the Service comes first.
 #[tokio::test(start_paused = true)]
 async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
     let mut world = with_web(&["a"]).await;
@@ -268,7 +269,8 @@ async fn b6_an_update_that_fails_twice_is_followed_by_an_ensure() {
     assert!(times.lock().unwrap()[0] < 20_000, "after the backoff of two failures");
 }
 
-/// A load balancer that can neither be updated nor ensured serves on: both calls take turns, each with the backoff of the Service.
+/// A load balancer that can neither be updated nor ensured serves on: both calls take turns, each
+/// with the backoff of the Service.
 #[tokio::test(start_paused = true)]
 async fn b6_where_the_ensure_fails_too_both_take_turns() {
     let world = with_web(&["a"]).await;

@@ -14,17 +14,18 @@ use tokio::time::Instant;
 
 use super::{Observed, Plan, Standing, plan};
 use crate::{
-    backoff::Repairs,
     nodes::Nodes,
     service::{
-        ledger::{Entry, Settled},
+        ledger::{Backends, Before, Entry, Serving, State, Written},
         validate::convert,
     },
 };
 
-/// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`, `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`,
-/// `ensured`, `failed` after it was ensured, `elsewhere`, `unwritten`; what differs from it: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
-/// `two-failed-updates`, `other-release`, `other-class`; whose it is: `anothers`, `nobodys`.
+/// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`,
+/// `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`, `ensured`, `failed`
+/// after it was ensured, `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`; what differs
+/// from it: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`, `two-failed-updates`,
+/// `other-release`, `other-class`; whose it is: `anothers`, `nobodys`.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -32,39 +33,43 @@ fn check(words: &str, expected: Expect) {
 
 fn planned(words: &str) -> String {
     let has = |word: &str| words.split_whitespace().any(|w| w == word);
-    let remembered = object("one", 80, &|word| has(word) && word != "other-class");
+    let remembered = Arc::new(convert(&object("one", 80, &|word| has(word) && word != "other-class")).service);
     let object = object(if has("other-uid") { "two" } else { "one" }, if has("other-port") { 81 } else { 80 }, &has);
     let shared = Nodes::default().shared(0);
-    let status =
-        LoadBalancerStatus { ingress: vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }] };
-    let settled = Settled {
-        membership: (!has("unknown-nodes")).then_some(if has("other-nodes") { 1 } else { shared.membership }),
-        failed_updates: if has("two-failed-updates") { 2 } else { 0 },
-        generation: u64::from(!has("other-release")),
-        status: (!has("elsewhere")).then_some(status),
-        written: !has("unwritten"),
+    let nodes = match () {
+        () if has("two-failed-updates") => Backends::Unknown { failed: 2 },
+        () if has("unknown-nodes") => Backends::Unknown { failed: 0 },
+        () => Backends::Known(if has("other-nodes") { 1 } else { shared.membership }),
     };
-    let (mut repairs, now) = (Repairs::default(), Instant::now());
-    if has("repaired") {
-        repairs.begin(now);
+    let generation = u64::from(!has("other-release"));
+    let status = address();
+    let written = if has("unwritten") { Written::No } else { Written::At(None) };
+    let state = match () {
+        () if has("ensured") => {
+            Some(State::Serving(Serving { nodes, generation, status, written, overdue: has("overdue") }))
+        }
+        () if has("elsewhere") => Some(State::Elsewhere { generation }),
+        () if has("failed") => {
+            let before = Before { service: Arc::clone(&remembered), nodes, retry: None };
+            Some(State::Unsettled { before: Some(before) })
+        }
+        () if has("deleted") => Some(State::Deleted),
+        () => has("begun").then_some(State::Unsettled { before: None }),
+    };
+    let (mut entry, now) = (state.map(|state| Entry::new("fake", remembered, state)), Instant::now());
+    if let Some(entry) = entry.as_mut().filter(|_| has("repaired")) {
+        entry.repairs.begin(now);
     }
-    let entry = (has("begun") || has("ensured") || has("elsewhere") || has("failed")).then(|| Entry {
-        before: has("failed").then(|| (Arc::new(convert(&remembered).service), settled.clone())),
-        settled: (!has("begun") && !has("failed")).then_some(settled),
-        deleted: has("deleted"),
-        repairs,
-        ..Entry::new("fake".into(), Arc::new(convert(&remembered).service))
-    });
     let plan = plan(&Observed {
-        object: (!has("gone")).then_some(&object),
-        entry: entry.as_ref(),
+        object: (!has("gone")).then(|| Arc::new(object)),
+        entry,
         standing: match () {
             () if has("anothers") => Standing::Anothers,
             () if has("nobodys") || !has("lb") => Standing::Nobodys,
             () => Standing::Mine,
         },
-        provider: "fake",
-        shared: &shared,
+        provider: "fake".to_owned(),
+        shared,
         generation: 1,
         now,
     });
@@ -77,14 +82,19 @@ fn planned(words: &str) -> String {
         Plan::Forget => "forget".to_owned(),
         Plan::Wait(wait) => format!("wait {wait:?}"),
         Plan::Refuse(problems) => problems.join("; "),
-        Plan::Ensure { add_finalizer, service } => {
-            format!("ensure port={} finalizer={add_finalizer}", service.ports[0].port)
+        Plan::Ensure { add_finalizer, service, repeated } => {
+            let repeated = if repeated { " repeated" } else { "" };
+            format!("ensure port={} finalizer={add_finalizer}{repeated}", service.ports[0].port)
         }
-        Plan::Update { .. } => "update".to_owned(),
+        Plan::Update(_) => "update".to_owned(),
         Plan::Repair { add_finalizer, status } => {
             format!("repair finalizer={add_finalizer} status={}", status.is_some())
         }
     }
+}
+
+fn address() -> LoadBalancerStatus {
+    LoadBalancerStatus { ingress: vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }] }
 }
 
 fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
@@ -187,7 +197,8 @@ fn what_has_to_go_is_cleaned_up() {
     check("lb finalizer deleting other-nodes ensured", expect!["cleanup"]);
 }
 
-/// 4.9 item 9: a class that is not ours keeps its finalizer, unless it was ours in this very process.
+/// 4.9 item 9: a class that is not ours keeps its finalizer, unless it was ours in this very
+/// process.
 #[test]
 fn another_classes_finalizer_is_not_touched() {
     check("lb class finalizer deleting nobodys", expect!["nothing"]);
@@ -196,7 +207,8 @@ fn another_classes_finalizer_is_not_touched() {
     check("lb class other-class finalizer ensured nobodys", expect!["cleanup"]);
 }
 
-/// The claims changed and the Service did not: a slip in the provider file must not delete what serves.
+/// The claims changed and the Service did not: a slip in the provider file must not delete what
+/// serves.
 #[test]
 fn what_nobody_owns_any_more_stays_until_its_service_goes() {
     check("lb class finalizer ensured nobodys", expect!["nothing"]);
@@ -209,6 +221,13 @@ fn what_nobody_owns_any_more_stays_until_its_service_goes() {
 fn what_an_object_left_behind_is_deleted_by_what_is_remembered() {
     check("gone ensured", expect!["delete what uid one has"]);
     check("lb begun other-uid", expect!["delete what uid one has"]);
+}
+
+/// A drift repair is told from an `ensure` that has another reason: only the first is silent.
+#[test]
+fn a_drift_repair_is_an_ensure_without_a_reason_of_its_own() {
+    check("lb finalizer ensured overdue", expect!["ensure port=80 finalizer=false repeated"]);
+    check("lb finalizer ensured overdue other-port", expect!["ensure port=81 finalizer=false"]);
 }
 
 #[test]
@@ -229,11 +248,11 @@ fn a_second_repair_waits() {
 /// Row B5 of the review: of a load balancer that is deleted only our writes are repeated.
 #[test]
 fn what_is_deleted_in_the_cloud_is_not_deleted_there_again() {
-    check("lb finalizer deleting begun deleted", expect!["release"]);
-    check("clusterip finalizer begun deleted", expect!["release"]);
-    check("lb finalizer begun deleted", expect!["ensure port=80 finalizer=true"]);
-    check("gone begun deleted", expect!["forget"]);
-    check("lb begun deleted other-uid", expect!["forget"]);
+    check("lb finalizer deleting deleted", expect!["release"]);
+    check("clusterip finalizer deleted", expect!["release"]);
+    check("lb finalizer deleted", expect!["ensure port=80 finalizer=true"]);
+    check("gone deleted", expect!["forget"]);
+    check("lb deleted other-uid", expect!["forget"]);
 }
 
 #[test]
@@ -241,3 +260,5 @@ fn a_service_that_no_schema_would_pass_is_refused_but_can_be_deleted() {
     check("lb bad-port", expect!["port 70000/TCP (node port 0) is out of range or of an unknown protocol"]);
     check("lb finalizer bad-port deleting", expect!["cleanup"]);
 }
+
+mod properties;
