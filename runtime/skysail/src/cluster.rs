@@ -1,8 +1,9 @@
-//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask.
+//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask. How long they wait: [`policy`].
 //!
 //! Each controller has a client of its own, as upstream's: `--kube-api-qps` holds for each, and the API server's log tells them apart. With
 //! `--use-service-account-credentials` each also is a `ServiceAccount` of its own.
 
+mod policy;
 mod service_account;
 mod throttle;
 
@@ -67,6 +68,11 @@ impl Cluster {
         Self { config, rate: None, service_accounts: false, metrics: None }
     }
 
+    /// The same with counted requests.
+    pub(crate) fn counted(self, metrics: &RestClientMetrics) -> Self {
+        Self { metrics: Some(metrics.clone()), ..self }
+    }
+
     /// A client with the process's own identity, for one purpose.
     ///
     /// # Errors
@@ -106,9 +112,11 @@ impl Cluster {
         let agent = HeaderValue::try_from(format!("skysail/{version} ({os}/{arch}) {name}"));
         config.headers.push((USER_AGENT, agent.context("a client's name is no header")?));
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let builder = ClientBuilder::try_from(config).context("cannot make a client of the cluster")?;
+        let transport = policy::transport(&config).context("cannot make a client of the cluster")?;
+        let builder = ClientBuilder::new(transport, config.default_namespace);
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
+        // The deadline of a request is the transport's: neither the throttle nor a token counts against it.
         Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
     }
 }

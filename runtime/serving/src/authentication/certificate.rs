@@ -9,6 +9,11 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
+use x509_parser::{
+    certificate::X509Certificate,
+    prelude::{AttributeTypeAndValue, FromDer as _},
+};
+
 use super::{Peer, Refused, User};
 
 /// An authority of client certificates.
@@ -58,82 +63,17 @@ pub(super) struct Subject {
     pub(super) organizations: Vec<String>,
 }
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-/// `[0]`: the version, which is left out in certificates of version 1.
-const VERSION: u8 = 0xa0;
-/// `UTF8String`, `PrintableString`, `IA5String`: what names are written in.
-const STRINGS: [u8; 3] = [0x0c, 0x13, 0x16];
-/// 2.5.4.3.
-const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
-/// 2.5.4.10.
-const ORGANIZATION: [u8; 3] = [0x55, 4, 10];
-
 impl Subject {
-    /// Reads it from a certificate. rustls verifies certificates and does not tell their subjects; this reads as far as the subject, and
-    /// only what was verified.
+    /// Reads it from a certificate that was verified. A name in an older encoding (`BMPString`) makes the whole subject unreadable:
+    /// half a name is another name.
     fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let mut outer = Der(certificate.as_ref());
-        let mut to_be_signed = Der(Der(outer.value(SEQUENCE)?).value(SEQUENCE)?);
-        if to_be_signed.0.first() == Some(&VERSION) {
-            to_be_signed.next()?;
-        }
-        // Serial number, signature algorithm, issuer, validity.
-        for _ in 0..4 {
-            to_be_signed.next()?;
-        }
-        let mut names = Der(to_be_signed.value(SEQUENCE)?);
-        let mut subject = Self::default();
-        while !names.0.is_empty() {
-            let mut set = Der(names.value(SET)?);
-            while !set.0.is_empty() {
-                subject.take(Der(set.value(SEQUENCE)?))?;
-            }
-        }
-        Some(subject)
-    }
-
-    /// One attribute. A name in letters of another age (`BMPString`) makes the whole subject unreadable: half a name is another name.
-    fn take(&mut self, mut attribute: Der<'_>) -> Option<()> {
-        let kind = attribute.value(OBJECT_IDENTIFIER)?;
-        let (tag, value) = attribute.next()?;
-        let text = || STRINGS.contains(&tag).then(|| String::from_utf8(value.to_vec()).ok()).flatten();
-        if kind == COMMON_NAME {
-            self.common_name = text()?;
-        } else if kind == ORGANIZATION {
-            self.organizations.push(text()?);
-        }
-        Some(())
-    }
-}
-
-/// What is left of some DER.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The next value with its tag.
-    fn next(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = if first < 0x80 {
-            (usize::from(first), rest)
-        } else {
-            let digits = usize::from(first & 0x7f);
-            if digits == 0 || digits > 4 {
-                return None;
-            }
-            let (length, rest) = rest.split_at_checked(digits)?;
-            (length.iter().fold(0, |sum, digit| (sum << 8) | usize::from(*digit)), rest)
-        };
-        let (value, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, value))
-    }
-
-    /// The next value, which has to have this tag.
-    fn value(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, value)| value)
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().ok().map(str::to_owned);
+        let name = certificate.subject();
+        // Of several common names Kubernetes takes the last.
+        let common_name = name.iter_common_name().last().map_or(Some(String::new()), text)?;
+        let organizations = name.iter_organization().map(text).collect::<Option<_>>()?;
+        Some(Self { common_name, organizations })
     }
 }
 

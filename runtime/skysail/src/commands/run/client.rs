@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{Client, Config};
 use skysail_serving::metrics::RestClientMetrics;
 
-use crate::cluster::from_file;
+use crate::cluster::{Cluster, from_file};
 
 /// A client of the API server that reviews users and rights: a kubeconfig that is named, else the pod's own account, else none.
 ///
@@ -21,11 +20,6 @@ pub(super) async fn of_the_reviewer(
         Some(path) => Some(from_file(flag, path).await?),
         None => Config::incluster().ok(),
     };
-    config.map(|config| counted(config, metrics)).transpose()
-}
-
-fn counted(config: Config, metrics: &RestClientMetrics) -> anyhow::Result<Client> {
-    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let builder = ClientBuilder::try_from(config).context("cannot make a client of the cluster")?;
-    Ok(builder.with_layer(&metrics.layer(host)).build())
+    // Requests are rare (answers are kept), and each waits for one: no rate is needed.
+    config.map(|config| Cluster::at(config).counted(metrics).client("reviews")).transpose()
 }

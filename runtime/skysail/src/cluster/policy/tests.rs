@@ -1,0 +1,168 @@
+//! Deadlines under a paused clock, and connections of a server on loopback that answers each request
+//! or none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, ListParams, PostParams, WatchParams},
+    client::Body,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinSet,
+    time::Instant,
+};
+use tower::{BoxError, ServiceExt as _, service_fn};
+
+use super::{Answer, Deadlines, READ, WATCH, WATCH_MARGIN, WRITE};
+use crate::cluster::Cluster;
+
+type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
+
+/// A client of an API server that answers like this.
+fn client(answer: impl Fn(Request<Body>) -> Answering + Send + 'static) -> Api<ConfigMap> {
+    let client = Client::new(Deadlines(service_fn(answer)).boxed(), "default");
+    Api::default_namespaced(client)
+}
+
+/// A body that begins and brings nothing.
+fn endless() -> UnsyncBoxBody<Bytes, BoxError> {
+    let nothing = BodyStream::new(Body::empty().map_err(BoxError::from));
+    StreamBody::new(nothing.chain(futures::stream::pending())).boxed_unsync()
+}
+
+/// How long a request took, and why it failed.
+async fn failed_after<T>(request: impl Future<Output = kube::Result<T>>) -> (Duration, String) {
+    let begin = Instant::now();
+    let error = anyhow::Error::from(request.await.err().unwrap());
+    (begin.elapsed(), format!("{error:#}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_verb_has_a_deadline_when_the_api_server_never_answers() {
+    let api = client(|_| futures::future::pending().boxed());
+    let (post, delete) = (PostParams::default(), DeleteParams::default());
+    let (took, why) = failed_after(api.get("a")).await;
+    assert_eq!(took, READ);
+    assert!(why.contains("GET /api/v1/namespaces/default/configmaps/a: the API server did not answer"), "{why}");
+    assert_eq!(failed_after(api.list(&ListParams::default())).await.0, READ);
+    assert_eq!(failed_after(api.watch(&WatchParams::default(), "0").map(|started| started.map(drop))).await.0, READ);
+    assert_eq!(failed_after(api.create(&post, &ConfigMap::default())).await.0, WRITE);
+    assert_eq!(failed_after(api.replace("a", &post, &ConfigMap::default())).await.0, WRITE);
+    assert_eq!(failed_after(api.delete("a", &delete)).await.0, WRITE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_hits_the_same_deadline() {
+    let api = client(|_| async { Ok(Response::new(endless())) }.boxed());
+    assert_eq!(failed_after(api.list(&ListParams::default())).await.0, READ);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_asked_for_a_short_time_and_ends_where_the_api_server_does_not_end_it() {
+    let api = client(move |request| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        assert!(query.contains("watch=true") && query.ends_with("&timeoutSeconds=30"), "{query}");
+        assert!(query.contains("resourceVersion=7") && !query.contains("290"), "{query}");
+        async { Ok(Response::new(endless())) }.boxed()
+    });
+    let mut events = std::pin::pin!(api.watch(&WatchParams::default(), "7").await.unwrap());
+    let begin = Instant::now();
+    assert!(events.next().await.is_none());
+    assert_eq!(begin.elapsed(), WATCH + WATCH_MARGIN);
+}
+
+/// A server on loopback. It reports the number of the connection for each request that it has read.
+struct Server {
+    address: std::net::SocketAddr,
+    seen: mpsc::Receiver<usize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// The first connection gets `first` as its answers, or none at all; all others get an empty
+    /// list.
+    async fn start(first: Option<&'static str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, seen) = mpsc::channel(16);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (mut connections, numbers) = (JoinSet::new(), AtomicUsize::new(0));
+            while let Ok((connection, _)) = listener.accept().await {
+                let number = numbers.fetch_add(1, Ordering::SeqCst);
+                let answer = if number == 0 { first } else { Some(LIST) };
+                connections.spawn(answer_all(connection, number, answer, sender.clone()));
+            }
+        });
+        Self { address, seen, _tasks: tasks }
+    }
+
+    fn client(&self) -> Api<ConfigMap> {
+        let config = Config::new(format!("http://{}", self.address).parse().unwrap());
+        Api::namespaced(Cluster::at(config).client("test").unwrap(), "default")
+    }
+}
+
+const LIST: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 69\r\n\r\n\
+                    {\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\",\"metadata\":{},\"items\":[]}  ";
+const GATEWAY_TIMEOUT: &str = "HTTP/1.1 504 Gateway Timeout\r\ncontent-length: 0\r\n\r\n";
+
+async fn answer_all(mut connection: TcpStream, number: usize, answer: Option<&'static str>, seen: mpsc::Sender<usize>) {
+    let mut buffer = [0; 8192];
+    // Requests of these tests have no body and are sent at once.
+    while let Ok(read) = connection.read(&mut buffer).await
+        && read > 0
+    {
+        if seen.send(number).await.is_err() {
+            return;
+        }
+        if let Some(answer) = answer {
+            connection.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+}
+
+/// A deadline ends a request by dropping it. That must close the connection.
+#[tokio::test]
+async fn a_request_that_ended_without_an_answer_leaves_no_dead_connection_to_the_next_one() {
+    let mut server = Server::start(None).await;
+    let api = server.client();
+    let lists = Arc::new(tokio::sync::Notify::new());
+    let (swallowed, stop) = (api.clone(), Arc::clone(&lists));
+    let request = tokio::spawn(async move {
+        let params = ListParams::default();
+        tokio::select! {
+            answer = swallowed.list(&params) => panic!("answered: {answer:?}"),
+            () = stop.notified() => {}
+        }
+    });
+    assert_eq!(server.seen.recv().await, Some(0));
+    lists.notify_one();
+    request.await.unwrap();
+    assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
+    assert_eq!(server.seen.recv().await, Some(1));
+}
+
+#[tokio::test]
+async fn an_answer_of_504_is_given_to_the_caller_and_the_request_is_not_sent_again() {
+    let mut server = Server::start(Some(GATEWAY_TIMEOUT)).await;
+    let answer = server.client().get("a").await;
+    assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == 504), "{answer:?}");
+    assert_eq!(server.seen.recv().await, Some(0));
+    assert!(server.seen.try_recv().is_err(), "the request was sent again");
+}
