@@ -13,6 +13,7 @@ use crate::{
     lanes::Lanes,
     nodes::Nodes,
     ownership::{self, Owner},
+    progress::{self, Progress},
     report::Reporter,
     service::{
         ledger::{Entry, Ledger},
@@ -40,6 +41,7 @@ pub(crate) struct Context {
     pub(crate) turns: Turns,
     /// Open while this process may write.
     pub(crate) fence: Fence,
+    pub(crate) progress: Progress,
 }
 
 impl Context {
@@ -56,12 +58,19 @@ impl Context {
             ledger,
             turns: Turns::default(),
             fence: Fence::default(),
+            progress: Progress::default(),
         }
     }
 
     /// What goes with a call of this provider, about this object or about none.
     pub(crate) fn call(&self, lane: &Lane, object: Option<ObjectReference>) -> Call {
+        progress::step();
         Call { object, events: Some(self.reporter.sink(&lane.name)), fence: self.fence.clone() }
+    }
+
+    /// Runs a turn of a worker of this provider.
+    pub(crate) async fn turn<F: Future>(&self, lane: &Lane, what: impl Into<String>, work: F) -> F::Output {
+        self.progress.turn(&lane.name, what, work).await
     }
 
     /// Who owns this Service; nobody where it is not of type LoadBalancer.

@@ -34,6 +34,7 @@ mod nodes;
 mod ownership;
 mod patch;
 mod persistent_volumes;
+mod progress;
 mod provider_addresses;
 mod providers;
 mod queue;
@@ -46,6 +47,7 @@ mod taints;
 mod triggers;
 mod trim;
 mod watch;
+mod watch_backoff;
 
 pub use clients::Clients;
 pub use convert::node as provider_node;
@@ -54,6 +56,7 @@ pub use findings::{Finding, Findings};
 pub use manager::{Ending, Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use persistent_volumes::{PersistentVolumeLabeler, Review, provider_volume};
+pub use progress::Progress;
 pub use provider_addresses::{CidrError, ProviderAddresses};
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
@@ -64,3 +67,4 @@ pub use service::{
     validate::provider_service,
 };
 pub use settings::{ControllerSettings, EnabledControllers};
+pub use watch_backoff::WatchBackoff;

@@ -33,6 +33,7 @@ use crate::{
     lanes::Changes,
     metrics::ControllerMetrics,
     node, node_lifecycle,
+    progress::Progress,
     providers::Providers,
     report::{Activity, Reporter},
     route,
@@ -40,6 +41,7 @@ use crate::{
     settings::ControllerSettings,
     starts::{Starts, after},
     triggers, trim, watch,
+    watch_backoff::WatchBackoff,
 };
 
 /// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept: what a page leaves behind, holes in the heap, stays for the
@@ -99,6 +101,13 @@ impl Manager {
     #[must_use]
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.context.fence = fence;
+        self
+    }
+
+    /// Notes what the workers do.
+    #[must_use]
+    pub fn observed(mut self, progress: Progress) -> Self {
+        self.context.progress = progress;
         self
     }
 
@@ -266,7 +275,7 @@ async fn watch_nodes((context, stop): (Arc<Context>, CancellationToken)) {
         Api::<core::Node>::all(context.clients.shared_informers.clone()),
         watcher::Config::default().page_size(LIST_PAGE),
     )
-    .default_backoff()
+    .backoff(WatchBackoff::default())
     .modify(trim::trim_node);
     let mut synced = cache.synced();
     let follow = cache.follow(events.boxed(), |change| triggers::node_changed(&context, change));
@@ -289,7 +298,7 @@ async fn watch_services((context, stop): (Arc<Context>, CancellationToken)) {
         Api::<core::Service>::all(context.clients.shared_informers.clone()),
         watcher::Config::default().page_size(LIST_PAGE),
     )
-    .default_backoff()
+    .backoff(WatchBackoff::default())
     .modify(trim::trim_service);
     let follow = context.services.follow(events.boxed(), |change| triggers::service_changed(&context, &change));
     stop.run_until_cancelled(follow).await;
@@ -364,7 +373,8 @@ async fn serve_services((context, lane): Shared) {
             key = queue.next(), if running.len() < at_once => {
                 let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
-                    let next = service::run(&context, &lane, &key).await;
+                    let turn = service::run(&context, &lane, &key);
+                    let next = context.turn(&lane, format!("the Service {key}"), turn).await;
                     lane.services.done(key, next);
                 });
             }
@@ -405,7 +415,7 @@ async fn serve_nodes((context, lane): Shared) {
             return;
         }
         let names: Vec<String> = std::iter::from_fn(|| queue.try_next()).collect();
-        node::run(&context, &lane, names).await;
+        context.turn(&lane, "the initialisation of nodes", node::run(&context, &lane, names)).await;
     }
 }
 
@@ -415,7 +425,7 @@ async fn serve_addresses((context, lane): Shared) {
     }
     let wake = &lane.passes;
     loop {
-        node::update_all(&context, &lane).await;
+        context.turn(&lane, "the update of nodes' addresses", node::update_all(&context, &lane)).await;
         let period = context.settings.node_status_update_frequency;
         // Whether the period ended or somebody asked, the next pass begins.
         if lane.stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
@@ -430,7 +440,8 @@ async fn serve_lifecycle((context, lane): Shared) {
     }
     let mut memory = node_lifecycle::Memory::new();
     loop {
-        node_lifecycle::run(&context, &lane, &mut memory).await;
+        let pass = node_lifecycle::run(&context, &lane, &mut memory);
+        context.turn(&lane, "the node lifecycle", pass).await;
         if timeout(context.settings.node_monitor_period, lane.stop.cancelled()).await.is_ok() {
             return;
         }

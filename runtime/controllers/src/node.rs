@@ -36,6 +36,7 @@ use crate::{
     names::{self, controllers, reasons},
     nodes::NodeView,
     patch::{guarded, params},
+    progress,
     queue::Next,
     report::{Voice, is_expected},
 };
@@ -226,6 +227,7 @@ async fn patch_addresses(
     addresses: &[NodeAddress],
 ) -> Result<Option<core::Node>, Error> {
     let patch = json!({ "status": { "addresses": convert::to_core_addresses(addresses) } });
+    progress::step();
     let patch = guarded(&object.metadata, patch);
     let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();
@@ -238,6 +240,7 @@ pub(crate) async fn patch_node(
     object: &core::Node,
     patch: Value,
 ) -> Result<Option<core::Node>, kube::Error> {
+    progress::step();
     let patch = guarded(&object.metadata, patch);
     let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let name = object.metadata.name.as_deref().unwrap_or_default();

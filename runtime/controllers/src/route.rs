@@ -46,6 +46,7 @@ use crate::{
     names::{controllers, reasons},
     nodes::NodeView,
     patch::{guarded, params},
+    progress,
     report::{Voice, cluster, is_expected},
 };
 
@@ -252,6 +253,7 @@ impl Pass<'_> {
     }
 
     async fn write_condition(&self, view: NodeView, condition: core::NodeCondition) -> Result<(), Error> {
+        progress::step();
         let Self { context, voice, .. } = self;
         let text = format!("NetworkUnavailable is {}", condition.status);
         // Merged by type: the kubelet's conditions stay.

@@ -154,6 +154,8 @@ pub struct World {
     pub clouds: Vec<Cloud>,
     /// Ends the manager.
     pub stop: CancellationToken,
+    /// Ends the manager because another one of the same process follows.
+    pub restart: CancellationToken,
     /// The manager.
     pub running: JoinSet<Result<Ending, ManagerError>>,
     /// The API.
@@ -199,6 +201,7 @@ impl World {
             client: server.client(),
             clouds,
             stop: CancellationToken::new(),
+            restart: CancellationToken::new(),
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
@@ -259,7 +262,8 @@ impl World {
         let metrics = ControllerMetrics::register(&mut self.registry);
         let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
         let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
-            .fenced(self.fence.clone().unwrap_or_default());
+            .fenced(self.fence.clone().unwrap_or_default())
+            .until(self.restart.clone());
         self.running.spawn(manager.run(self.stop.clone()));
     }
 
@@ -277,9 +281,9 @@ impl World {
 
     /// Ends the manager and starts the next one of the same process with other claims.
     pub async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
-        self.stop.cancel();
+        self.restart.cancel();
         self.running.join_next().await.unwrap().unwrap().unwrap();
-        self.stop = CancellationToken::new();
+        self.restart = CancellationToken::new();
         claims(&mut self.clouds);
         self.start().await
     }

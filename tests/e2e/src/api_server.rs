@@ -12,7 +12,7 @@ use kube::{
 };
 use tempfile::TempDir;
 
-use crate::workspace::run;
+use crate::{front::Front, workspace::run};
 
 /// A running API server; it and its data go when this is dropped.
 #[derive(Debug)]
@@ -46,6 +46,26 @@ impl ApiServer {
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("admin.kubeconfig")
+    }
+
+    /// A proxy before this server, and the administrator's kubeconfig for it.
+    ///
+    /// # Errors
+    /// Nothing can be bound, or the file cannot be written.
+    pub async fn behind_a_front(&self, name: &str) -> Result<(Front, PathBuf)> {
+        let url = self.server.url();
+        let front = Front::start(url.trim_start_matches("https://").parse()?).await?;
+        let path = self.folder.path().join(format!("{name}.kubeconfig"));
+        fs::write(&path, self.server.kubeconfig_yaml().replace(&url, &format!("https://{}", front.address)))?;
+        Ok((front, path))
+    }
+
+    /// Stops its processes by SIGSTOP, or lets them go on.
+    ///
+    /// # Errors
+    /// A process is gone.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        self.server.freeze(frozen)
     }
 
     /// The administrator's bearer token.
@@ -96,6 +116,17 @@ impl ApiServer {
             }
         }
         Ok(writes)
+    }
+
+    /// UID of the priority level that a GET of this path with this bearer token has.
+    ///
+    /// # Errors
+    /// The server does not answer, or says no level.
+    pub async fn priority_level_of(&self, path: &str, token: &str) -> Result<String> {
+        let url = format!("{}/{path}", self.server.url());
+        let answer = crate::manager::client()?.get(url).bearer_auth(token).send().await?;
+        let level = answer.headers().get("x-kubernetes-pf-prioritylevel-uid").context("the answer has no level")?;
+        Ok(level.to_str()?.to_owned())
     }
 
     /// Runs kubectl with the administrator's rights.

@@ -1,4 +1,4 @@
-//! A separate entrance to a cloud: only the client that was given its address sends through it.
+//! A TCP proxy before a server: it counts what comes through, and it can swallow connections.
 
 use std::{
     net::SocketAddr,
@@ -20,8 +20,19 @@ use tokio::{
 pub struct Front {
     /// `http://ADDRESS`.
     pub url: String,
-    sent: Arc<AtomicU64>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
     _tasks: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    /// Connections so far.
+    connections: AtomicU64,
+    /// Connections before this number stay open and carry nothing, as after a NAT or a load balancer has lost its state.
+    swallowed: AtomicU64,
 }
 
 impl Front {
@@ -31,37 +42,51 @@ impl Front {
     /// Nothing can be bound.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
-        let sent = Arc::new(AtomicU64::new(0));
+        let address = listener.local_addr()?;
+        let shared = Arc::<Shared>::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, server, Arc::clone(&sent)));
-        Ok(Self { url, sent, _tasks: tasks })
+        tasks.spawn(accept(listener, server, Arc::clone(&shared)));
+        Ok(Self { url: format!("http://{address}"), address, shared, _tasks: tasks })
     }
 
     /// Bytes of requests so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::SeqCst)
+        self.shared.sent.load(Ordering::SeqCst)
+    }
+
+    /// Swallows the connections that are open; new connections work.
+    pub fn swallow_open_connections(&self) {
+        self.shared.swallowed.store(self.shared.connections.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Swallows all connections, also new ones, until [`Self::swallow_open_connections`].
+    pub fn swallow_all_connections(&self) {
+        self.shared.swallowed.store(u64::MAX, Ordering::SeqCst);
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, sent: Arc<AtomicU64>) {
+async fn accept(listener: TcpListener, server: SocketAddr, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
+        let number = shared.connections.fetch_add(1, Ordering::SeqCst);
         let Ok(server) = TcpStream::connect(server).await else { continue };
         let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-        connections.spawn(carry(from_client, to_server, Some(Arc::clone(&sent))));
-        connections.spawn(carry(from_server, to_client, None));
+        connections.spawn(carry(from_client, to_server, number, Arc::clone(&shared), true));
+        connections.spawn(carry(from_server, to_client, number, Arc::clone(&shared), false));
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, count: Option<Arc<AtomicU64>>) {
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, number: u64, shared: Arc<Shared>, counts: bool) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(read) = from.read(&mut buffer).await
         && read > 0
     {
-        if let Some(count) = &count {
-            count.fetch_add(read as u64, Ordering::SeqCst);
+        if number < shared.swallowed.load(Ordering::SeqCst) {
+            continue;
+        }
+        if counts {
+            shared.sent.fetch_add(read as u64, Ordering::SeqCst);
         }
         if to.write_all(buffer.get(..read).unwrap_or_default()).await.is_err() {
             return;

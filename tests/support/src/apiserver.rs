@@ -115,6 +115,26 @@ impl ApiServer {
         self.processes.iter().map(Child::id).collect()
     }
 
+    /// Stops what was started by SIGSTOP, or lets it go on.
+    ///
+    /// # Errors
+    /// A process is gone.
+    pub fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
+        let signal = if frozen { "-STOP" } else { "-CONT" };
+        for supervisor in self.pids() {
+            let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))?;
+            for child in children.split_whitespace() {
+                let name = std::fs::read_to_string(format!("/proc/{child}/comm"))?;
+                // The other child is the shell that ends it when the tests are killed.
+                if name.trim() != "sh" {
+                    let status = Command::new("kill").args([signal, child]).status().context("running kill")?;
+                    anyhow::ensure!(status.success(), "kill {signal} {child} ended with {status}");
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn flags(&self, etcd: u16) -> Vec<String> {
         let folder = self.folder.path().display();
         vec![

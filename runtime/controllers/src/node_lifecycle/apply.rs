@@ -12,6 +12,7 @@ use crate::{
     names::reasons,
     node::patch_node,
     nodes::NodeView,
+    progress,
     report::Voice,
 };
 
@@ -67,6 +68,7 @@ pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) ->
 }
 
 async fn delete_object(context: &Context, object: &core::Node) -> Result<Deleted, Error> {
+    progress::step();
     let api: Api<core::Node> = Api::all(context.clients.node_controller.clone());
     let preconditions =
         Preconditions { uid: object.metadata.uid.clone(), resource_version: object.metadata.resource_version.clone() };

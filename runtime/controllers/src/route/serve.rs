@@ -59,7 +59,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         let begun = Instant::now();
         releases.mark_unchanged();
         rotations.mark_unchanged();
-        let ended = run(&context, &lane, &mut memory, stop).await;
+        let ended = context.turn(&lane, "the routes", run(&context, &lane, &mut memory, stop)).await;
         count(&context, &ended);
         let next = if watch_based {
             let next = after_change(queue, &ended);

@@ -26,6 +26,7 @@ use crate::{
     names::{self, reasons},
     nodes::SharedNodes,
     patch::{guarded, params},
+    progress,
     report::{Voice, is_expected},
     watch::ObjectKey,
 };
@@ -370,6 +371,7 @@ impl Subject<'_> {
     /// A merge patch of `services/status`, which also takes metadata, guarded by the object's
     /// resource version.
     async fn patch(&self, object: &core::Service, patch: Value) -> Result<core::Service, kube::Error> {
+        progress::step();
         let patch = guarded(&object.metadata, patch);
         let api: Api<core::Service> =
             Api::namespaced(self.context.clients.service_controller.clone(), &self.key.namespace);

@@ -6,6 +6,7 @@ mod follow;
 mod permissions;
 mod resources;
 mod serving;
+mod threads;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use skysail_provider::Provider;
 use skysail_serving::{SecureServer, metrics::RestClientMetrics};
 use skysail_sources::Archive;
 use tokio::{
+    runtime::Handle,
     sync::watch,
     task::JoinSet,
     time::{self, Instant},
@@ -30,7 +32,8 @@ use follow::{Follow, FollowFile};
 use permissions::Permissions;
 use resources::Reporter;
 pub(super) use resources::{Resources, api_resource};
-use serving::Health;
+use serving::{Health, Servers};
+use threads::{Beats, Threads, within};
 
 use crate::{
     args::{ProviderArgs, RunArgs},
@@ -56,39 +59,52 @@ const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 /// A wrong file or flag, no cluster, or a task that broke.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
-    let outcome = runtime.block_on(serve(args, verbosity));
+    let Threads { work, control } = Threads::start()?;
+    let outcome = work.block_on(serve(args, verbosity, control.handle()));
     // What blocks a thread for ever, a file system that does not answer for example, must not keep the process.
-    runtime.shutdown_timeout(LAST_PATIENCE);
+    work.shutdown_timeout(LAST_PATIENCE);
+    control.shutdown_background();
     outcome
 }
 
-async fn serve(args: RunArgs, verbosity: Verbosity) -> anyhow::Result<()> {
+async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow::Result<()> {
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-    tasks.spawn(stop_on_signal(Signals::listen(&OF_A_SERVICE)?, stop.clone()));
-    let Some(prepared) = stop.run_until_cancelled(prepare(args, verbosity, stop.clone())).await else {
+    let signals = within(control, async { Signals::listen(&OF_A_SERVICE) }).await?;
+    tasks.spawn_on(stop_on_signal(signals, stop.clone()), control);
+    let Some(prepared) = stop.run_until_cancelled(prepare(args, verbosity, stop.clone(), control)).await else {
         // Nothing has begun that would have to end well.
         return Ok(());
     };
-    let Prepared { manage, fleet, follow, elections, servers, board, permissions } = prepared?;
-    let (noticing, asking) = (stop.clone(), stop.clone());
+    let Prepared { manage, fleet, follow, elections, servers, board, permissions, beats } = prepared?;
+    let (noticing, asking, beating) = (stop.clone(), stop.clone(), stop.clone());
     tasks.spawn(async move {
         asking.run_until_cancelled(permissions.run()).await;
+        Ok(())
+    });
+    tasks.spawn(async move {
+        beating.run_until_cancelled(beats.run()).await;
         Ok(())
     });
     tasks.spawn(async move {
         noticing.run_until_cancelled(board.run()).await;
         Ok(())
     });
-    for server in servers {
+    let serve = |server: SecureServer| {
         let stop = stop.clone();
-        tasks.spawn(async move {
+        async move {
             server.serve(stop).await;
             Ok(())
-        });
+        }
+    };
+    // Webhooks call components.
+    if let Some(server) = servers.webhooks {
+        tasks.spawn(serve(server));
+    }
+    if let Some(server) = servers.endpoints {
+        tasks.spawn_on(serve(server), control);
     }
     tokio::select! {
-        outcome = lead(elections, manage.run(fleet, follow)) => outcome?,
+        outcome = lead(elections, manage.run(fleet, follow), control) => outcome?,
         error = failed(&mut tasks) => return Err(error),
     }
     stop.cancel();
@@ -104,12 +120,18 @@ struct Prepared {
     fleet: Fleet,
     follow: Follow,
     elections: Elections,
-    servers: Vec<SecureServer>,
+    servers: Servers,
     board: Board,
     permissions: Permissions,
+    beats: Beats,
 }
 
-async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -> anyhow::Result<Prepared> {
+async fn prepare(
+    args: RunArgs,
+    verbosity: Verbosity,
+    stop: CancellationToken,
+    control: &Handle,
+) -> anyhow::Result<Prepared> {
     let settings = args.settings();
     if !settings.controllers.any() {
         // Upstream's rule: without `*` only what is named runs.
@@ -139,10 +161,11 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
     let metrics = ControllerMetrics::register(&mut registry);
     args.generic.feature_gates.register(&mut registry);
     let leases = ElectionMetrics::register(&mut registry);
-    let elections_client = cluster.client("leader-election").or_exit(Reason::Usage)?;
+    let elections_client = within(control, async { cluster.client("leader-election") }).await.or_exit(Reason::Usage)?;
     let Leadership { shares, elections, health } =
         leadership::of(&args, &elections_client, settings.controllers, leases).or_exit(Reason::Usage)?;
-    let health = Health::register(&mut registry, health, permissions.missing());
+    let beats = Beats::new();
+    let health = Health::register(&mut registry, health, permissions.missing(), beats.clone());
     let follow = match file {
         Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
@@ -162,9 +185,9 @@ async fn prepare(args: RunArgs, verbosity: Verbosity, stop: CancellationToken) -
         providers: claimed,
         board: board.clone(),
     };
-    let servers = serving::bind(&args, registry, served).await.or_exit(Reason::Usage)?;
+    let servers = within(control, serving::bind(&args, registry, served)).await.or_exit(Reason::Usage)?;
     let manage = Manage { clients, settings, shares, metrics, health, claims, stop };
-    Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions })
+    Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions, beats })
 }
 
 /// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a control plane that starts as a whole comes up in any order.
@@ -215,15 +238,26 @@ fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> 
 
 /// Runs the controllers and the elections beside them. The leases are given back when the controllers have ended as they should; with an error they are
 /// left to run out, because nobody knows what is still under way.
-async fn lead(elections: Elections, controllers: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+async fn lead(
+    elections: Elections,
+    controllers: impl Future<Output = anyhow::Result<()>>,
+    control: &Handle,
+) -> anyhow::Result<()> {
     let drained = CancellationToken::new();
+    // Dropped, it renews no lease any more.
+    let mut electing = JoinSet::new();
+    electing.spawn_on(elections.run(drained.clone()), control);
+    let elected = async {
+        let ended = electing.join_next().await.context("no election runs")?;
+        ended.context("a task panicked")?
+    };
     let drain = async {
         controllers.await?;
         drained.cancel();
         Ok(())
     };
     // A lease that is lost ends both at once.
-    tokio::try_join!(elections.run(drained.clone()), drain).map(drop)
+    tokio::try_join!(elected, drain).map(drop)
 }
 
 /// Waits for a task that fails; one that ends because it was told to is none.
@@ -274,12 +308,7 @@ impl Manage {
             let ownership = fleet.ownership();
             self.claims.send_replace(entries(&fleet)?);
             tokio::select! {
-                outcome = &mut managers => {
-                    if outcome?.contains(&Ending::CutOff) {
-                        bail!("calls were still under way when the time to end was over: the lease is left to run out");
-                    }
-                    return Ok(());
-                }
+                endings = &mut managers => return nothing_cut_off(&endings?),
                 error = failed(&mut reporting) => return Err(error),
                 changed = self.until_others_serve(&mut fleet, &mut follow, &ownership) => {
                     changed?;
@@ -338,9 +367,19 @@ impl Manage {
         let clients = self.clients.map(|client| fenced(client, fence.clone()));
         let manager =
             Manager::new(clients, self.claims.subscribe(), settings, self.metrics.clone(), share.ledger.clone())
-                .fenced(fence);
+                .fenced(fence)
+                .observed(self.health.progress.clone());
         manager.run(self.stop.clone()).await.context("the controllers ended")
     }
+}
+
+/// # Errors
+/// Calls were cut off, and a cloud may still work on them: the lease must not be given back, nor may the calls be made again.
+fn nothing_cut_off(endings: &[Ending]) -> anyhow::Result<()> {
+    if endings.contains(&Ending::CutOff) {
+        bail!("calls were still under way when the time to end was over: the lease is left to run out");
+    }
+    Ok(())
 }
 
 /// What the controllers have to know about the providers.

@@ -122,6 +122,28 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
     Ok(())
 }
 
+/// The API server says in two headers of an answer which FlowSchema and which level the request had.
+#[tokio::test]
+async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() -> Result<()> {
+    let (server, folder) = (ApiServer::start()?, manifests()?);
+    apply(&server, folder.path())?;
+    let token = server.kubectl(&["-n", "skysail-system", "create", "token", "skysail"])?;
+    for (path, level) in [
+        ("apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager", "leader-election"),
+        ("api/v1/nodes", "workload-high"),
+    ] {
+        let uid = server.kubectl(&["get", "prioritylevelconfiguration", level, "-o", "jsonpath={.metadata.uid}"])?;
+        // The API server takes up a new FlowSchema within seconds.
+        let has_level = || async {
+            let found = server.priority_level_of(path, &token).await?;
+            ensure!(found == uid, "{path} has the level {found}, not {level} ({uid})");
+            Ok(())
+        };
+        eventually("the request has its level", 60, has_level).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_manager_lives_on_the_rights_of_its_service_account() -> Result<()> {
     let world = World::start(&manifests()?).await?;

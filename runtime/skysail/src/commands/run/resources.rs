@@ -29,7 +29,7 @@ use kube::{
         watcher,
     },
 };
-use skysail_controllers::Finding;
+use skysail_controllers::{Finding, WatchBackoff};
 use skysail_host::{
     credentials::{Secret, SecretKeyRef, SecretValues},
     slot::{Slot, SlotStatus},
@@ -224,7 +224,7 @@ impl Resources {
         let writer = Writer::new(api_resource());
         let reader = writer.as_reader();
         let (touch, touched) = watch::channel(0_u64);
-        let changes = watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
+        let changes = watcher(api, watcher::Config::default()).backoff(WatchBackoff::default()).reflect(writer);
         let mut watch = JoinSet::new();
         watch.spawn(async move {
             let mut changes = std::pin::pin!(changes);

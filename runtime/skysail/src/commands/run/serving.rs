@@ -1,11 +1,15 @@
 //! The process's own ports: what is served on them, and who may ask.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use anyhow::bail;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use skysail_controllers::{EnabledControllers, Providers};
+use skysail_controllers::{EnabledControllers, Progress, Providers};
 use skysail_election::{Health as LeaseHealth, LEADER_ELECTION_CHECK};
 use skysail_host::slot::Slot;
 use skysail_provider::Provider as _;
@@ -17,7 +21,7 @@ use skysail_serving::{
 
 use tokio::sync::watch;
 
-use super::{board::Board, client::of_the_reviewer, follow::LeftOut};
+use super::{board::Board, client::of_the_reviewer, follow::LeftOut, threads::Beats};
 use crate::{
     args::{Feature, RunArgs},
     providers::Served as ServedProvider,
@@ -33,6 +37,14 @@ pub(super) struct Health {
     /// Which rights this account lacks.
     missing: watch::Receiver<Option<String>>,
     running: RunningControllers,
+    /// Of the controllers' workers.
+    pub(super) progress: Progress,
+}
+
+/// What is bound.
+pub(super) struct Servers {
+    pub(super) endpoints: Option<SecureServer>,
+    pub(super) webhooks: Option<SecureServer>,
 }
 
 /// What is served, and what it needs.
@@ -50,6 +62,7 @@ impl Health {
         registry: &mut Registry,
         leases: Vec<LeaseHealth>,
         missing: watch::Receiver<Option<String>>,
+        beats: Beats,
     ) -> Self {
         register_build_info(registry, env!("CARGO_PKG_VERSION"));
         registry.register_collector(Box::new(Process));
@@ -58,10 +71,11 @@ impl Health {
             .then(|| HealthCheck::new(LEADER_ELECTION_CHECK, move || leases.iter().try_for_each(LeaseHealth::check)));
         Self {
             healthz: HealthChecks::new(leases.clone()),
-            livez: HealthChecks::new(leases),
+            livez: HealthChecks::new(leases.into_iter().chain([HealthCheck::new("threads", move || beats.check())])),
             readyz: HealthChecks::new([starting]),
             missing,
             running: RunningControllers::register(registry),
+            progress: Progress::default(),
         }
     }
 
@@ -89,7 +103,21 @@ impl Health {
         let complete = left_out.map(|left_out| HealthCheck::new("providers", move || left_out().map_or(Ok(()), Err)));
         let missing = self.missing.clone();
         let permitted = HealthCheck::new("permissions", move || missing.borrow().clone().map_or(Ok(()), Err));
-        self.readyz.replace(providers.map(of_provider).chain(complete).chain([permitted]));
+        let served: Vec<_> = providers.collect();
+        self.livez.add([self.controllers(&served)]);
+        self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted]));
+    }
+
+    /// Fails where a worker makes no progress for longer than a call of its provider and requests to the API may take.
+    fn controllers(&self, served: &[&ServedProvider]) -> HealthCheck {
+        let slots: BTreeMap<_, _> =
+            served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot))).collect();
+        let longest_call = move |provider: &str| {
+            let serving = slots.get(provider).and_then(Weak::upgrade).and_then(|slot| slot.serving());
+            serving.map_or(Duration::ZERO, |serving| Duration::from_millis(serving.sandbox().limits().deadline_ms))
+        };
+        let progress = self.progress.clone();
+        HealthCheck::new("controllers", move || progress.check(&longest_call))
     }
 }
 
@@ -114,22 +142,18 @@ fn names(enabled: EnabledControllers) -> [(&'static str, &'static str, bool); 4]
 ///
 /// # Errors
 /// A wrong flag or file, a port in use, or a cluster that does not tell its authorities.
-pub(super) async fn bind(
-    args: &RunArgs,
-    mut registry: Registry,
-    served: Served<'_>,
-) -> anyhow::Result<Vec<SecureServer>> {
+pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<'_>) -> anyhow::Result<Servers> {
     let Served { health, client_metrics, verbosity, providers, board } = served;
     let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
     if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
         bail!("--webhook-secure-port {}: is --secure-port already; give each a port of its own", options.secure_port);
     }
-    let mut servers = Vec::new();
+    let mut servers = Servers { endpoints: None, webhooks: None };
     let selected = args.webhooks.selected();
     if args.generic.feature_gates.enabled(Feature::CloudControllerManagerWebhook) {
         let known = webhooks::all(providers, args.settings().cluster_name);
         let webhooks = Webhooks::select(&known, &selected, WebhookMetrics::register(&mut registry))?;
-        servers.extend(SecureServer::webhooks(&webhook_options, &webhooks)?);
+        servers.webhooks = SecureServer::webhooks(&webhook_options, &webhooks)?;
     } else if !selected.is_empty() {
         bail!("--webhooks does nothing without --feature-gates=CloudControllerManagerWebhook=true");
     }
@@ -147,9 +171,9 @@ pub(super) async fn bind(
             providers: Arc::new(move || board.document()),
             verbosity: args.secure_serving.profiling.then_some(set),
         };
-        servers.extend(SecureServer::endpoints(&options, endpoints, guard)?);
+        servers.endpoints = SecureServer::endpoints(&options, endpoints, guard)?;
     }
-    for server in &servers {
+    for server in [&servers.endpoints, &servers.webhooks].into_iter().flatten() {
         tracing::info!(address = %server.local_addr(), "serving HTTPS");
     }
     Ok(servers)

@@ -1,0 +1,113 @@
+//! Whether the workers of the controllers make progress.
+//!
+//! Each reconcile and each pass over the nodes is a turn. A turn marks a step before each call of a
+//! provider and before each write to the API. Calls and requests have deadlines, so that a turn
+//! without a step for longer than these allow is stuck: the process holds its lease and does not
+//! act. Only a restart helps then, and `/livez` asks for it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// How long a turn may take from one step to the next, calls of the provider aside. Two requests at
+/// their deadlines (35 s each) and the throttle fit in.
+const STEP: Duration = Duration::from_mins(3);
+
+tokio::task_local! {
+    static TURN: Arc<Turn>;
+}
+
+/// The turns that are under way; cloning shares them.
+#[derive(Clone, Default)]
+pub struct Progress(Arc<Mutex<Vec<Weak<Turn>>>>);
+
+struct Turn {
+    provider: String,
+    what: String,
+    step: Mutex<Instant>,
+}
+
+impl Progress {
+    /// Runs a turn.
+    pub(crate) async fn turn<F: Future>(&self, provider: &str, what: impl Into<String>, work: F) -> F::Output {
+        let step = Mutex::new(Instant::now());
+        let turn = Arc::new(Turn { provider: provider.to_owned(), what: what.into(), step });
+        {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|turn| turn.strong_count() > 0);
+            turns.push(Arc::downgrade(&turn));
+        }
+        TURN.scope(turn, work).await
+    }
+
+    /// Good unless a turn is stuck. `longest_call` is the deadline of a call of the provider with
+    /// this name.
+    ///
+    /// # Errors
+    /// Which turn is stuck, and for how long.
+    pub fn check(&self, longest_call: impl Fn(&str) -> Duration) -> Result<(), String> {
+        let turns: Vec<_> =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+        for turn in turns {
+            let since = turn.step.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            if since > STEP + longest_call(&turn.provider) {
+                let (Turn { provider, what, .. }, seconds) = (&*turn, since.as_secs());
+                return Err(format!("{what} of provider {provider} makes no progress for {seconds} s"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Marks a step of the turn that this is part of; nothing outside of a turn.
+pub(crate) fn step() {
+    let _outside_of_turns = TURN.try_with(|turn| {
+        *turn.step.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{advance, sleep};
+
+    use super::{Progress, STEP, step};
+
+    const CALL: Duration = Duration::from_secs(30);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_without_a_step_for_longer_than_its_deadlines_allow_fails_the_check_until_it_ends() {
+        let progress = Progress::default();
+        let check = || progress.check(|provider| if provider == "sim" { CALL } else { Duration::ZERO });
+        let stuck = tokio::spawn({
+            let progress = progress.clone();
+            async move { progress.turn("sim", "the Service default/web", sleep(CALL + STEP * 2)).await }
+        });
+        tokio::task::yield_now().await;
+        advance(CALL + STEP).await;
+        assert_eq!(check(), Ok(()));
+        advance(SECOND).await;
+        let told = "the Service default/web of provider sim makes no progress for 211 s";
+        assert_eq!(check(), Err(told.to_owned()));
+        stuck.await.unwrap();
+        assert_eq!(check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_turn_that_makes_steps_is_well() {
+        let progress = Progress::default();
+        let work = async {
+            for _ in 0..100 {
+                sleep(STEP).await;
+                assert_eq!(progress.check(|_| Duration::ZERO), Ok(()));
+                step();
+            }
+        };
+        progress.turn("sim", "the nodes", work).await;
+    }
+}
