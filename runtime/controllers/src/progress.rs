@@ -73,7 +73,10 @@ pub(crate) fn step() {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::{advance, sleep};
+    use tokio::{
+        task::JoinSet,
+        time::{advance, sleep},
+    };
 
     use super::{Progress, STEP, step};
 
@@ -84,7 +87,8 @@ mod tests {
     async fn a_turn_without_a_step_for_longer_than_its_deadlines_allow_fails_the_check_until_it_ends() {
         let progress = Progress::default();
         let check = || progress.check(|provider| if provider == "sim" { CALL } else { Duration::ZERO });
-        let stuck = tokio::spawn({
+        let mut stuck = JoinSet::new();
+        stuck.spawn({
             let progress = progress.clone();
             async move { progress.turn("sim", "the Service default/web", sleep(CALL + STEP * 2)).await }
         });
@@ -94,7 +98,7 @@ mod tests {
         advance(SECOND).await;
         let told = "the Service default/web of provider sim makes no progress for 211 s";
         assert_eq!(check(), Err(told.to_owned()));
-        stuck.await.unwrap();
+        stuck.join_next().await.unwrap().unwrap();
         assert_eq!(check(), Ok(()));
     }
 

@@ -154,8 +154,6 @@ pub struct World {
     pub clouds: Vec<Cloud>,
     /// Ends the manager.
     pub stop: CancellationToken,
-    /// Ends the manager because another one of the same process follows.
-    pub restart: CancellationToken,
     /// The manager.
     pub running: JoinSet<Result<Ending, ManagerError>>,
     /// The API.
@@ -201,7 +199,6 @@ impl World {
             client: server.client(),
             clouds,
             stop: CancellationToken::new(),
-            restart: CancellationToken::new(),
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
@@ -262,8 +259,7 @@ impl World {
         let metrics = ControllerMetrics::register(&mut self.registry);
         let client = self.fence.clone().map_or_else(|| self.client.clone(), |fence| fenced(&self.client, fence));
         let manager = Manager::new(client, providers, self.settings.clone(), metrics, self.ledger.clone())
-            .fenced(self.fence.clone().unwrap_or_default())
-            .until(self.restart.clone());
+            .fenced(self.fence.clone().unwrap_or_default());
         self.running.spawn(manager.run(self.stop.clone()));
     }
 
@@ -281,9 +277,9 @@ impl World {
 
     /// Ends the manager and starts the next one of the same process with other claims.
     pub async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
-        self.restart.cancel();
+        self.stop.cancel();
         self.running.join_next().await.unwrap().unwrap().unwrap();
-        self.restart = CancellationToken::new();
+        self.stop = CancellationToken::new();
         claims(&mut self.clouds);
         self.start().await
     }

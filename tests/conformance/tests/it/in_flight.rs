@@ -102,25 +102,6 @@ async fn an_end_says_whether_calls_had_to_be_cut_off() {
     }
 }
 
-/// A manager that follows would make the same call while the cloud still works on the first one.
-#[tokio::test(start_paused = true)]
-async fn a_restart_within_the_process_cuts_no_call_off_unless_the_process_ends() {
-    for (process_ends, expected) in [(false, Ending::Clean), (true, Ending::CutOff)] {
-        let mut world = with_web().await;
-        world.fake().on_call(move |_| Box::pin(pass(3600 * S)));
-        want_https(&world).await;
-        pass(S).await;
-        world.restart.cancel();
-        pass(1800 * S).await;
-        assert!(world.running.try_join_next().is_none(), "the call is under way");
-        if process_ends {
-            world.stop.cancel();
-        }
-        let ending = world.running.join_next().await.unwrap().unwrap().unwrap();
-        assert_eq!(ending, expected);
-    }
-}
-
 /// The nodes become others and again what they were, and what was brought in between was carried out although its answer says that it failed.
 #[tokio::test(start_paused = true)]
 async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_before_it() {

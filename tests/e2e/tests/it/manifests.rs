@@ -122,7 +122,7 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
     Ok(())
 }
 
-/// The API server says in two headers of an answer which FlowSchema and which level the request had.
+/// The API server says in two headers of an answer which `FlowSchema` and which level the request had.
 #[tokio::test]
 async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() -> Result<()> {
     let (server, folder) = (ApiServer::start()?, manifests()?);

@@ -98,13 +98,14 @@ fn the_lease_is_renewed_and_a_port_is_served_while_all_other_threads_are_blocked
 #[tokio::test(start_paused = true)]
 async fn threads_that_run_nothing_fail_the_check_until_they_run_again() {
     let beats = Beats::new();
-    let beating = tokio::spawn(beats.clone().run());
+    let mut beating = JoinSet::new();
+    beating.spawn(beats.clone().run());
     tokio::time::sleep(SILENCE_MAX * 3).await;
     assert_eq!(beats.check(), Ok(()));
-    beating.abort();
+    beating.shutdown().await;
     advance(SILENCE_MAX + BEAT).await;
     assert!(beats.check().unwrap_err().starts_with("the threads of the controllers have run nothing for 6"));
-    let _beating = tokio::spawn(beats.clone().run());
+    beating.spawn(beats.clone().run());
     tokio::time::sleep(BEAT).await;
     assert_eq!(beats.check(), Ok(()));
 }
