@@ -130,14 +130,15 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
         Some(_) => Standing::Anothers,
         None => Standing::Nobodys,
     };
+    let entry = context.held(key, lane);
     Observed {
         object,
-        entry: context.held(key, lane),
+        waits: entry.as_ref().map(|entry| entry.waits(Instant::now())).unwrap_or_default(),
+        entry,
         standing,
         provider: lane.name.clone(),
         shared: context.nodes.shared(lane.id),
         generation: lane.generation(),
-        now: Instant::now(),
     }
 }
 

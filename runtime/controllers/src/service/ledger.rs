@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1 as core;
@@ -61,6 +62,15 @@ pub(crate) enum State {
     Elsewhere { generation: u64 },
     /// It is deleted, and only our writes to the object are missing.
     Deleted,
+}
+
+/// How long what is due has to wait, from the moment of the observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// Until the next repair of our writes to the object.
+    pub(crate) repair: Duration,
+    /// Until the `ensure` that failed is tried again, where something serves on; none elsewhere.
+    pub(crate) retry: Option<Duration>,
 }
 
 /// The load balancer of the last `ensure` that succeeded, while another `ensure` fails.
@@ -185,11 +195,13 @@ impl Entry {
         }
     }
 
-    /// When the failed `ensure` of something that serves on is tried again; none where there is
-    /// none.
-    pub(crate) fn retry(&self) -> Option<Instant> {
-        let State::Unsettled { before } = &self.state else { return None };
-        before.as_ref()?.retry.map(|(at, _)| at)
+    /// How long the plan has to wait.
+    pub(crate) fn waits(&self, now: Instant) -> Waits {
+        let retry = match &self.state {
+            State::Unsettled { before: Some(Before { retry: Some((at, _)), .. }) } => Some(*at),
+            _ => None,
+        };
+        Waits { repair: self.repairs.wait(now), retry: retry.map(|at| at.saturating_duration_since(now)) }
     }
 
     /// Whether somebody emptied the status that was written to the object. Told by the object's
@@ -271,7 +283,9 @@ impl Ledger {
 
     /// Whether something serves on while its failed `ensure` waits for the next try.
     pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
-        self.lock().entries.get(key).is_some_and(|entry| entry.retry().is_some())
+        self.lock().entries.get(key).is_some_and(|entry| {
+            matches!(&entry.state, State::Unsettled { before: Some(Before { retry: Some(_), .. }) })
+        })
     }
 
     /// An `ensure` begins: from here on the provider may hold something.

@@ -5,10 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
-use tokio::time::Instant;
 
 use super::{
-    ledger::{Backends, Entry, Serving, State, Written, version},
+    ledger::{Backends, Entry, Serving, State, Waits, Written, version},
     predicates::needs_update,
     validate::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
@@ -42,7 +41,8 @@ pub(crate) struct Observed {
     pub(crate) shared: SharedNodes,
     /// Of the provider.
     pub(crate) generation: u64,
-    pub(crate) now: Instant,
+    /// Of the entry, from now on.
+    pub(crate) waits: Waits,
 }
 
 /// What to do.
@@ -121,11 +121,11 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 
 /// When to look again after this was carried out: at once while anything is left to do.
 pub(crate) fn after_success(observed: &Observed) -> Next {
-    match (plan(observed), observed.entry.as_ref().and_then(Entry::retry)) {
+    match (plan(observed), observed.waits.retry) {
         (Plan::Nothing, _) => Next::OnChange,
         (Plan::Wait(wait), _) => Next::Within(wait),
         // Only the nodes were brought, and the `ensure` that failed keeps its wait.
-        (Plan::Ensure { .. }, Some(at)) => Next::After(at.saturating_duration_since(observed.now)),
+        (Plan::Ensure { .. }, Some(wait)) => Next::After(wait),
         _ => Next::After(Duration::ZERO),
     }
 }
@@ -209,7 +209,7 @@ fn upkeep(
     let unwritten = |serving: &&Serving| serving.written == Written::No || entry.lost_status(object);
     let status = serving.filter(unwritten).map(|serving| serving.status.clone());
     let is_lacking = add_finalizer || status.is_some();
-    let wait = entry.repairs.wait(observed.now);
+    let wait = observed.waits.repair;
     if is_lacking && wait.is_zero() {
         return Plan::Repair { add_finalizer, status };
     }

@@ -10,7 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("runtime/provider/", &[]),
     ("runtime/egress/", &["skysail-provider"]),
     ("runtime/host/", &["skysail-egress", "skysail-provider"]),
-    ("runtime/sources/", &["skysail-provider"]),
+    ("runtime/sources/", &["skysail-egress", "skysail-provider"]),
     ("runtime/controllers/", &["skysail-provider"]),
     ("runtime/election/", &["skysail-provider"]),
     ("runtime/dev/", &["skysail-provider"]),

@@ -60,6 +60,7 @@ fn planned(words: &str) -> String {
     if let Some(entry) = entry.as_mut().filter(|_| has("repaired")) {
         entry.repairs.begin(now);
     }
+    let waits = entry.as_ref().map(|entry| entry.waits(now)).unwrap_or_default();
     let plan = plan(&Observed {
         object: (!has("gone")).then(|| Arc::new(object)),
         entry,
@@ -71,7 +72,7 @@ fn planned(words: &str) -> String {
         provider: "fake".to_owned(),
         shared,
         generation: 1,
-        now,
+        waits,
     });
     match plan {
         Plan::Nothing => "nothing".to_owned(),

@@ -1,6 +1,9 @@
 //! What holds for the plan of every state that can be written: all of them are tried.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::{LoadBalancerIngress, LoadBalancerStatus as CoreStatus, Service, ServiceStatus},
@@ -43,7 +46,7 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
     let mut states = vec![None, Some(State::Hearsay), Some(State::Unsettled { before: None }), Some(State::Deleted)];
     states.extend([1, 2].map(|generation| Some(State::Elsewhere { generation })));
     for nodes in nodes {
-        for retry in [None, Some((Instant::now() + Duration::from_secs(60), false))] {
+        for retry in [None, Some((now() + Duration::from_secs(60), false))] {
             let before = Before { service: Arc::clone(service), nodes, retry };
             states.push(Some(State::Unsettled { before: Some(before) }));
         }
@@ -88,11 +91,17 @@ fn write_status(object: &mut Service) {
     object.status = Some(ServiceStatus { load_balancer, ..ServiceStatus::default() });
 }
 
+/// One moment for all cases.
+fn now() -> Instant {
+    static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *NOW
+}
+
 /// Calls `check` with everything that can be observed: some 20,000 cases.
 fn for_all(mut check: impl FnMut(Observed)) {
-    let (now, shared) = (Instant::now(), shared());
+    let shared = shared();
     let mut contested = Repairs::default();
-    contested.begin(now);
+    contested.begin(now());
     let service = Arc::new(convert(&object("one", 80, &|word| word == "lb")).service);
     for object in objects() {
         let object = object.map(Arc::new);
@@ -108,12 +117,12 @@ fn for_all(mut check: impl FnMut(Observed)) {
                 for standing in standings.into_iter().take(if owned { 3 } else { 1 }) {
                     check(Observed {
                         object: object.clone(),
+                        waits: entry.as_ref().map(|entry| entry.waits(now())).unwrap_or_default(),
                         entry: entry.clone(),
                         standing,
                         provider: "fake".to_owned(),
                         shared: shared.clone(),
                         generation: 1,
-                        now,
                     });
                 }
             }
@@ -230,12 +239,12 @@ fn every_state_comes_to_rest_where_all_calls_succeed() {
 
 /// Does what the plan says, as `service/apply.rs` where nothing fails.
 fn succeed(observed: &mut Observed, plan: Plan) {
-    let Observed { object, entry, shared, now, generation, .. } = observed;
+    let Observed { object, entry, shared, waits, generation, .. } = observed;
     let mut current = object.as_deref().cloned();
     let finalizers = Some(vec![names::LOAD_BALANCER_FINALIZER.to_owned()]);
     match plan {
         Plan::Nothing | Plan::Refuse(_) => {}
-        Plan::Wait(wait) => *now += wait,
+        Plan::Wait(wait) => waits.repair = waits.repair.saturating_sub(wait),
         Plan::DeleteRemembered(_) | Plan::Forget => *entry = None,
         Plan::Cleanup(_) | Plan::Release(_) => {
             *entry = None;
@@ -264,7 +273,8 @@ fn succeed(observed: &mut Observed, plan: Plan) {
         Plan::Update(_) => entry.as_mut().unwrap().updated(shared.membership),
         Plan::Repair { add_finalizer, status } => {
             let (entry, object) = (entry.as_mut().unwrap(), current.as_mut().unwrap());
-            entry.repairs.begin(*now);
+            entry.repairs.begin(now());
+            waits.repair = entry.repairs.wait(now());
             if add_finalizer {
                 object.metadata.finalizers = finalizers;
             }
@@ -294,11 +304,12 @@ fn no_failure_is_tried_again_at_once() {
 #[test]
 fn the_wait_of_a_failed_ensure_outlives_an_update() {
     for_all(|mut observed| {
-        let retry = observed.entry.as_ref().and_then(Entry::retry);
+        let retry = observed.waits.retry;
         let Plan::Update(_) = plan(&observed) else { return };
-        observed.entry.as_mut().unwrap().updated(observed.shared.membership);
-        if let (Plan::Ensure { .. }, Some(at)) = (plan(&observed), retry) {
-            let left = at.saturating_duration_since(observed.now);
+        let entry = observed.entry.as_mut().unwrap();
+        entry.updated(observed.shared.membership);
+        observed.waits = entry.waits(now());
+        if let (Plan::Ensure { .. }, Some(left)) = (plan(&observed), retry) {
             assert_eq!(after_success(&observed), Next::After(left));
         }
     });
