@@ -225,7 +225,7 @@ mod tests {
         expect![[r#"
             PROVIDER   NAME     SERVICE    SINCE   DELETED
             incus      lb-1     shop/web   -       yes
-            sim        a?[2Jb   -          -       no
+            sim        a [2Jb   -          -       no
             These are the orphans of the cluster name "k8s"; if the manager has another --cluster-name, give that one.
         "#]]
         .assert_eq(&shown(&orphans, "k8s", OutputFormat::Text).unwrap());

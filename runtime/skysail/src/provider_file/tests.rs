@@ -146,7 +146,7 @@ fn an_unknown_limit_is_refused() {
     refused(
         &document("limits: {fule: 5}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fule: "fule" is not a key of this place; write one of fuel, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpHeaderBytes, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fule: "fule" is not a key of this place; write one of fuel, cpuTimeMs, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpHeaderBytes, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes"#
         ]],
     );
 }

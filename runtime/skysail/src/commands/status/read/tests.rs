@@ -40,7 +40,7 @@ async fn of_manager(code: u16, body: impl Into<Vec<u8>>) -> anyhow::Result<Provi
 
 #[rstest]
 #[case::the_resource_is_not_defined(404, "404 page not found\n".to_owned(), expect!["the cluster does not know the resource providers.skysail.dev: ask a manager with --provider-file itself, by --server https://HOST:10258, or define the resource with `skysail crd | kubectl apply -f -`"])]
-#[case::no_right(403, status(403, "Forbidden", "providers.skysail.dev is forbidden: User \"joe\" cannot list\u{1b}"), expect![[r#"this account may not list Providers (providers.skysail.dev is forbidden: User "joe" cannot list?): give it the right, as with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding"#]])]
+#[case::no_right(403, status(403, "Forbidden", "providers.skysail.dev is forbidden: User \"joe\" cannot list\u{1b}"), expect![[r#"this account may not list Providers (providers.skysail.dev is forbidden: User "joe" cannot list ): give it the right, as with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding"#]])]
 #[case::an_old_token(401, status(401, "Unauthorized", "Unauthorized"), expect!["the cluster does not know who asks (Unauthorized): renew the kubeconfig's credentials"])]
 #[tokio::test]
 async fn a_cluster_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
@@ -77,7 +77,7 @@ async fn a_status_that_nobody_asks_for_need_not_be_one_that_can_be_read() {
 
 #[rstest]
 #[case::nobody_asks(401, status(401, "Unauthorized", "Unauthorized"), expect!["the manager at https://m:1 does not know who asks (Unauthorized): show a token with --token-file, as from `kubectl create token`, or a certificate with --client-certificate and --client-key"])]
-#[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"the manager at https://m:1 may not tell who asks (forbidden: User "joe" cannot get path "/providers"?): give them the right to get /providers, as with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; who shows no token or certificate is anonymous"#]])]
+#[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"the manager at https://m:1 may not tell who asks (forbidden: User "joe" cannot get path "/providers" ): give them the right to get /providers, as with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; who shows no token or certificate is anonymous"#]])]
 #[case::an_older_manager(404, "404 page not found\n".to_owned(), expect!["what answers at https://m:1 has no /providers: it is an older manager, or none; the port is that of --secure-port, 10258 where it is not set"])]
 #[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers 500 Internal Server Error: its log says why"])]
 #[case::another_program(200, "<html>".to_owned(), expect!["what answers at https://m:1/providers is no manager of this program's version: use the version of the manager: expected value at line 1 column 1"])]
