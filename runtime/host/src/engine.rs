@@ -35,7 +35,7 @@ const TABLE_KEEP_RESIDENT_BYTES: usize = 16 << 10;
 /// Freed places that stay warm: at most 16 times the kept bytes, so 4 MiB.
 const WARM_SLOTS_MAX: u32 = 16;
 
-const _: () = assert!(POOL_CALLS_MAX >= 64, "one provider with the most concurrent calls has to fit");
+const _: () = assert!(POOL_CALLS_MAX > 64, "one provider with the most concurrent calls has to fit");
 
 /// How guests get their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
