@@ -170,8 +170,11 @@ impl Referee {
         if is_missing && lie.is_some() {
             inner.lied_about.insert(uid.to_owned());
         }
-        if is_missing && lie == Some(Lie::AllMissing) {
-            inner.all_missing.insert(uid.to_owned());
+        match lie {
+            Some(Lie::AllMissing) if is_missing => drop(inner.all_missing.insert(uid.to_owned())),
+            // The truth: a machine that is missing now may be deleted, whatever was said before.
+            None => drop(inner.all_missing.remove(uid)),
+            Some(_) => {}
         }
         if counts {
             let key = (process.to_owned(), uid.to_owned());
