@@ -365,6 +365,7 @@ fn right() -> Vec<Value> {
 fn limits() -> Value {
     json!({
         "fuel": 1_000_000_000_000_u64,
+        "cpuTimeMs": 3_600_000,
         "deadlineMs": 3_600_000,
         "memoryBytes": 1 << 30,
         "tableElements": 1,
