@@ -1,4 +1,5 @@
-//! Small values that outlive the call, as JSON. Anything may be forgotten at any time; nothing here can fail.
+//! Small values that outlive the call, as JSON. Anything may be forgotten at any time; nothing here
+//! can fail.
 
 use std::time::Duration;
 

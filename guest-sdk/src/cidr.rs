@@ -29,7 +29,8 @@ impl Cidr {
         Some(Self { address, prefix })
     }
 
-    /// The address at this place in the range, counted from its first and wrapping round at its end.
+    /// The address at this place in the range, counted from its first and wrapping round at its
+    /// end.
     #[must_use]
     pub fn nth(&self, n: u128) -> IpAddr {
         match self.address {

@@ -41,8 +41,8 @@ pub fn text() -> String {
     config::text()
 }
 
-/// The cloud-config of this call, read by the function that `check-config` uses too. Warnings are for `check-config`
-/// only: they do not fail a call.
+/// The cloud-config of this call, read by the function that `check-config` uses too. Warnings are
+/// for `check-config` only: they do not fail a call.
 ///
 /// # Errors
 ///
@@ -52,7 +52,8 @@ pub fn load<T>(parse: impl FnOnce(&str) -> Checked<T>) -> Result<T> {
     parse(&text()).config()
 }
 
-/// A cloud-config in JSON, or one fatal problem with its line. [`Checked::and_then`] checks the values.
+/// A cloud-config in JSON, or one fatal problem with its line. [`Checked::and_then`] checks the
+/// values.
 pub fn json<T: DeserializeOwned>(text: &str) -> Checked<T> {
     match serde_json::from_str(text) {
         Ok(config) => Checked::new(config, Vec::new()),
@@ -63,7 +64,8 @@ pub fn json<T: DeserializeOwned>(text: &str) -> Checked<T> {
     }
 }
 
-/// A cloud-config after its check: the problems, and the configuration unless one of the problems is fatal.
+/// A cloud-config after its check: the problems, and the configuration unless one of the problems
+/// is fatal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked<T> {
     config: Option<T>,

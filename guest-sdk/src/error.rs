@@ -1,4 +1,5 @@
-//! Making, explaining and reading the contract's [`Error`]: one case for each different reaction of the host.
+//! Making, explaining and reading the contract's [`Error`]: one case for each different reaction of
+//! the host.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ impl Error {
         }
     }
 
-    /// The same reaction, with what was tried in front: `cannot list servers: 503 Service Unavailable`.
+    /// The same reaction, with what was tried in front:
+    /// `cannot list servers: 503 Service Unavailable`.
     #[must_use]
     pub fn context(mut self, tried: &str) -> Self {
         let message = self.message_mut();

@@ -5,7 +5,8 @@ use crate::{
     native::host_only,
 };
 
-/// Publishes an Event of type `Normal`. `reason` in CamelCase, at most 128 bytes; the message is cut at 1,024 bytes.
+/// Publishes an Event of type `Normal`. `reason` in CamelCase, at most 128 bytes; the message is
+/// cut at 1,024 bytes.
 #[track_caller]
 pub fn normal(reason: &str, message: &str) {
     host_only("events::normal");

@@ -9,8 +9,9 @@
 //! # Ok(server) }
 //! ```
 //!
-//! The host allows, limits and accounts each request, adds the named credential, and repeats nothing: what fails is reported, and the
-//! host calls the provider again. Nothing here follows a redirect.
+//! The host allows, limits and accounts each request, adds the named credential, and repeats
+//! nothing: what fails is reported, and the host calls the provider again. Nothing here follows a
+//! redirect.
 
 mod request;
 mod response;
@@ -25,7 +26,8 @@ use crate::{
     native::host_only,
 };
 
-/// Sends all requests in parallel, as far as the host's limits allow; one answer for each, in order, already [checked](Response::check).
+/// Sends all requests in parallel, as far as the host's limits allow; one answer for each, in
+/// order, already [checked](Response::check).
 #[must_use]
 #[track_caller]
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
@@ -36,7 +38,8 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
     lines.into_iter().zip(answers).map(|(line, answer)| Response::from_answer(line, answer)?.check()).collect()
 }
 
-/// As [`send_all`], for requests that all have to succeed; every one is sent and answered before a failure is reported.
+/// As [`send_all`], for requests that all have to succeed; every one is sent and answered before a
+/// failure is reported.
 ///
 /// # Errors
 ///
@@ -50,8 +53,8 @@ pub fn send_every(requests: Vec<Request>) -> Result<Vec<Response>> {
 ///
 /// # Errors
 ///
-/// The first failure that waiting does not mend. Where waiting mends all of them: the `retry-after` with the longest time,
-/// so that no rate limit among them is lost, else the first `unavailable`.
+/// The first failure that waiting does not mend. Where waiting mends all of them: the `retry-after`
+/// with the longest time, so that no rate limit among them is lost, else the first `unavailable`.
 pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
     let (mut all, mut worst) = (Vec::with_capacity(answers.len()), None);
     for answer in answers {
@@ -74,7 +77,8 @@ const fn weight(error: &Error) -> (u8, u64) {
 }
 
 impl From<Failure> for Error {
-    /// What the operator must allow or mend is `denied` or `invalid`; what time or the cloud mends is `unavailable`.
+    /// What the operator must allow or mend is `denied` or `invalid`; what time or the cloud mends
+    /// is `unavailable`.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Forbidden(why) => Self::Denied(format!("the operator does not allow it: {why}")),

@@ -3,7 +3,8 @@
 use crate::{Info, Instance, Problem, Severity};
 
 impl Info {
-    /// A provider whose provider-ID scheme is its name, and that tags what it makes with the cluster's name.
+    /// A provider whose provider-ID scheme is its name, and that tags what it makes with the
+    /// cluster's name.
     ///
     /// `name` as upstream's `ProviderName()`: lower case letters, digits and dashes, at most 63.
     #[must_use]

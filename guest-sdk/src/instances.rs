@@ -25,7 +25,8 @@ pub trait Machine: Sized {
     ///
     /// # Errors
     ///
-    /// `not-found` only where the cloud says that there is no such machine: the node may be deleted.
+    /// `not-found` only where the cloud says that there is no such machine: the node may be
+    /// deleted.
     fn look_up(by: By<'_>) -> Result<Self>;
 }
 
@@ -40,11 +41,12 @@ pub enum By<'a> {
 
 /// All of `instances.describe`.
 ///
-/// A node with a provider ID is the machine of that ID, a node without is the machine of its name. A
-/// machine that the list lacks is looked up before it is `not-found`, because a list in pages may
+/// A node with a provider ID is the machine of that ID, a node without is the machine of its name.
+/// A machine that the list lacks is looked up before it is `not-found`, because a list in pages may
 /// lose an entry.
 ///
-/// `Invalid` for a provider ID of another scheme; `Unavailable` for machines beyond [`CONFIRMED_MAX`] that the list lacks.
+/// `Invalid` for a provider ID of another scheme; `Unavailable` for machines beyond
+/// [`CONFIRMED_MAX`] that the list lacks.
 #[must_use]
 pub fn describe<M: Machine>(scheme: &str, machines: &[M], nodes: &NodeSet) -> Vec<Result<Instance>> {
     let ids: HashMap<_, _> = machines.iter().map(|machine| (machine.id(), machine)).collect();
@@ -129,7 +131,8 @@ mod tests {
         assert!(matches!(ids[6], Err(Error::Invalid(_))), "{:?}", ids[6]);
     }
 
-    /// An empty list, from a cloud that forgot all machines or a token of another project, costs no request for each node.
+    /// An empty list, from a cloud that forgot all machines or a token of another project, costs no
+    /// request for each node.
     #[test]
     fn look_ups_of_one_page_have_a_bound() {
         let nodes = NodeSet::of((0..100).map(|n| node(&format!("node-{n:03}"), None)).collect());

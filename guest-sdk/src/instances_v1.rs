@@ -1,7 +1,8 @@
 //! Upstream's older `Instances` and `Zones` (v1), as the contract's `instances`.
 //!
-//! A provider that was written before `InstancesV2` answers about one machine at a time, by provider ID or by the node's name. Its author
-//! implements [`InstancesV1`], and [`describe`] is all of the contract's `instances`:
+//! A provider that was written before `InstancesV2` answers about one machine at a time, by
+//! provider ID or by the node's name. Its author implements [`InstancesV1`], and [`describe`] is
+//! all of the contract's `instances`:
 //!
 //! ```
 //! use skysail_guest_sdk::{Detail, Instance, Instances, NodeSet, Result, instances_v1::{self, InstancesV1}};
@@ -27,16 +28,19 @@
 //! }
 //! ```
 //!
-//! What upstream's controllers do with v1 happens here: by provider ID first and then by name, `<name>://<instance ID>` for a node without
-//! provider ID, and the same words in errors. Three errors of upstream are cases of [`Error`]: `InstanceNotFound` is `NotFound`,
-//! `NotImplemented` is `Unsupported`, and every other one keeps the case that says what the host shall do.
+//! What upstream's controllers do with v1 happens here: by provider ID first and then by name,
+//! `<name>://<instance ID>` for a node without provider ID, and the same words in errors. Three
+//! errors of upstream are cases of [`Error`]: `InstanceNotFound` is `NotFound`, `NotImplemented` is
+//! `Unsupported`, and every other one keeps the case that says what the host shall do.
 //!
-//! Each node costs two to four questions, one after the other, so a page of 500 nodes may meet the limits `httpRequests` and
-//! `deadlineMs`. A cloud that can list answers all of them with one request: then implement `Instances` itself.
+//! Each node costs two to four questions, one after the other, so a page of 500 nodes may meet the
+//! limits `httpRequests` and `deadlineMs`. A cloud that can list answers all of them with one
+//! request: then implement `Instances` itself.
 
 use crate::{Detail, Error, Instance, NodeAddress, NodeSet, Result, Zone, provider_id};
 
-/// Key of [`Instance::extra`] that says: this cloud has no IDs, so the node is initialised without a provider ID.
+/// Key of [`Instance::extra`] that says: this cloud has no IDs, so the node is initialised without
+/// a provider ID.
 pub const WITHOUT_PROVIDER_ID: &str = "without-provider-id";
 
 /// As upstream's `Instances`, about one machine at a time.
@@ -62,7 +66,8 @@ pub trait InstancesV1 {
     ///
     /// # Errors
     ///
-    /// `NotFound` where the machine does not exist: the node may be deleted. `Unsupported` where the cloud has no IDs.
+    /// `NotFound` where the machine does not exist: the node may be deleted. `Unsupported` where
+    /// the cloud has no IDs.
     fn instance_id(&self, name: &str) -> Result<String>;
 
     /// Type of a machine by its node's name; empty where it is unknown.
@@ -79,7 +84,8 @@ pub trait InstancesV1 {
     /// As [`InstancesV1::node_addresses_by_provider_id`].
     fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String>;
 
-    /// Whether the machine exists, on or off. False deletes the node: say it only where the cloud said so.
+    /// Whether the machine exists, on or off. False deletes the node: say it only where the cloud
+    /// said so.
     ///
     /// # Errors
     ///
@@ -93,7 +99,8 @@ pub trait InstancesV1 {
     /// `NotFound` and `Unsupported` mean that it is not.
     fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool>;
 
-    /// The older `Zones`; none where the cloud has no zones: then nodes get no labels of zone and region.
+    /// The older `Zones`; none where the cloud has no zones: then nodes get no labels of zone and
+    /// region.
     fn zones(&self) -> Option<&dyn ZonesV1> {
         None
     }
@@ -122,8 +129,8 @@ pub fn describe(cloud: &impl InstancesV1, nodes: &NodeSet, detail: Detail) -> Ve
     columns.map(|(name, id)| describe_node(cloud, &name, id.as_deref(), detail)).collect()
 }
 
-/// One node, by its name and its provider ID, where it has one. Whether the machine is off is asked for [`Detail::State`] only, as
-/// upstream does.
+/// One node, by its name and its provider ID, where it has one. Whether the machine is off is asked
+/// for [`Detail::State`] only, as upstream does.
 ///
 /// # Errors
 ///
@@ -142,7 +149,8 @@ pub fn describe_node(cloud: &impl InstancesV1, name: &str, known_id: Option<&str
     }
 }
 
-/// `<name>://<instance ID>` of a node that has no provider ID yet, as upstream's `GetInstanceProviderID`.
+/// `<name>://<instance ID>` of a node that has no provider ID yet, as upstream's
+/// `GetInstanceProviderID`.
 ///
 /// # Errors
 ///
@@ -196,7 +204,8 @@ fn metadata(cloud: &impl InstancesV1, name: &str, id: Option<String>) -> Result<
     Ok(Instance { addresses, instance_type, zone, region, extra, ..Instance::new(id.unwrap_or_default()) })
 }
 
-/// The answer by provider ID (none where there is no ID), else the one by name, else both errors in one text.
+/// The answer by provider ID (none where there is no ID), else the one by name, else both errors in
+/// one text.
 fn either<T>(by_id: Option<Result<T>>, by_name: impl FnOnce() -> Result<T>, (words, and): (&str, &str)) -> Result<T> {
     let id_error = match by_id {
         Some(Ok(answer)) => return Ok(answer),

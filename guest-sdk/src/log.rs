@@ -7,10 +7,11 @@
 //!
 //! In a native test the lines go to standard output.
 //!
-//! The standard library's `println!`, `eprintln!` and `dbg!` write nowhere on `wasm32-unknown-unknown`, and nothing can
-//! change that from outside of it. This crate has macros of the same names whose lines reach the host's log: a `use` of
-//! them takes the place of the standard library's in a module, and `#[macro_use] extern crate skysail_guest_sdk;` at the
-//! root does so in the whole crate.
+//! The standard library's `println!`, `eprintln!` and `dbg!` write nowhere on
+//! `wasm32-unknown-unknown`, and nothing can change that from outside of it. This crate has macros
+//! of the same names whose lines reach the host's log: a `use` of them takes the place of the
+//! standard library's in a module, and `#[macro_use] extern crate skysail_guest_sdk;` at the root
+//! does so in the whole crate.
 //!
 //! ```
 //! use skysail_guest_sdk::{dbg, println};
@@ -37,7 +38,8 @@ pub fn write(level: Level, message: &str, fields: &[(String, String)]) {
     }
 }
 
-/// What `println!` (level info) and `eprintln!` (level warn) of this crate do: each line of the text is one of the log.
+/// What `println!` (level info) and `eprintln!` (level warn) of this crate do: each line of the
+/// text is one of the log.
 #[doc(hidden)]
 pub fn print(level: Level, text: &str) {
     if cfg!(not(target_arch = "wasm32")) {
@@ -54,7 +56,8 @@ fn native_line(text: &str) {
     std::println!("{text}");
 }
 
-/// One line at a level: format arguments, then after `;` fields as `"key" => value`. Nothing is formatted where the level is off.
+/// One line at a level: format arguments, then after `;` fields as `"key" => value`. Nothing is
+/// formatted where the level is off.
 #[macro_export]
 macro_rules! log {
     ($level:ident, $($arg:expr),+ $(; $($key:expr => $value:expr),+ $(,)?)?) => {

@@ -1,5 +1,5 @@
-//! What a call of a host function does outside the sandbox: it panics with a sentence that names the function. The
-//! bindings would abort the whole test program, and name nothing.
+//! What a call of a host function does outside the sandbox: it panics with a sentence that names
+//! the function. The bindings would abort the whole test program, and name nothing.
 
 /// Marks a function that needs the host. Does nothing in the sandbox.
 ///

@@ -12,8 +12,8 @@ type Held = Vec<Node>;
 
 /// Nodes, held by the host: a guest pulls the columns that it needs, and pays for those only.
 ///
-/// Every column has `len` entries in the same order, sorted by name. A set never changes while the guest holds it. What is
-/// read counts against the call's budget of host-call bytes.
+/// Every column has `len` entries in the same order, sorted by name. A set never changes while the
+/// guest holds it. What is read counts against the call's budget of host-call bytes.
 #[derive(Debug)]
 pub struct NodeSet(Held);
 
@@ -34,7 +34,8 @@ impl NodeSet {
         self.0.len()
     }
 
-    /// Equal digests mean equal content, within one release's life: a provider may skip work that it has done.
+    /// Equal digests mean equal content, within one release's life: a provider may skip work that
+    /// it has done.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.0.digest()
@@ -52,7 +53,8 @@ impl NodeSet {
         self.0.provider_ids()
     }
 
-    /// All addresses of one kind of each node, in the node's order; an empty list where it has none.
+    /// All addresses of one kind of each node, in the node's order; an empty list where it has
+    /// none.
     #[must_use]
     pub fn addresses(&self, kind: &AddressKind) -> Vec<Vec<String>> {
         self.0.addresses(kind)
@@ -74,7 +76,8 @@ impl NodeSet {
 /// The same, over the nodes of a test.
 #[cfg(not(target_arch = "wasm32"))]
 impl NodeSet {
-    /// The nodes of a native test, in any order: the functions of a provider that take a set can be called with it.
+    /// The nodes of a native test, in any order: the functions of a provider that take a set can be
+    /// called with it.
     #[must_use]
     pub fn of(mut nodes: Vec<Node>) -> Self {
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
@@ -100,7 +103,8 @@ impl NodeSet {
         self.0.is_empty()
     }
 
-    /// Equal digests mean equal content, within one release's life: a provider may skip work that it has done.
+    /// Equal digests mean equal content, within one release's life: a provider may skip work that
+    /// it has done.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
@@ -120,7 +124,8 @@ impl NodeSet {
         self.0.iter().map(|node| node.provider_id.clone()).collect()
     }
 
-    /// All addresses of one kind of each node, in the node's order; an empty list where it has none.
+    /// All addresses of one kind of each node, in the node's order; an empty list where it has
+    /// none.
     #[must_use]
     pub fn addresses(&self, kind: &AddressKind) -> Vec<Vec<String>> {
         let of_kind = |node: &Node| {
@@ -183,14 +188,16 @@ impl NodeAddress {
 }
 
 impl NodeSet {
-    /// Name and first address of this kind and family of each node; nodes that have none are left out. Reads two columns.
+    /// Name and first address of this kind and family of each node; nodes that have none are left
+    /// out. Reads two columns.
     #[must_use]
     pub fn named_addresses(&self, kind: &AddressKind, family: IpFamily) -> Vec<(String, String)> {
         let columns = self.names().into_iter().zip(self.addresses(kind));
         columns.filter_map(|(name, addresses)| Some((name, pick(addresses, family)?))).collect()
     }
 
-    /// Internal addresses, as [`NodeSet::named_addresses`]: what backends of a load balancer in the cloud's own network are.
+    /// Internal addresses, as [`NodeSet::named_addresses`]: what backends of a load balancer in the
+    /// cloud's own network are.
     #[must_use]
     pub fn internal_ips(&self, family: IpFamily) -> Vec<(String, String)> {
         self.named_addresses(&AddressKind::InternalIp, family)

@@ -1,23 +1,27 @@
 //! Lists that come in pages.
 //!
-//! A cursor that the cloud gives ([`collect`]) is safe. Pages by offset or number are not: what is deleted between two pages
-//! moves the entries behind it to the front, and one of them is on no page. [`collect_by_offset`] notices most of that and begins
-//! again; together with something created at the same moment it cannot be noticed. Since a `not-found` deletes a node, ask
-//! for what a list lacks by its ID before you answer `not-found`: [`instances::describe`](crate::instances::describe) does.
+//! A cursor that the cloud gives ([`collect`]) is safe. Pages by offset or number are not: what is
+//! deleted between two pages moves the entries behind it to the front, and one of them is on no
+//! page. [`collect_by_offset`] notices most of that and begins again; together with something
+//! created at the same moment it cannot be noticed. Since a `not-found` deletes a node, ask for
+//! what a list lacks by its ID before you answer `not-found`:
+//! [`instances::describe`](crate::instances::describe) does.
 
 use std::collections::HashSet;
 
 use crate::{Error, Result};
 
-/// Most pages of one list: at 500 entries a page more than any cloud's quota, and an end for a cloud that never ends.
+/// Most pages of one list: at 500 entries a page more than any cloud's quota, and an end for a
+/// cloud that never ends.
 pub const PAGES_MAX: usize = 1_000;
 
-/// All entries of a list. `page` gets the cursor (none for the first page) and gives its entries and the next cursor, if any.
+/// All entries of a list. `page` gets the cursor (none for the first page) and gives its entries
+/// and the next cursor, if any.
 ///
 /// # Errors
 ///
-/// Those of `page`; `unavailable` where a cursor comes again or there are more than [`PAGES_MAX`] pages: half a list would be taken for
-/// the whole, and what is missing for gone.
+/// Those of `page`; `unavailable` where a cursor comes again or there are more than [`PAGES_MAX`]
+/// pages: half a list would be taken for the whole, and what is missing for gone.
 pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<String>)>) -> Result<Vec<T>> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -34,7 +38,8 @@ pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<S
     Err(Error::Unavailable(format!("the list does not end after {PAGES_MAX} pages")))
 }
 
-/// A page of a list that is asked for by offset, and how many entries the whole list has at that moment.
+/// A page of a list that is asked for by offset, and how many entries the whole list has at that
+/// moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The page's entries; none past the end.
@@ -48,12 +53,14 @@ const READS_MAX: usize = 3;
 
 /// All entries of a list whose pages are asked for by offset.
 ///
-/// `page` gets the number of entries read so far; `id` identifies an entry. A list is read again where the total changes, an entry comes twice, or the number of entries is not the
-/// total: something was created or deleted between two pages.
+/// `page` gets the number of entries read so far; `id` identifies an entry. A list is read again
+/// where the total changes, an entry comes twice, or the number of entries is not the total:
+/// something was created or deleted between two pages.
 ///
 /// # Errors
 ///
-/// Those of `page`; `unavailable` where the list changes each time it is read, or has more than [`PAGES_MAX`] pages.
+/// Those of `page`; `unavailable` where the list changes each time it is read, or has more than
+/// [`PAGES_MAX`] pages.
 pub fn collect_by_offset<T>(id: impl Fn(&T) -> &str, mut page: impl FnMut(usize) -> Result<Page<T>>) -> Result<Vec<T>> {
     for _ in 0..READS_MAX {
         if let Some(all) = read(&id, &mut page)? {
@@ -127,7 +134,8 @@ mod tests {
         assert_eq!(all, Ok(["b", "c", "d", "e"].map(str::to_owned).to_vec()));
         let all = by_offset(&["a", "b", "c"], |page, list| {
             if page == 1 {
-                // Created in front and deleted at the end: the total is the same, and `b` comes twice.
+                // Created in front and deleted at the end: the total is the same, and `b` comes
+                // twice.
                 list.insert(0, "new".to_owned());
                 list.pop();
             }

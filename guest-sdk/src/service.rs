@@ -6,7 +6,8 @@ use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, Sessio
 const LOAD_BALANCER_NAME_BYTES_MAX: usize = 32;
 
 impl Service {
-    /// One without ports, as the API server completes it where nothing else is said: for a provider's tests.
+    /// One without ports, as the API server completes it where nothing else is said: for a
+    /// provider's tests.
     #[must_use]
     pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
@@ -38,8 +39,8 @@ impl Service {
         self.annotations.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Upstream's default name: `a`, then the uid without dashes, at most 32 bytes. Starts with a letter,
-    /// because some clouds ask for it; unique because the uid is.
+    /// Upstream's default name: `a`, then the uid without dashes, at most 32 bytes. Starts with a
+    /// letter, because some clouds ask for it; unique because the uid is.
     #[must_use]
     pub fn default_load_balancer_name(&self) -> String {
         let uid = self.uid.chars().filter(|c| *c != '-');
@@ -52,7 +53,8 @@ impl Service {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Who may connect: masked, sorted, without duplicates. Where the Service names nobody, everybody of its IP families may.
+    /// Who may connect: masked, sorted, without duplicates. Where the Service names nobody,
+    /// everybody of its IP families may.
     ///
     /// # Errors
     ///
@@ -69,7 +71,8 @@ impl Service {
         Ok(ranges)
     }
 
-    /// The port of the health check that kube-proxy answers on `/healthz`; none where every node may get traffic.
+    /// The port of the health check that kube-proxy answers on `/healthz`; none where every node
+    /// may get traffic.
     #[must_use]
     pub fn health_check_node_port(&self) -> Option<u16> {
         let local = self.external_traffic_policy == TrafficPolicy::Local;

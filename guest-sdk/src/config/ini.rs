@@ -1,15 +1,18 @@
-//! Sections, keys and values with their lines: the form most cloud-configs have had since the in-tree providers.
+//! Sections, keys and values with their lines: the form most cloud-configs have had since the
+//! in-tree providers.
 
 use std::{fmt::Display, str::FromStr};
 
 use super::Checked;
 use crate::Problem;
 
-/// A parsed cloud-config that collects its problems: what is wrong, and keys that the provider does not read.
+/// A parsed cloud-config that collects its problems: what is wrong, and keys that the provider does
+/// not read.
 ///
-/// `[Section]`, `[Section "name"]` (read as `Section "name"`), `key = value`, comments from `#` or `;` at the start of a line, or after
-/// a blank outside quotes; a value may stand in double quotes, where `\"` and `\\` are escapes. Names compare without case. A key before
-/// the first section is in the section of the empty name. A key may repeat only where [`Ini::list`] reads it.
+/// `[Section]`, `[Section "name"]` (read as `Section "name"`), `key = value`, comments from `#` or
+/// `;` at the start of a line, or after a blank outside quotes; a value may stand in double quotes,
+/// where `\"` and `\\` are escapes. Names compare without case. A key before the first section is
+/// in the section of the empty name. A key may repeat only where [`Ini::list`] reads it.
 #[derive(Debug)]
 pub struct Ini {
     entries: Vec<Entry>,
@@ -58,7 +61,8 @@ impl Ini {
         ini
     }
 
-    /// The value of a key; none where it is absent, and where it cannot be read as a `T`, which is a fatal problem.
+    /// The value of a key; none where it is absent, and where it cannot be read as a `T`, which is
+    /// a fatal problem.
     pub fn optional<T: FromStr<Err: Display>>(&mut self, section: &str, key: &str) -> Option<T> {
         let found = self.take(section, key);
         for (line, _) in found.iter().skip(1) {
@@ -68,7 +72,8 @@ impl Ini {
         self.read(line, &path(section, key), &value)
     }
 
-    /// The value of a key. An absent, empty or unreadable value is a fatal problem, and the default stands in its place.
+    /// The value of a key. An absent, empty or unreadable value is a fatal problem, and the default
+    /// stands in its place.
     pub fn required<T: FromStr<Err: Display> + Default>(&mut self, section: &str, key: &str) -> T {
         let before = self.problems.len();
         let value = self.optional::<String>(section, key);
@@ -101,13 +106,14 @@ impl Ini {
         self.problems.push(Problem::fatal(self.line(section, key), &path(section, key), why));
     }
 
-    /// Adds a warning about a key, or about its absence: `check-config` reports it, and calls are made all the same.
+    /// Adds a warning about a key, or about its absence: `check-config` reports it, and calls are
+    /// made all the same.
     pub fn warn(&mut self, section: &str, key: &str, why: impl Into<String>) {
         self.problems.push(Problem::warning(self.line(section, key), &path(section, key), why));
     }
 
-    /// The configuration with all problems, by line. A key that the provider did not read is a fatal one: a misspelt
-    /// key would otherwise have no effect.
+    /// The configuration with all problems, by line. A key that the provider did not read is a
+    /// fatal one: a misspelt key would otherwise have no effect.
     #[must_use]
     pub fn finish<T>(mut self, config: T) -> Checked<T> {
         for entry in self.entries.iter().filter(|entry| !entry.asked) {

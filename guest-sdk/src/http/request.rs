@@ -28,7 +28,8 @@ pub struct Request {
 }
 
 impl Api {
-    /// An API under this URL, for example `https://api.example.com/v2`; a slash at the end does not matter.
+    /// An API under this URL, for example `https://api.example.com/v2`; a slash at the end does not
+    /// matter.
     #[must_use]
     pub fn new(endpoint: &str) -> Self {
         Self { endpoint: endpoint.trim_end_matches('/').to_owned(), credential: None, timeout_ms: 0 }
@@ -46,7 +47,8 @@ impl Api {
         Self { timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), ..self }
     }
 
-    /// A request for the path of these segments, each percent-encoded: no segment can leave its place.
+    /// A request for the path of these segments, each percent-encoded: no segment can leave its
+    /// place.
     #[must_use]
     pub fn request(&self, method: &str, segments: &[&str]) -> Request {
         let mut url = self.endpoint.clone();
@@ -117,7 +119,8 @@ impl Request {
         }
     }
 
-    /// Adds a header. Hop-by-hop headers, `host`, `content-length` and the credential's are the host's.
+    /// Adds a header. Hop-by-hop headers, `host`, `content-length` and the credential's are the
+    /// host's.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.raw.headers.push((name.to_owned(), value.to_owned()));
@@ -148,8 +151,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Response::check`]; `denied` where the operator does not allow it or gave no such credential, `unavailable` where no answer came, `internal` for what
-    /// is not a request. Each message begins with method and URL.
+    /// As [`Response::check`]; `denied` where the operator does not allow it or gave no such
+    /// credential, `unavailable` where no answer came, `internal` for what is not a request. Each
+    /// message begins with method and URL.
     #[track_caller]
     pub fn send(self) -> Result<Response> {
         self.send_any()?.check()
@@ -182,7 +186,8 @@ impl Request {
         format!("{} {path}", self.raw.method)
     }
 
-    /// For `send-all`; a body that could not be made becomes a request that the host refuses as malformed.
+    /// For `send-all`; a body that could not be made becomes a request that the host refuses as
+    /// malformed.
     pub(super) fn into_raw(mut self) -> RawRequest {
         if self.broken.is_some() {
             self.raw.method.clear();

@@ -70,10 +70,12 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// One reaction for each status: 401 and 403 `denied`, 404 and 410 `not-found`, 408, 425 and 5xx `unavailable`, 409 and 423
-    /// `retry-after` (somebody else is at it), 413, 422 and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with
-    /// `Retry-After` `retry-after`; redirects, which are not followed, and all others `internal`. A provider whose cloud means something
-    /// else by a status sends with [`send_any`](super::Request::send_any) and looks for itself.
+    /// One reaction for each status: 401 and 403 `denied`, 404 and 410 `not-found`, 408, 425 and
+    /// 5xx `unavailable`, 409 and 423 `retry-after` (somebody else is at it), 413, 422 and 400
+    /// `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with `Retry-After` `retry-after`;
+    /// redirects, which are not followed, and all others `internal`. A provider whose cloud means
+    /// something else by a status sends with [`send_any`](super::Request::send_any) and looks for
+    /// itself.
     pub fn check(self) -> Result<Self> {
         if self.status < 300 {
             return Ok(self);
@@ -94,9 +96,10 @@ impl Response {
         })
     }
 
-    /// When the cloud may be asked again: `Retry-After`; with status 429 else `RateLimit-Reset` or `X-RateLimit-Reset`, which
-    /// other answers carry too, without asking anybody to wait. Each is a number of seconds or an HTTP date; a reset may
-    /// also be a time in seconds or milliseconds since 1970. A time is measured from the answer's own `Date`.
+    /// When the cloud may be asked again: `Retry-After`; with status 429 else `RateLimit-Reset` or
+    /// `X-RateLimit-Reset`, which other answers carry too, without asking anybody to wait. Each is
+    /// a number of seconds or an HTTP date; a reset may also be a time in seconds or milliseconds
+    /// since 1970. A time is measured from the answer's own `Date`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let resets = ["ratelimit-reset", "x-ratelimit-reset"].into_iter().filter(|_| self.status == 429);
@@ -130,7 +133,8 @@ impl Response {
     }
 }
 
-/// Seconds of `Sun, 06 Nov 1994 08:49:37 GMT` since 1970; none for any other form and for years before 1970.
+/// Seconds of `Sun, 06 Nov 1994 08:49:37 GMT` since 1970; none for any other form and for years
+/// before 1970.
 fn http_date_seconds(text: &str) -> Option<u64> {
     let mut words = text.split_once(", ")?.1.split(' ');
     let day: u64 = words.next()?.parse().ok()?;

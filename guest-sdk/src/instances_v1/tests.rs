@@ -146,7 +146,7 @@ fn only_a_machine_that_does_not_exist_is_gone() {
     assert!(state(Cloud { shutdown: Ok(true), ..cloud() }).unwrap().shutdown);
     let absent = Cloud { exists: Ok(false), ..cloud() };
     drop(describe_node(&absent, "n", None, Detail::State));
-    assert_eq!(absent.calls.take(), ["exists"], "whether it is off is nobody's question then");
+    assert_eq!(absent.calls.take(), ["exists"], "then nothing asks whether it is off");
 }
 
 #[test]

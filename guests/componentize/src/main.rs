@@ -1,7 +1,8 @@
 //! Turns a core module that carries component types (as wit-bindgen leaves them) into a component.
 //!
-//! `skysail-componentize IN.wasm OUT.wasm`: written for `guests/build.sh`, which every `make` target calls. Where the toolchain makes
-//! components by itself (`wasm32-wasip2`), this program is not needed.
+//! `skysail-componentize IN.wasm OUT.wasm`: written for `guests/build.sh`, which every `make`
+//! target calls. Where the toolchain makes components by itself (`wasm32-wasip2`), this program is
+//! not needed.
 
 use std::{env, fs};
 

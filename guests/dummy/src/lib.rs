@@ -1,5 +1,6 @@
-//! The smallest useful provider: no cloud, no requests. Addresses come from a pool by the Service's uid, and every node has an instance.
-//! Nothing carries traffic, and two Services may get one address: it shows how a provider is written, and tests the controllers.
+//! The smallest useful provider: no cloud, no requests. Addresses come from a pool by the Service's
+//! uid, and every node has an instance. Nothing carries traffic, and two Services may get one
+//! address: it shows how a provider is written, and tests the controllers.
 use skysail_guest_sdk::{
     AddressKind, Cidr, Detail, Error, Identity, Info, Ingress, Instance, Instances, LoadBalancerStatus, LoadBalancers,
     NodeAddress, NodeSet, Problem, Result, Service, config,
@@ -10,7 +11,8 @@ use skysail_guest_sdk::{
 struct Dummy;
 provider!(Dummy: identity, load_balancers, instances);
 
-/// The pool of addresses: `[LoadBalancer] pool = CIDR`, else the range that RFC 5737 keeps for documentation.
+/// The pool of addresses: `[LoadBalancer] pool = CIDR`, else the range that RFC 5737 keeps for
+/// documentation.
 fn pool(text: &str) -> Checked<Cidr> {
     let mut ini = Ini::parse(text);
     let line = ini.line("LoadBalancer", "pool");

@@ -1,4 +1,5 @@
-//! What the tests share: a Service, and an Incus in memory with the rules that Incus 6.0.4 was seen to have.
+//! What the tests share: a Service, and an Incus in memory with the rules that Incus 6.0.4 was seen
+//! to have.
 
 use std::{
     cell::RefCell,

@@ -1,7 +1,9 @@
-//! The Incus API over the host's HTTP. What Incus means by a status where it is not what HTTP says is known here and nowhere else.
+//! The Incus API over the host's HTTP. What Incus means by a status where it is not what HTTP says
+//! is known here and nowhere else.
 //!
-//! Writes carry no `If-Match`: Incus takes the header on load balancers and forwards and does not compare it (tried with 6.0.4). The host
-//! never runs two calls for one Service at once, and each listener belongs to one Service.
+//! Writes carry no `If-Match`: Incus takes the header on load balancers and forwards and does not
+//! compare it (tried with 6.0.4). The host never runs two calls for one Service at once, and each
+//! listener belongs to one Service.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -19,7 +21,8 @@ use crate::{
     wire::{Allocation, Envelope, Forward, Instance, LoadBalancer, Network, Operation, Started},
 };
 
-/// Longest wait for an operation within one call; a longer one is asked about again. Operations on networks take milliseconds.
+/// Longest wait for an operation within one call; a longer one is asked about again. Operations on
+/// networks take milliseconds.
 const OPERATION_WAIT: Duration = Duration::from_secs(10);
 
 /// When to ask about an operation again.
@@ -41,8 +44,8 @@ impl<'a> Incus<'a> {
     ///
     /// # Errors
     ///
-    /// `denied` also where the project is not there: Incus answers an empty list for a project that does not exist, and taken as it stands
-    /// that would say that every machine is gone.
+    /// `denied` also where the project is not there: Incus answers an empty list for a project that
+    /// does not exist, and taken as it stands that would say that every machine is gone.
     pub(crate) fn instances(&self, states: bool) -> Result<Vec<Instance>> {
         let project = &self.settings.project;
         let depth = if states { "2" } else { "1" };
@@ -127,8 +130,9 @@ impl Cloud for Incus<'_> {
             )));
         };
         let network: Network = metadata(&answer)?;
-        // Incus shows networks and their load balancers to a restricted client, but empties the configuration. The owner's name is in
-        // there: what is ours would look like somebody else's, and a Service would lose its finalizer with its load balancer left behind.
+        // Incus shows networks and their load balancers to a restricted client, but empties the
+        // configuration. The owner's name is in there: what is ours would look like somebody
+        // else's, and a Service would lose its finalizer with its load balancer left behind.
         if network.config.is_empty() {
             return Err(Error::Denied(format!(
                 "Incus hides the configuration of network {name:?} from this certificate: it must be allowed to manage the network"
@@ -159,7 +163,8 @@ impl Cloud for Incus<'_> {
 
     fn taken(&self) -> BTreeSet<IpAddr> {
         let every = self.api.get(&["1.0", "network-allocations"]).query("all-projects", "true").query("recursion", "1");
-        // A restricted client is not told, and an older server cannot tell: then Incus refuses what is taken, and the next is tried.
+        // A restricted client is not told, and an older server cannot tell: then Incus refuses what
+        // is taken, and the next is tried.
         let allocations: Vec<Allocation> = every.send().and_then(|answer| metadata(&answer)).unwrap_or_default();
         let addresses =
             allocations.iter().filter_map(|allocation| allocation.addresses.split('/').next()?.parse().ok());
@@ -179,7 +184,8 @@ impl Cloud for Incus<'_> {
         let address =
             listener.address().ok_or_else(|| Error::Internal("a listener must have an address".to_owned()))?;
         let segments = ["1.0", "networks", self.network()?, collection(kind_of(listener)), &address.to_string()];
-        // `not-found` stays: somebody removed it since it was listed, and the host ensures it again.
+        // `not-found` stays: somebody removed it since it was listed, and the host ensures it
+        // again.
         self.write(self.api.put(&segments), listener).map(|_| ())
     }
 
@@ -234,7 +240,8 @@ fn is_taken(error: &Error) -> bool {
     message.contains("already exists") || message.contains("overlaps with another network or NIC")
 }
 
-/// A missing network or project is a mistake in the cloud-config, and must not be read as "the load balancer is gone".
+/// A missing network or project is a mistake in the cloud-config, and must not be read as "the load
+/// balancer is gone".
 fn never_gone(error: Error) -> Error {
     match error {
         Error::NotFound(message) => Error::Denied(message),

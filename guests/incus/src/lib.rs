@@ -1,9 +1,10 @@
-//! A Skysail provider over the API of [Incus](https://linuxcontainers.org/incus/): instances as nodes, network load balancers (OVN) and
-//! network forwards (bridge) for Services.
+//! A Skysail provider over the API of [Incus](https://linuxcontainers.org/incus/): instances as
+//! nodes, network load balancers (OVN) and network forwards (bridge) for Services.
 //!
-//! The host adds the client certificate; this crate never sees it. What may be asked of which server is decided by the operator's egress
-//! rules: origin of the endpoint, paths under `/1.0`. The pure parts (`settings`, `pool`, `machines`, `plan`, `reconcile`) are tested
-//! natively; `incus` is the only one that sends.
+//! The host adds the client certificate; this crate never sees it. What may be asked of which
+//! server is decided by the operator's egress rules: origin of the endpoint, paths under `/1.0`.
+//! The pure parts (`settings`, `pool`, `machines`, `plan`, `reconcile`) are tested natively;
+//! `incus` is the only one that sends.
 
 #[cfg(test)]
 mod fixture;

@@ -1,8 +1,11 @@
-//! Instances as the machines behind nodes. Pure: from what the API listed to the contract's answers.
+//! Instances as the machines behind nodes. Pure: from what the API listed to the contract's
+//! answers.
 //!
-//! A provider ID is `incus://<project>/<uuid>`, with the `volatile.uuid` that Incus gives an instance for its life: a name can be given to
-//! another instance after a deletion or a rename, and the node of the old one must then go. Where kubelet has set `incus://<project>/<name>`
-//! by itself, that form is understood and kept. The project stands in it so that a node of another project is never taken as gone.
+//! A provider ID is `incus://<project>/<uuid>`, with the `volatile.uuid` that Incus gives an
+//! instance for its life: a name can be given to another instance after a deletion or a rename, and
+//! the node of the old one must then go. Where kubelet has set `incus://<project>/<name>` by
+//! itself, that form is understood and kept. The project stands in it so that a node of another
+//! project is never taken as gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +17,9 @@ use crate::{
     wire,
 };
 
-/// Status codes of instances that are off or being switched off. Frozen (110) is not among them: a paused machine keeps its place. Nor is
-/// Error (112), which an instance on a cluster member that does not answer has.
+/// Status codes of instances that are off or being switched off. Frozen (110) is not among them: a
+/// paused machine keeps its place. Nor is Error (112), which an instance on a cluster member that
+/// does not answer has.
 const SHUTDOWN: [u32; 3] = [
     102, // Stopped
     107, // Stopping
@@ -98,8 +102,9 @@ impl<'a> Machines<'a> {
         Ok(provider_id::format(SCHEME, &format!("{}/{uuid}", self.settings.project)))
     }
 
-    /// Global addresses of the NICs that Incus gave the instance, the configured network's first, then the name. Interfaces that a
-    /// container runtime made inside the instance are none of the node's addresses.
+    /// Global addresses of the NICs that Incus gave the instance, the configured network's first,
+    /// then the name. Interfaces that a container runtime made inside the instance are none of the
+    /// node's addresses.
     fn addresses(&self, machine: &wire::Instance) -> Vec<NodeAddress> {
         let mut nics: Vec<_> =
             machine.expanded_devices.iter().filter(|(_, device)| value(device, "type") == "nic").collect();
@@ -125,7 +130,8 @@ impl<'a> Machines<'a> {
     }
 }
 
-/// The interface that a NIC became inside: by hardware address, by the host's end of the pair, or by its name in a container.
+/// The interface that a NIC became inside: by hardware address, by the host's end of the pair, or
+/// by its name in a container.
 fn interface<'a>(
     machine: &'a wire::Instance,
     device: &str,
@@ -146,7 +152,8 @@ fn uuid(machine: &wire::Instance) -> Option<&str> {
     machine.expanded_config.get("volatile.uuid").map(String::as_str).filter(|uuid| !uuid.is_empty())
 }
 
-/// `c2-m4` (CPUs, GiB) as the client's own `--type` writes it, where both are limited to such numbers; else the kind of instance.
+/// `c2-m4` (CPUs, GiB) as the client's own `--type` writes it, where both are limited to such
+/// numbers; else the kind of instance.
 fn instance_type(machine: &wire::Instance) -> String {
     let cpus = value(&machine.expanded_config, "limits.cpu").parse::<u32>().ok();
     let memory = gibibytes(value(&machine.expanded_config, "limits.memory"));

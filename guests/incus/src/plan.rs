@@ -1,8 +1,9 @@
 //! What one Service needs of Incus. Pure: Service, nodes and network in, wanted listeners out.
 //!
-//! A listener is one address with its ports and targets: a *network load balancer* on an OVN network, a *network forward* on a bridge.
-//! A forward has one target for each port, so on a bridge a Service is reached through one node, chosen by its UID and kept as long as
-//! the node is there; kube-proxy on it reaches the pods of the others.
+//! A listener is one address with its ports and targets: a *network load balancer* on an OVN
+//! network, a *network forward* on a bridge. A forward has one target for each port, so on a bridge
+//! a Service is reached through one node, chosen by its UID and kept as long as the node is there;
+//! kube-proxy on it reaches the pods of the others.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -133,7 +134,8 @@ impl Listener {
         ours.0.parse::<IpAddr>().ok() == theirs.0.parse().ok() && ours.1 == theirs.1 && self.ways() == other.ways()
     }
 
-    /// Every way through it: protocol and port, target address and port, and the name that Incus shows.
+    /// Every way through it: protocol and port, target address and port, and the name that Incus
+    /// shows.
     fn ways(&self) -> Vec<[&str; 5]> {
         let mut ways: Vec<_> = match self {
             Self::Forward(forward) => forward
@@ -178,7 +180,8 @@ impl Listener {
 }
 
 impl Wanted {
-    /// The listener on this address; `now` is what is there, whose choices are kept where they still hold.
+    /// The listener on this address; `now` is what is there, whose choices are kept where they
+    /// still hold.
     pub(crate) fn listener(&self, address: IpAddr, now: Option<&Listener>) -> Listener {
         let Owner { cluster, namespace, name, uid } = &self.owner;
         let listen_address = address.to_string();
@@ -202,7 +205,8 @@ impl Wanted {
         }
     }
 
-    /// One backend for each node and node port. Without nodes there are no ports either: Incus refuses a port that leads nowhere.
+    /// One backend for each node and node port. Without nodes there are no ports either: Incus
+    /// refuses a port that leads nowhere.
     fn balancer_ports(&self) -> (Vec<Backend>, Vec<LoadBalancerPort>) {
         let mut backends: BTreeMap<String, Backend> = BTreeMap::new();
         let mut ports = Vec::new();
@@ -263,8 +267,9 @@ impl Wanted {
 ///
 /// # Errors
 ///
-/// `unsupported` for SCTP and for source ranges: a Service that asks to be closed to somebody is not made open to everybody. `invalid`
-/// for a port without a node port, which is where Incus sends the traffic.
+/// `unsupported` for SCTP and for source ranges: a Service that asks to be closed to somebody is
+/// not made open to everybody. `invalid` for a port without a node port, which is where Incus sends
+/// the traffic.
 pub(crate) fn ports(service: &Service) -> Result<Vec<Port>> {
     if !service.allowed_sources()?.iter().all(Cidr::is_everything) {
         return Err(Error::Unsupported(
@@ -305,8 +310,9 @@ pub(crate) fn ignored(service: &Service) -> Option<(&'static str, &'static str)>
 ///
 /// # Errors
 ///
-/// `invalid` for a `loadBalancerIP` that is none, is of a family that the Service has not, or lies outside the operator's addresses; and
-/// where both families are required and there are addresses of one only.
+/// `invalid` for a `loadBalancerIP` that is none, is of a family that the Service has not, or lies
+/// outside the operator's addresses; and where both families are required and there are addresses
+/// of one only.
 pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, Option<IpAddr>)>> {
     let fixed = service.load_balancer_ip.as_deref().filter(|text| !text.is_empty());
     let fixed: Option<IpAddr> = match fixed {

@@ -1,4 +1,5 @@
-//! The addresses that load balancers may listen on: an operator's boundary that no Service can cross.
+//! The addresses that load balancers may listen on: an operator's boundary that no Service can
+//! cross.
 
 use std::{
     collections::BTreeSet,
@@ -8,8 +9,8 @@ use std::{
 
 use skysail_guest_sdk::{Cidr, IpFamily};
 
-/// Addresses of one pool that are looked at for a free one. A /16 is more load balancers than one network carries, and a look costs
-/// nanoseconds.
+/// Addresses of one pool that are looked at for a free one. A /16 is more load balancers than one
+/// network carries, and a look costs nanoseconds.
 const ADDRESSES_LOOKED_AT_MAX: usize = 65_536;
 
 /// Ranges of addresses, in the operator's order.

@@ -1,5 +1,6 @@
-//! Bringing the listeners of one Service to what it asks for. Every step reads first, so that any of them may be repeated at any time; the
-//! cloud is behind [`Cloud`], so that this is tested without one.
+//! Bringing the listeners of one Service to what it asks for. Every step reads first, so that any
+//! of them may be repeated at any time; the cloud is behind [`Cloud`], so that this is tested
+//! without one.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -12,8 +13,8 @@ use crate::{
     wire::Network,
 };
 
-/// Addresses tried for one new listener. Each is known to be free on this network; more than a few that others hold means that the pool is
-/// shared and full, and the next call tries again.
+/// Addresses tried for one new listener. Each is known to be free on this network; more than a few
+/// that others hold means that the pool is shared and full, and the next call tries again.
 const ADDRESSES_TRIED_MAX: usize = 8;
 
 /// Incus, as far as listeners need it. Listeners are those of the configured network.
@@ -180,7 +181,8 @@ pub(crate) fn list_owned(cloud: &impl Cloud, cluster: &str) -> Result<Vec<Owned>
     let (_, _, listeners) = cloud.look()?;
     let owners: BTreeSet<Owner> =
         listeners.iter().filter_map(Listener::owner).filter(|owner| owner.cluster == cluster).collect();
-    // One Service, one entry: of a Service with two addresses, and of one that was renamed by hand in between.
+    // One Service, one entry: of a Service with two addresses, and of one that was renamed by hand
+    // in between.
     let mut owned: Vec<Owned> = Vec::new();
     for owner in owners {
         let name = name_of(&owner.uid);
@@ -207,7 +209,8 @@ pub(crate) fn delete_owned(cloud: &impl Cloud, cluster: &str, name: &str) -> Res
     Ok(())
 }
 
-/// A Service's load balancer in logs, Events and the inventory: Incus itself names it by its address only.
+/// A Service's load balancer in logs, Events and the inventory: Incus itself names it by its
+/// address only.
 pub(crate) fn name_of(uid: &str) -> String {
     format!("k8s-{uid}")
 }

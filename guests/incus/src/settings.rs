@@ -31,7 +31,8 @@ pub(crate) struct Settings {
     pub(crate) region: String,
     /// Label `topology.kubernetes.io/zone` where the server is not a cluster. Empty by default.
     pub(crate) zone: String,
-    /// Whether OVN checks the backends. Off by default: it needs every node to be a port of this network.
+    /// Whether OVN checks the backends. Off by default: it needs every node to be a port of this
+    /// network.
     pub(crate) health_check: bool,
 }
 
@@ -93,7 +94,8 @@ impl FromStr for Name {
     }
 }
 
-/// What may stand in a label: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit.
+/// What may stand in a label: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with
+/// a letter or digit.
 #[derive(Default)]
 struct LabelValue(String);
 

@@ -1,6 +1,8 @@
-//! What the probe guests share: a provider that is good until it is asked for the master of the cluster `attack`.
+//! What the probe guests share: a provider that is good until it is asked for the master of the
+//! cluster `attack`.
 //!
-//! Each probe attacks one limit of the sandbox, and nothing else; a test of the probe's name shows what the host does about it.
+//! Each probe attacks one limit of the sandbox, and nothing else; a test of the probe's name shows
+//! what the host does about it.
 
 pub use skysail_guest_sdk as sdk;
 

@@ -176,7 +176,8 @@ pub fn random() -> u64 {
     bindings::wasi::random::random::get_random_u64()
 }
 
-/// A request by `wasi:http`: a GET, or a POST of so many bytes. The answer's status, headers and body.
+/// A request by `wasi:http`: a GET, or a POST of so many bytes. The answer's status, headers and
+/// body.
 ///
 /// # Errors
 /// A header that cannot be set, or a code of `wasi:http`.

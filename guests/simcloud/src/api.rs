@@ -97,7 +97,8 @@ pub(crate) struct VirtualServer {
 }
 
 impl Cloud {
-    /// The cloud-config: `[Global] endpoint = URL`, and `zone = NAME` where this process runs in the cloud.
+    /// The cloud-config: `[Global] endpoint = URL`, and `zone = NAME` where this process runs in
+    /// the cloud.
     pub(crate) fn parse(text: &str) -> Checked<Self> {
         let mut ini = Ini::parse(text);
         let endpoint: String = ini.required("Global", "endpoint");

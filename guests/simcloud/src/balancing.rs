@@ -1,6 +1,8 @@
-//! Load balancers: an elastic IP, and a virtual server for each port, all with the load balancer's name and the cluster's tag.
+//! Load balancers: an elastic IP, and a virtual server for each port, all with the load balancer's
+//! name and the cluster's tag.
 //!
-//! Each function first lists what is there, so that repeated and half-done work is found; a lost answer is found by the idempotency key.
+//! Each function first lists what is there, so that repeated and half-done work is found; a lost
+//! answer is found by the idempotency key.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -181,7 +183,8 @@ fn remove(cloud: &Cloud, servers: &[VirtualServer], ips: &[ElasticIp]) -> Result
     Ok(())
 }
 
-/// Port and node port of each entry; what the cloud cannot carry is refused before anything is made.
+/// Port and node port of each entry; what the cloud cannot carry is refused before anything is
+/// made.
 fn check(service: &Service) -> Result<Vec<(u16, u16)>> {
     if !service.families().any(|family| family == IpFamily::Ipv4) {
         return Err(Error::Unsupported("the simulated cloud has IPv4 only".to_owned()));

@@ -7,7 +7,8 @@ use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, NodeAddress, NodeS
 use crate::api::{Cloud, CloudZone, Machine};
 
 const SCHEME: &str = "simcloud";
-/// Up to so many nodes are asked for by ID and name; for more the whole list is asked for, a URL has its limits.
+/// Up to so many nodes are asked for by ID and name; for more the whole list is asked for, a URL
+/// has its limits.
 const ASKED_MAX: usize = 100;
 /// Zones hardly ever change.
 const ZONES_TTL: Duration = Duration::from_secs(600);
@@ -28,7 +29,8 @@ pub(crate) fn describe(cloud: &Cloud, nodes: &NodeSet, detail: Detail) -> Result
             };
         }
     }
-    // Without a filter the cloud would list all machines: for nodes that are not of this cloud none is needed.
+    // Without a filter the cloud would list all machines: for nodes that are not of this cloud none
+    // is needed.
     let machines: Vec<Machine> = if asked { Cloud::list(&request)? } else { Vec::new() };
     let by_id: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.id.as_str(), machine)).collect();
     let by_name: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.name.as_str(), machine)).collect();

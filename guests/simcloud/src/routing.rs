@@ -44,8 +44,8 @@ pub(crate) fn list(cloud: &Cloud, cluster: &str) -> Result<Vec<Route>> {
     Ok(routes.into_iter().map(route).collect())
 }
 
-/// Two lists, then one request for each route that is not there, in parallel. A route of this cluster that leads to another machine goes
-/// first: pod ranges move when a node is created again.
+/// Two lists, then one request for each route that is not there, in parallel. A route of this
+/// cluster that leads to another machine goes first: pod ranges move when a node is created again.
 pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>) -> Result<Vec<Result<()>>> {
     let present = owned(cloud, cluster)?;
     let machines: Vec<Machine> = Cloud::list(&cloud.api.get(&["v1", "instances"]))?;
@@ -86,8 +86,8 @@ pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>)
     Ok(results.collect())
 }
 
-/// One list, then one request for each route, in parallel. A route that is gone is as it should be; one of another cluster is refused: a
-/// name is only a text that came back from the host.
+/// One list, then one request for each route, in parallel. A route that is gone is as it should be;
+/// one of another cluster is refused: a name is only a text that came back from the host.
 pub(crate) fn delete(cloud: &Cloud, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
     let owned: HashSet<String> = owned(cloud, cluster)?.into_iter().map(|route| route.id).collect();
     let request = |route: &Route| {

@@ -1,4 +1,5 @@
-//! What the cloud can do, by the interfaces of the contract. Which of them a component has is said where it is made one.
+//! What the cloud can do, by the interfaces of the contract. Which of them a component has is said
+//! where it is made one.
 
 use skysail_guest_sdk::{
     Clusters, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,

@@ -13,13 +13,16 @@ const BASE: Duration = Duration::from_secs(5);
 const CAP: Duration = Duration::from_mins(5);
 /// A refused credential or a used-up quota seldom heals within seconds, and asking costs quota.
 const SLOW_BASE: Duration = Duration::from_mins(1);
-/// What only a person can mend is looked at again this often; a change of the object or the release comes first.
+/// What only a person can mend is looked at again this often; a change of the object or the release
+/// comes first.
 const SLOW_RESYNC: Duration = Duration::from_mins(30);
 /// For a retry-after without a time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// A shorter retry-after is taken as this. Upstream adds the key again after whatever duration the provider gave, zero included, and leaves the
-/// failure count alone: its providers are trusted code. Ours may be wrong by a unit (`after-ms: 1` for a second), and would then call its cloud
-/// hundreds of times a second. Nothing that a cloud makes is waited for in less: `Retry-After` of HTTP counts whole seconds.
+/// A shorter retry-after is taken as this. Upstream adds the key again after whatever duration the
+/// provider gave, zero included, and leaves the failure count alone: its providers are trusted
+/// code. Ours may be wrong by a unit (`after-ms: 1` for a second), and would then call its cloud
+/// hundreds of times a second. Nothing that a cloud makes is waited for in less: `Retry-After` of
+/// HTTP counts whole seconds.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// A longer retry-after is taken as this: the contract says so.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
@@ -47,7 +50,8 @@ pub(crate) struct Retry {
     /// Whether the failure count goes up. A retry-after leaves it alone, as upstream, and conflicts
     /// have a count of their own.
     pub(crate) counts: bool,
-    /// Whether a change around the object (its nodes) is a reason to try before: the provider did not fail, it said what has to be otherwise.
+    /// Whether a change around the object (its nodes) is a reason to try before: the provider did
+    /// not fail, it said what has to be otherwise.
     pub(crate) until_change: bool,
 }
 

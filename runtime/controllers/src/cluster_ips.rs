@@ -1,4 +1,5 @@
-//! The addresses that the cluster gave its Services, by address: each one that a provider gives is looked up here.
+//! The addresses that the cluster gave its Services, by address: each one that a provider gives is
+//! looked up here.
 
 use std::{
     collections::HashMap,
@@ -24,7 +25,8 @@ impl ClusterIps {
         }
         let mut by_address = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for ip in old {
-            // Another one may have it by now: a list tells what is there before it tells what is gone.
+            // Another one may have it by now: a list tells what is there before it tells what is
+            // gone.
             if by_address.get(&ip) == Some(key) {
                 by_address.remove(&ip);
             }
@@ -74,7 +76,8 @@ mod tests {
         assert_eq!(of("::ffff:10.0.0.1"), Some(key("a")), "mapped into IPv6, the same address");
         happens("a", service(&["10.0.0.1", "fd00::1"]), service(&["10.0.0.1"]));
         assert_eq!(of("fd00::1"), None);
-        // A list in which `a` is gone and `b` has its address: what is there is told first.
+        // A list in which `a` is gone and `b` has its address: the addresses that are there come
+        // first.
         happens("b", None, service(&["10.0.0.1"]));
         happens("a", service(&["10.0.0.1"]), None);
         assert_eq!(of("10.0.0.1"), Some(key("b")));

@@ -1,4 +1,5 @@
-//! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a Service.
+//! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a
+//! Service.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -81,8 +82,9 @@ impl Context {
         ownership::service_owner(&self.nodes.claims(), validate::class(object))
     }
 
-    /// Why no load balancer and no node may have this address: it is the cluster's own for a Service. The ranges that cluster IPs come from are not to be
-    /// seen in the API of every version; those that are given out are.
+    /// Why no load balancer and no node may have this address: it is the cluster's own for a
+    /// Service. The ranges that cluster IPs come from are not to be seen in the API of every
+    /// version; those that are given out are.
     pub(crate) fn refuse_cluster_ip(&self, address: IpAddr) -> Option<String> {
         let address = address.to_canonical();
         let key = self.cluster_ips.service(address)?;
@@ -109,7 +111,8 @@ impl Context {
         if validate::is_load_balancer(&object) {
             return self.lanes.get(self.service_owner(&object).provider()?);
         }
-        // Where it is known who made the load balancer and that one is not there, the others' "there is none" is no reason to let the Service go.
+        // Where it is known who made the load balancer and that one is not there, the others'
+        // "there is none" is no reason to let the Service go.
         if entry.is_some() || !validate::has_finalizer(&object) {
             return None;
         }

@@ -6,7 +6,8 @@ use skysail_provider::{AddressKind, Code, Detail, Error, Instance, NODES_PER_PAG
 
 use crate::{context::Context, lane::Lane};
 
-/// One result for each node, in the order of the set; where a page failed as a whole, its error for each of its nodes.
+/// One result for each node, in the order of the set; where a page failed as a whole, its error for
+/// each of its nodes.
 pub(crate) async fn describe(
     context: &Context,
     lane: &Arc<Lane>,
@@ -20,9 +21,11 @@ pub(crate) async fn describe(
     results
 }
 
-/// One result for each node of the page. Where the guest breaks on it, the halves are asked about, and so on while only one of the two breaks: a node that no
-/// provider can stand (its annotations are its kubelet's to write) must not keep hundreds of others from their machines. Where both halves break it is not one
-/// node's doing, and three calls have shown it; else a page costs two calls for each halving, 18 at most.
+/// One result for each node of the page. Where the guest breaks on it, the halves are asked about,
+/// and so on while only one of the two breaks: a node that no provider can stand (its annotations
+/// are its kubelet's to write) must not keep hundreds of others from their machines. Where both
+/// halves break it is not one node's doing, and three calls have shown it; else a page costs two
+/// calls for each halving, 18 at most.
 async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detail: Detail) -> Vec<Result<Instance>> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut rest = page;
@@ -47,7 +50,8 @@ async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detai
     before
 }
 
-/// One of its nodes may have done it. What a provider says in order, a cloud that does not answer and a deadline are no node's doing.
+/// One of its nodes may have done it. What a provider says in order, a cloud that does not answer
+/// and a deadline are no node's doing.
 fn breaks_the_guest(error: &Error) -> bool {
     matches!(error.code, Code::Trapped | Code::LimitExceeded)
 }
@@ -61,7 +65,7 @@ fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
 async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     // Many nodes are no one object.
     let call = context.call(lane, None);
-    // Asked anew for each call: a swap may come in between.
+    // Asked again for each call: a swap may come in between.
     let answer = match lane.provider.instances() {
         Some(instances) => instances.describe(&call, nodes, detail).await,
         None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
@@ -71,7 +75,8 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
             let text = format!("the provider gave {} results for {} nodes", results.len(), nodes.len());
             Err(Error::new(Code::Internal, &text))
         }
-        // NotFound of the whole call is no word about any one machine: it must never read as "gone".
+        // NotFound of the whole call is no word about any one machine: it must never read as
+        // "gone".
         Err(error) if error.code == Code::NotFound => {
             Err(Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message)))
         }
@@ -80,7 +85,7 @@ async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detai
     }
 }
 
-/// Only where more than its existence is asked: else its addresses are nobody's concern.
+/// Only where more than its existence is asked: otherwise its addresses are not needed.
 fn judged_for(context: &Context, lane: &Arc<Lane>, result: Result<Instance>, detail: Detail) -> Result<Instance> {
     match detail {
         Detail::Metadata => result.and_then(|instance| judged(context, lane, instance)),

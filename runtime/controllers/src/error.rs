@@ -1,4 +1,5 @@
-//! Why a step of a reconcile failed: what was tried, the cause, and the [`Code`] that decides what comes next.
+//! Why a step of a reconcile failed: what was tried, the cause, and the [`Code`] that decides what
+//! comes next.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -33,7 +34,8 @@ impl Error {
         move |source| Self::Api { step, source: Box::new(source) }
     }
 
-    /// What the caller does about it. A failure of the Kubernetes API is [`Code::Unavailable`], unless the request was held back by the fence.
+    /// What the caller does about it. A failure of the Kubernetes API is [`Code::Unavailable`],
+    /// unless the request was held back by the fence.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Provider { source, .. } => source.code,
@@ -71,7 +73,8 @@ pub(crate) fn is_fenced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(cause) if cause.is::<FenceClosed>())
 }
 
-/// Whether a write that failed so may have been carried out all the same: the answer was lost, or does not say.
+/// Whether a write that failed so may have been carried out all the same: the answer was lost, or
+/// does not say.
 pub(crate) fn may_be_carried_out(error: &Error) -> bool {
     match error {
         Error::Provider { .. } => false,
@@ -87,7 +90,8 @@ pub(crate) fn api_status(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// The whole chain on one line. Some libraries repeat the cause in their own text; it is then named once.
+/// The whole chain on one line. Some libraries repeat the cause in their own text; it is then named
+/// once.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

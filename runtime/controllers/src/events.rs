@@ -1,14 +1,16 @@
-//! Kubernetes Events: what is told about an object, counted and bounded as client-go does it.
+//! Kubernetes Events about objects, counted and bounded as client-go does it.
 //!
-//! These are core/v1 Events, as upstream's controllers write them: equal ones are one object with a count that grows, so `kubectl describe` shows
-//! "x12 over 5m". kube's own recorder writes events.k8s.io/v1, keeps a map without bound and forgets the first text of a series; so this
-//! one is built on `Api`.
+//! These are core/v1 Events, as upstream's controllers write them: equal ones are one object with a
+//! count that grows, so `kubectl describe` shows "x12 over 5m". kube's own recorder writes
+//! events.k8s.io/v1, keeps a map without bound and forgets the first text of a series; so this one
+//! is built on `Api`.
 //!
 //! # Guarantees
 //! - `tell` never blocks: the queue has [`QUEUE_MAX`] places and drops what does not fit, counted.
 //! - Memory is bounded by [`SERIES_MAX`].
 //! - What begins and has ended before its turn came is not told: the end is, and says as much.
-//! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason within 600 s become one series.
+//! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason
+//!   within 600 s become one series.
 
 use std::{
     collections::HashMap,
@@ -37,7 +39,8 @@ use crate::{
     names::{PROVIDER_API_VERSION, PROVIDER_KIND},
 };
 
-/// Two thousand nodes that become ready and a thousand Services that get an address at the same moment fit.
+/// Two thousand nodes that become ready and a thousand Services that get an address at the same
+/// moment fit.
 const QUEUE_MAX: usize = 4096;
 /// As client-go's correlator cache.
 const SERIES_MAX: usize = 4096;
@@ -53,7 +56,8 @@ const SIMILAR_WINDOW: Duration = Duration::from_mins(10);
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// The API refuses a longer name.
 const NAME_BYTES_MAX: usize = 253;
-/// A write that the API cannot take now is tried this often in all; Events are a courtesy and must not pile up.
+/// A write that the API cannot take now is tried this often in all; Events are a courtesy and must
+/// not pile up.
 const TRIES: usize = 3;
 
 /// One thing to tell.
@@ -83,7 +87,8 @@ pub struct Waiting {
 pub(crate) struct Begun(Arc<AtomicBool>);
 
 impl Begun {
-    /// Its end is told now. Under load the queue is thousands long, and some of it would be news of what is over.
+    /// The end is reported at once: under load the queue is thousands long, and some of it would
+    /// report what is over.
     pub(crate) fn ended(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -268,7 +273,8 @@ fn api_version(kind: &str) -> &'static str {
     }
 }
 
-/// As client-go's: the object's name and the time in hexadecimal; cut where that would be longer than a name may be.
+/// As client-go's: the object's name and the time in hexadecimal; cut where that would be longer
+/// than a name may be.
 fn event_name(object: &str, now: Timestamp) -> String {
     let time = format!(".{:x}", now.as_nanosecond());
     let mut name = object.to_owned();

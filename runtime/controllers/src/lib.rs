@@ -1,18 +1,20 @@
-//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines are, and go with them; their pods get routes.
+//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines
+//! are, and go with them; their pods get routes.
 //!
-//! A controller knows providers by the traits of `skysail_provider` and nothing of what stands behind them. One [`Manager`] runs all controllers for all
-//! [`Providers`] of the process.
+//! A controller knows providers by the traits of `skysail_provider` and nothing of what stands
+//! behind them. One [`Manager`] runs all controllers for all [`Providers`] of the process.
 //!
 //! # How it hangs together
-//! `lanes` has a lane for each provider, and follows the edits of an operator.
-//! `watch` keeps the objects, cut down by `trim`, and reports changes → `triggers` turns a change into
-//! keys → `queue` (one for each provider and controller) runs a key when it may → `service`, `node`,
-//! `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of it.
-//! `nodes` sorts the nodes by `ownership` and shares one set of them with all Services of a provider.
+//! `lanes` has a lane for each provider, and follows the edits of an operator. `watch` keeps the
+//! objects, cut down by `trim`, and reports changes → `triggers` turns a change into keys → `queue`
+//! (one for each provider and controller) runs a key when it may → `service`, `node`,
+//! `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of
+//! it. `nodes` sorts the nodes by `ownership` and shares one set of them with all Services of a
+//! provider.
 //!
 //! # What it must not do
-//! Know WebAssembly. Sleep or retry inside a reconcile. Act on an object that no provider, or more than one, owns. Take any answer but `NotFound` for
-//! "gone".
+//! Know WebAssembly. Sleep or retry inside a reconcile. Act on an object that no provider, or more
+//! than one, owns. Take any answer but `NotFound` for "gone".
 
 mod backoff;
 mod clients;

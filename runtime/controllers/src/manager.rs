@@ -3,7 +3,8 @@
 //! # Guarantees
 //! - Nothing acts before the first lists are complete.
 //! - Each provider has its own queues and tasks: one that hangs holds up its own objects only.
-//! - A shutdown starts nothing new, waits for what runs ([`ControllerSettings::shutdown_grace`]), then writes the Events that wait.
+//! - A shutdown starts nothing new, waits for what runs ([`ControllerSettings::shutdown_grace`]),
+//!   then writes the Events that wait.
 //! - When a task ends that should not, the whole manager ends and says which.
 
 use std::{sync::Arc, time::Duration};
@@ -44,13 +45,15 @@ use crate::{
     watch_backoff::WatchBackoff,
 };
 
-/// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept: what a page leaves behind, holes in the heap, stays for the
-/// life of the process. client-go asks for 500.
+/// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept:
+/// what a page leaves behind, holes in the heap, stays for the life of the process. client-go asks
+/// for 500.
 const LIST_PAGE: u32 = 100;
 /// How long the node controller waits for the first list of Services: lists of large clusters take
 /// seconds.
 const CLUSTER_IPS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a shutdown waits for the Events that are still to be written. The lease is given back after it: the next one must not wait for a courtesy.
+/// How long a shutdown waits for the Events that are still to be written. The lease is given back
+/// after it: the next one must not wait for a courtesy.
 const EVENTS_GRACE: Duration = Duration::from_millis(500);
 
 /// All controllers for all providers.
@@ -76,7 +79,8 @@ pub enum ManagerError {
 pub enum Ending {
     /// Nothing of it is under way any more.
     Clean,
-    /// Calls were cancelled: what they sent to a cloud may still arrive, so that nobody else may begin before the lease has run out.
+    /// Calls were cancelled: what they sent to a cloud may still arrive, so that nobody else may
+    /// begin before the lease has run out.
     CutOff,
 }
 
@@ -97,7 +101,8 @@ impl Manager {
         Self { context: Context::new(clients.into(), settings, reporter, ledger), providers, notices }
     }
 
-    /// Lets providers be called only while this fence is open; the client's own writes are fenced by whoever made it.
+    /// Lets providers be called only while this fence is open; the creator of the client fences the
+    /// client's own writes.
     #[must_use]
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.context.fence = fence;
@@ -120,7 +125,8 @@ impl Manager {
     /// Runs until `stop`, then ends what is in flight, and says whether it had to be cut off.
     ///
     /// # Errors
-    /// A task panicked or ended by itself. What the API or a provider answers is never an error here.
+    /// A task panicked or ended by itself. What the API or a provider answers is never an error
+    /// here.
     pub async fn run(self, stop: CancellationToken) -> Result<Ending, ManagerError> {
         let Self { context, mut providers, notices } = self;
         let context = Arc::new(context);
@@ -328,7 +334,8 @@ async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToke
     nodes_synced(context, stop).await && stop.run_until_cancelled(listed).await.is_some()
 }
 
-/// The first set is there before the first Service is reconciled: nobody is told "no nodes" only because we just started.
+/// The first set is there before the first Service is reconciled: no Service reports "no nodes"
+/// only because the manager has just started.
 async fn keep_node_set((context, lane): Shared) {
     if !all_synced(&context, &lane.stop).await {
         return;
@@ -395,7 +402,8 @@ async fn serve_orphans((context, lane): Shared) {
     }
 }
 
-/// A panic is a bug of ours: the object stays marked as running, so the process must not go on as if nothing happened.
+/// A panic is a bug of ours: the object stays marked as running, so the process must not go on as
+/// if nothing happened.
 fn propagate(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()

@@ -1,4 +1,5 @@
-//! Every string of these controllers that Kubernetes or a person can see, bit for bit as upstream where upstream has one.
+//! Every string of these controllers that Kubernetes or a person can see, bit for bit as upstream
+//! where upstream has one.
 
 /// Who writes, in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "skysail";
@@ -10,12 +11,14 @@ pub const PROVIDER_KIND: &str = "Provider";
 
 /// Keeps a Service until its load balancer is gone.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// Ours: the provider that made a Service's load balancer, by its name in the provider file. Written and removed with [`LOAD_BALANCER_FINALIZER`].
+/// Ours: the provider that made a Service's load balancer, by its name in the provider file.
+/// Written and removed with [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-provider";
 /// Ours: for which object and class the load balancer was made, `UID` or `UID CLASS`.
 ///
-/// It tells, after a start, a class that the user changed from one that no provider claims
-/// any more; and a copied manifest from what we wrote. Written and removed with [`LOAD_BALANCER_FINALIZER`].
+/// It tells, after a start, a class that the user changed from one that no provider claims any
+/// more; and a copied manifest from what we wrote. Written and removed with
+/// [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-made-for";
 /// The older way to restrict who may connect to a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -51,7 +54,8 @@ pub const REGION_LABEL: &str = "topology.kubernetes.io/region";
 /// Region of the machine, older spelling.
 pub const BETA_REGION_LABEL: &str = "failure-domain.beta.kubernetes.io/region";
 
-/// Its object stands for the cluster, as its UID does for others: an Event about no object of its own is about this one.
+/// Its object stands for the cluster, as its UID does for others: an Event about no object of its
+/// own is about this one.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Reasons of Events, as upstream's unless the text says otherwise.
@@ -80,7 +84,8 @@ pub mod reasons {
     pub const DELETING_NODE: &str = "DeletingNode";
     /// A node's object could not be deleted.
     pub const DELETING_NODE_FAILED: &str = "DeletingNodeFailed";
-    /// Ours: so many machines of a provider are missing that the breaker stops the deletion of its nodes. On the namespace `kube-system`.
+    /// Ours: so many machines of a provider are missing that the breaker stops the deletion of its
+    /// nodes. On the namespace `kube-system`.
     pub const NODE_DELETION_STOPPED: &str = "NodeDeletionStopped";
     /// Ours: the breaker is closed again. On the namespace `kube-system`.
     pub const NODE_DELETION_RESUMED: &str = "NodeDeletionResumed";
@@ -90,7 +95,8 @@ pub mod reasons {
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
     /// Ours: another controller undoes our writes to a node each time.
     pub const NODE_CONTESTED: &str = "NodeContested";
-    /// Ours: what a provider gave for an initialised node, or the node's annotation, cannot be used; upstream only logs it.
+    /// Ours: what a provider gave for an initialised node, or the node's annotation, cannot be
+    /// used; upstream only logs it.
     pub const UPDATING_NODE_FAILED: &str = "UpdatingNodeFailed";
     /// Ours: the cloud does not give some of a node's addresses any more.
     pub const NODE_ADDRESSES_REMOVED: &str = "NodeAddressesRemoved";
@@ -100,7 +106,8 @@ pub mod reasons {
     pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
     /// Ours: another controller undoes our writes to a Service each time.
     pub const SERVICE_CONTESTED: &str = "ServiceContested";
-    /// Ours: the provider that made the load balancer is gone, and another one takes the Service over.
+    /// Ours: the provider that made the load balancer is gone, and another one takes the Service
+    /// over.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
     /// Ours: a provider claims a class or a scheme that an older provider has.
     pub const CLAIM_TAKEN: &str = "ClaimTaken";
@@ -140,6 +147,7 @@ pub mod controllers {
     pub const CLOUD_NODE: &str = "cloud-node-controller";
     /// Source of the lifecycle controller's Events.
     pub const CLOUD_NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
-    /// Source of the route controller's Events; its name in `--controllers` is another, `node-route-controller`, as upstream.
+    /// Source of the route controller's Events; its name in `--controllers` is another,
+    /// `node-route-controller`, as upstream.
     pub const ROUTE: &str = "route_controller";
 }

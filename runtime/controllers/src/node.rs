@@ -1,14 +1,17 @@
-//! The node controller: gives each node the provider ID, labels and addresses of its machine, and takes its taint when all is there.
+//! The node controller: gives each node the provider ID, labels and addresses of its machine, and
+//! takes its taint when all is there.
 //!
 //! # Flow, for all nodes that wait at one moment
 //! 1. observe (pure): those that still have the taint and belong to this provider.
 //! 2. describe (provider): one call for each page of them.
 //! 3. initialize (pure): `node/initialize.rs`, node by node.
-//! 4. write (client): addresses first, then provider ID, labels and taints in one guarded patch. Upstream writes them the other way round, and a node is
-//!    schedulable for a moment without its addresses.
+//! 4. write (client): addresses first, then provider ID, labels and taints in one guarded patch.
+//!    Upstream writes them the other way round, and a node is schedulable for a moment without its
+//!    addresses.
 //! 5. report; a node that failed comes back by `backoff.rs`, alone.
 //!
-//! Beside it runs the periodic pass of `node/status.rs`, and the newer labels are kept equal to the older ones.
+//! Beside it runs the periodic pass of `node/status.rs`, and the newer labels are kept equal to the
+//! older ones.
 
 mod addresses;
 mod initialize;
@@ -57,7 +60,8 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
     let mut initialized = Vec::new();
     for name in names {
         match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(lane.id)) {
-            // As upstream: where the provider has no machines, nobody initialises. A release that has them wakes the node.
+            // As upstream: where the provider has no machines, nobody initialises. A release that
+            // has them wakes the node.
             Some(view) if view.uninitialized && has_no_instances(cloud) => {
                 queue.done(name, Next::OnChange);
             }
@@ -100,8 +104,10 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
         .await;
 }
 
-/// The node as it is after a call that may have taken long: kubelets write it every few seconds, and a write that starts from an older state is refused. The
-/// state of before where it is another node by now, or another question: then the write is refused, and the node's next turn asks again.
+/// The node as it is after a call that may have taken long: kubelets write it every few seconds,
+/// and a write that starts from an older state is refused. The state of before where it is another
+/// node by now, or another question: then the write is refused, and the node's next turn asks
+/// again.
 pub(crate) fn afresh(context: &Context, before: &NodeView) -> NodeView {
     let same = |now: &NodeView| {
         let asked =
@@ -220,7 +226,8 @@ async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, E
     Ok(written.is_some())
 }
 
-/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt dual-stack lists. None where the node is gone.
+/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt
+/// dual-stack lists. None where the node is gone.
 async fn patch_addresses(
     context: &Context,
     object: &core::Node,
@@ -234,7 +241,8 @@ async fn patch_addresses(
     present(api.patch_status(name, &params(), &Patch::Merge(&patch)).await).map_err(Error::api("write node addresses"))
 }
 
-/// A merge patch, guarded by the object's resource version; none where the node is gone. Shared with the lifecycle controller.
+/// A merge patch, guarded by the object's resource version; none where the node is gone. Shared
+/// with the lifecycle controller.
 pub(crate) async fn patch_node(
     context: &Context,
     object: &core::Node,

@@ -1,10 +1,13 @@
-//! The node lifecycle controller: deletes nodes whose machine is gone, and taints those whose machine is off.
+//! The node lifecycle controller: deletes nodes whose machine is gone, and taints those whose
+//! machine is off.
 //!
 //! # Flow, one pass over a provider's nodes that are not ready
-//! 1. observe (pure): the troubled nodes; those that are ready again only lose their taint, and nobody is asked about them.
+//! 1. observe (pure): the troubled nodes; those that are ready again only lose their taint, and
+//!    nobody is asked about them.
 //! 2. describe (provider): one call for each page.
 //! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
-//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes in a row.
+//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes
+//!    in a row.
 //! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before
 //!    it. Where it depends on that, the provider is asked about
 //!    all other nodes as well.
@@ -12,12 +15,14 @@
 //! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
 //!
 //! # Guarantees
-//! - Only an inner [`skysail_provider::Code::NotFound`] deletes, said in several passes in a row. A refused credential, a failed call, a limit or an answer of the
-//!   wrong length never does.
-//! - However many machines a provider says are gone, no more of its nodes go within a window than the breaker allows.
-//! - The DELETE names UID and resource version. The UID keeps a node that was created anew under the name; the version keeps one whose
-//!   kubelet came back while the cloud was asked: a node that is really gone has nobody who writes it, so this costs nothing, and where it
-//!   does conflict the next pass looks again.
+//! - Only an inner [`skysail_provider::Code::NotFound`] deletes, said in several passes in a row. A
+//!   refused credential, a failed call, a limit or an answer of the wrong length never does.
+//! - However many machines a provider says are gone, no more of its nodes go within a window than
+//!   the breaker allows.
+//! - The DELETE names UID and resource version. The UID keeps a node that was created again under
+//!   the name; the version keeps one whose kubelet came back while the cloud was asked: a node that
+//!   is really gone has nobody who writes it, so this costs nothing, and where it does conflict the
+//!   next pass looks again.
 
 mod alarm;
 mod apply;
@@ -55,12 +60,13 @@ type Moment = Duration;
 
 /// What the passes over one provider's nodes remember of each other.
 pub(crate) struct Memory {
-    /// Nodes that came later are newcomers; whoever was there before is taken as old.
+    /// Nodes that came later are newcomers; nodes that were there before count as old.
     started: Instant,
     sightings: Sightings,
     breaker: Breaker,
     alarm: Alarm,
-    /// UIDs of the nodes that we deleted and that the watch still shows, be it late or a finalizer: they are no nodes any more.
+    /// UIDs of the nodes that we deleted and that the watch still shows, be it late or a finalizer:
+    /// they are no nodes any more.
     deleted: HashSet<String>,
 }
 
@@ -84,7 +90,8 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     memory.deleted.retain(|uid| shown.contains(uid.as_str()));
     let mut missing = confirmed(context, memory, &planned);
-    // Somebody may have deleted some of them while the provider was asked: they are no loss that we could cause.
+    // Somebody may have deleted some of them while the provider was asked: they are no loss that we
+    // could cause.
     missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
     let mut judgement = judge(context, lane, memory, &missing, (now, false));
@@ -179,7 +186,8 @@ async fn others_found(context: &Context, lane: &Arc<Lane>, memory: &Memory, miss
         && describe(context, lane, &others, Detail::State).await.iter().all(ProviderResult::is_ok)
 }
 
-/// Somebody else than the provider said that this node will go: a person, or the autoscaler, who waits for it.
+/// Somebody else than the provider said that this node will go: a person, or the autoscaler, who
+/// waits for it.
 fn is_announced(object: &core::Node) -> bool {
     let annotations = object.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(names::ALLOW_DELETION_ANNOTATION)).is_some_and(|value| value == "true")

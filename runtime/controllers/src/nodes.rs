@@ -1,8 +1,11 @@
-//! All nodes of the cluster, sorted by owner, and for each provider the shared set of those that may back a load balancer.
+//! All nodes of the cluster, sorted by owner, and for each provider the shared set of those that
+//! may back a load balancer.
 //!
-//! A change of a node costs that node: the digest by which Services know that their set changed is kept up to date by it alone. When the nodes
-//! settle, the state is published; the set itself is built by the first Service that reads it after that, and shared by all by reference. So a
-//! publication that no Service waits for costs nothing. What it must not do: call a provider or the API.
+//! A change of a node costs that node: the digest by which Services know that their set changed is
+//! kept up to date by it alone. When the nodes settle, the state is published; the set itself is
+//! built by the first Service that reads it after that, and shared by all by reference. So a
+//! publication that no Service waits for costs nothing. What it must not do: call a provider or the
+//! API.
 
 mod kept;
 
@@ -44,11 +47,13 @@ pub(crate) struct SharedNodes {
     pub(crate) published: Instant,
 }
 
-/// Digest of what load balancers depend on in one node: name, provider ID, addresses, zone and region.
+/// Digest of what load balancers depend on in one node: name, provider ID, addresses, zone and
+/// region.
 ///
-/// Upstream compares the first two only, so a node that gets its address or its zone after its ID never reaches a provider whose backends are
-/// addresses, or zones. Other labels, annotations and readiness change often and change no backend: they are in the set, fresh at the next call,
-/// and cause none.
+/// Upstream compares the first two only, so a node that gets its address or its zone after its ID
+/// never reaches a provider whose backends are addresses, or zones. Other labels, annotations and
+/// readiness change often and change no backend: they are in the set, fresh at the next call, and
+/// cause none.
 fn backend(node: &Node) -> u64 {
     let place = [names::ZONE_LABEL, names::REGION_LABEL].map(|label| node.labels.get(label));
     let mut hasher = DefaultHasher::new();
@@ -73,8 +78,9 @@ impl Published {
         Self { membership, at, set: Some(set) }
     }
 
-    /// Whether a Service may have been brought to another membership than this: to that of the publication itself, or to that of the set which the
-    /// first reader had built from the nodes of a later moment.
+    /// Whether a Service may have been brought to another membership than this: to that of the
+    /// publication itself, or to that of the set which the first reader had built from the nodes of
+    /// a later moment.
     fn differs_from(&self, membership: u64) -> bool {
         self.membership != membership || self.set.as_ref().is_some_and(|set| set.membership != membership)
     }
@@ -152,7 +158,8 @@ pub(crate) struct Nodes {
     inner: Mutex<Inner>,
 }
 
-/// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other taints do not matter.
+/// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other
+/// taints do not matter.
 pub(crate) fn is_eligible(object: &core::Node) -> bool {
     let excluded = |value: &String| !matches!(value.as_str(), "0" | "f" | "F" | "false" | "False" | "FALSE");
     let labels = object.metadata.labels.as_ref();
@@ -167,7 +174,8 @@ impl Nodes {
         let node = convert::node(object);
         let mut inner = self.lock();
         let old = inner.views.get(&node.name).cloned();
-        // The same content keeps the same allocation: a heartbeat ends here, with no set made dirty.
+        // The same content keeps the same allocation: a heartbeat ends here, with no set made
+        // dirty.
         let node = match &old {
             Some(old) if *old.node == node => Arc::clone(&old.node),
             _ => Arc::new(node),
@@ -208,19 +216,21 @@ impl Nodes {
         old
     }
 
-    /// Whether no node is known, whoever owns it.
+    /// Whether no node is known, of any owner.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many nodes are known, whoever owns them.
+    /// How many nodes are known, of all owners.
     pub(crate) fn len(&self) -> usize {
         self.lock().views.len()
     }
 
-    /// Every node is judged again by the claims that `claims` makes of those in force. Returns the views whose owner changed.
+    /// Every node is judged again by the claims that `claims` makes of those in force. Returns the
+    /// views whose owner changed.
     ///
-    /// They are made under the lock: of two at once the later one has seen what the earlier one saw, and more.
+    /// They are made under the lock: of two at once the later one has seen what the earlier one
+    /// saw, and more.
     pub(crate) fn reassign(&self, claims: impl FnOnce(&[Claim]) -> Vec<Claim>) -> Vec<NodeView> {
         let mut inner = self.lock();
         let claims = claims(&inner.claims);
@@ -293,7 +303,8 @@ impl Nodes {
         self.lock().lanes.get(&lane).map_or(0, |lane| lane.eligible.len())
     }
 
-    /// How many nodes this provider has, and when those arrived that are ready and came after that moment.
+    /// How many nodes this provider has, and when those arrived that are ready and came after that
+    /// moment.
     pub(crate) fn fleet(&self, lane: LaneId, after: Instant) -> (usize, Vec<Instant>) {
         let inner = self.lock();
         let owned = inner.lanes.get(&lane).map(|lane| &lane.owned);
@@ -302,7 +313,8 @@ impl Nodes {
         (owned.map_or(0, BTreeSet::len), arrivals.collect())
     }
 
-    /// The set that was published last. Who reads it first has it built, from the nodes as they are by then; it stays until the next publication.
+    /// The set that was published last. Who reads it first has it built, from the nodes as they are
+    /// by then; it stays until the next publication.
     pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
         let mut inner = self.lock();
         let Inner { views, lanes, .. } = &mut *inner;
@@ -317,7 +329,8 @@ impl Nodes {
         published.set.get_or_insert_with(build).clone()
     }
 
-    /// Publishes the provider's nodes as they are; true when Services may have been brought to another membership.
+    /// Publishes the provider's nodes as they are; true when Services may have been brought to
+    /// another membership.
     pub(crate) fn publish(&self, lane: LaneId) -> bool {
         let mut inner = self.lock();
         let Some(OfLane { membership, published, .. }) = inner.lanes.get_mut(&lane) else { return false };
@@ -326,7 +339,8 @@ impl Nodes {
         changed
     }
 
-    /// Publishes the provider's set each time its nodes settle, until `stop`; `changed` runs when the membership did.
+    /// Publishes the provider's set each time its nodes settle, until `stop`; `changed` runs when
+    /// the membership did.
     pub(crate) async fn keep_published(
         &self,
         lane: LaneId,

@@ -1,6 +1,8 @@
-//! Which provider owns a node or a Service. Pure: it decides from claims and fields, and touches nothing.
+//! Which provider owns a node or a Service. Pure: it decides from claims and fields, and touches
+//! nothing.
 //!
-//! Ownership comes before everything else: an object that nobody owns, or that two claim, is never written and never asked about.
+//! Ownership comes before everything else: an object that nobody owns, or that two claim, is never
+//! written and never asked about.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,8 @@ pub(crate) fn service_owner(claims: &[Claim], class: Option<&str>) -> Owner {
     }
 }
 
-/// Who is asked about a volume: by the scheme of the cloud's name for it, as `aws://us-east-1a/vol-1`; where nobody has it, the default.
+/// Who is asked about a volume: by the scheme of the cloud's name for it, as
+/// `aws://us-east-1a/vol-1`; where nobody has it, the default.
 pub(crate) fn volume_owner(claims: &[Claim], handle: &str) -> Owner {
     let scheme = handle.parse::<ProviderId>().ok();
     let claimed = |claim: &Claim| scheme.as_ref().is_some_and(|id| claim.schemes.iter().any(|s| s == id.scheme()));

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::names;
 
-/// The patch with the object's resource version and UID: another version, or another object of the name, is a conflict.
+/// The patch with the object's resource version and UID: another version, or another object of the
+/// name, is a conflict.
 pub(crate) fn guarded(read: &ObjectMeta, mut patch: Value) -> Value {
     if let Some(root) = patch.as_object_mut()
         && let Some(metadata) = root.entry("metadata").or_insert_with(|| json!({})).as_object_mut()

@@ -1,7 +1,8 @@
-//! Labels of volumes, as the admission plugin `PersistentVolumeLabel` of Kubernetes up to 1.30 set them: where the volume is, and
-//! the node affinity that goes with it.
+//! Labels of volumes, as the admission plugin `PersistentVolumeLabel` of Kubernetes up to 1.30 set
+//! them: where the volume is, and the node affinity that goes with it.
 //!
-//! It reviews an object that is being created and writes nothing: what serves the API server's webhook calls it.
+//! It reviews an object that is being created and writes nothing: what serves the API server's
+//! webhook calls it.
 
 mod convert;
 mod plan;
@@ -19,13 +20,13 @@ use crate::{
 /// What becomes of an object that is being created.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Review {
-    /// It is good as it is, or nobody's.
+    /// It is good as it is, or has no owner.
     Unchanged,
     /// These changes belong to it.
     Changed {
         /// Operations of a JSON patch (RFC 6902).
         patch: Vec<Value>,
-        /// For whoever creates it: labels that say something else than the cloud, and stay.
+        /// For the creator of the volume: labels that differ from the cloud's, and stay.
         warnings: Vec<String>,
     },
     /// It names a volume that the cloud does not have, or that cannot be one.
@@ -48,7 +49,8 @@ impl PersistentVolumeLabeler {
 
     /// Reviews a volume that is being created. It may be asked again about the same one.
     ///
-    /// Asked is the provider that has the scheme of the volume's handle, else the default one; nobody about a volume that is no cloud's.
+    /// Asked is the provider that has the scheme of the volume's handle, else the default one;
+    /// nobody about a volume that is no cloud's.
     ///
     /// # Errors
     /// Nothing was learnt: the cloud or its provider failed, or the provider's labels are none.

@@ -1,5 +1,6 @@
-//! Which addresses a provider may hand out (pure). kube-proxy and the API server believe them: whoever names the address of another service as its
-//! load balancer's, or as a node's, gets what was meant for that one.
+//! Which addresses a provider may hand out (pure). kube-proxy and the API server trust them: a
+//! provider that names the address of another service as its load balancer's, or as a node's, gets
+//! what was meant for that one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,7 +99,8 @@ impl ProviderAddresses {
     /// From the lists of the provider file; an empty one allows all that is not refused by itself.
     ///
     /// # Errors
-    /// An entry is no range, spells IPv4 as IPv6, has bits behind its prefix, or lies in what no provider may hand out.
+    /// An entry is no range, spells IPv4 as IPv6, has bits behind its prefix, or lies in what no
+    /// provider may hand out.
     pub fn new(load_balancers: &[String], nodes: &[String]) -> Result<Self, CidrError> {
         Ok(Self {
             load_balancers: Rules::new(Use::LoadBalancers, load_balancers)?,
@@ -148,7 +150,8 @@ impl Rules {
             ));
         }
         let special = REFUSED.iter().find(|(range, ..)| range.contains(&plain));
-        // A wide range is a careless word for all that is public and private: loopback and its like have to be meant.
+        // A wide range is a careless word for all that is public and private: loopback and its like
+        // have to be meant.
         let narrow = special.map_or(0, |(range, ..)| range.prefix_len());
         let named = self.cidrs.iter().any(|cidr| cidr.prefix_len() >= narrow && cidr.contains(&plain));
         let field = self.of.field();

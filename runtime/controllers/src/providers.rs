@@ -17,9 +17,11 @@ pub struct ProviderEntry {
     pub name: String,
     /// What is called.
     pub provider: Arc<dyn Provider>,
-    /// Takes Services without a class, and nodes that neither a provider ID nor a selector assigns. At most one of all.
+    /// Takes Services without a class, and nodes that neither a provider ID nor a selector assigns.
+    /// At most one of all.
     pub default: bool,
-    /// Labels that a node without provider ID must all carry to be this provider's; empty selects none.
+    /// Labels that a node without provider ID must all carry to be this provider's; empty selects
+    /// none.
     pub node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass` that are this provider's.
     pub load_balancer_classes: Vec<String>,
@@ -28,7 +30,8 @@ pub struct ProviderEntry {
     pub provider_id_schemes: Option<Vec<String>>,
     /// The addresses that it may give to load balancers and nodes.
     pub addresses: ProviderAddresses,
-    /// Counts the releases that became active. A change makes each object of this provider reconcile once, spread out.
+    /// Counts the releases that became active. A change makes each object of this provider
+    /// reconcile once, spread out.
     pub generation: watch::Receiver<u64>,
     /// Counts the rotations of its credentials. At a change each object of this provider whose last
     /// call was denied is tried again.
@@ -65,7 +68,8 @@ pub enum ProvidersError {
 const SHOWN_MAX: usize = 5;
 
 impl Providers {
-    /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many clouds.
+    /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many
+    /// clouds.
     pub const MAX: usize = 64;
 
     /// Checks what can be known before anything runs. The order is that of age, oldest first.

@@ -2,11 +2,14 @@
 //!
 //! # Guarantees
 //! - A key waits at most once; its earliest time wins.
-//! - A key never runs twice at the same time; one that is added while it runs, runs once more afterwards.
-//! - Its size is bounded by the number of keys, so by the number of objects: no channel, nothing to overflow.
+//! - A key never runs twice at the same time; one that is added while it runs, runs once more
+//!   afterwards.
+//! - Its size is bounded by the number of keys, so by the number of objects: no channel, nothing to
+//!   overflow.
 //!
-//! kube's `scheduler` takes its requests from one stream; here several tasks add keys, and a stream between them would need an unbounded
-//! channel or could block a watch. It must not know what a key means.
+//! kube's `scheduler` takes its requests from one stream; here several tasks add keys, and a stream
+//! between them would need an unbounded channel or could block a watch. It must not know what a key
+//! means.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -113,8 +116,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Something around the object changed: it runs soon, but one that waits for a backoff or a retry-after ([`Next::After`]) goes on waiting and
-    /// will see the change then.
+    /// Something around the object changed: it runs soon, but one that waits for a backoff or a
+    /// retry-after ([`Next::After`]) goes on waiting and will see the change then.
     pub(crate) fn nudge(&self, key: K) {
         let mut inner = self.lock();
         if let Some(run) = inner.running.get_mut(&key) {
@@ -130,8 +133,9 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// It runs after this time; earlier when it waits for something earlier. One that runs does so once more when it ends, whatever came of it: that run
-    /// may have met the world as it was before.
+    /// It runs after this time; earlier when it waits for something earlier. One that runs does so
+    /// once more when it ends, whatever came of it: that run may have met the world as it was
+    /// before.
     pub(crate) fn add_after(&self, key: K, after: Duration) {
         let mut inner = self.lock();
         let now = Instant::now();
@@ -144,7 +148,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Waits until a key is ready, and takes none: what is added to a ready key before it is taken costs no second run.
+    /// Waits until a key is ready, and takes none: what is added to a ready key before it is taken
+    /// costs no second run.
     pub(crate) async fn ready(&self) {
         loop {
             let due = {
@@ -184,7 +189,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         inner.take(now)
     }
 
-    /// Ends a run. A key that was added meanwhile is ready at once; one that was nudged waits for `next` where that is a time.
+    /// Ends a run. A key that was added meanwhile is ready at once; one that was nudged waits for
+    /// `next` where that is a time.
     pub(crate) fn done(&self, key: K, next: Next) {
         let mut inner = self.lock();
         let now = Instant::now();
@@ -203,7 +209,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// This key is tried again because it failed; a failure that does not count leaves the number alone. Returns the number before.
+    /// This key is tried again because it failed; a failure that does not count leaves the number
+    /// alone. Returns the number before.
     pub(crate) fn failed(&self, key: &K, counts: bool, denied: bool) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();
@@ -232,7 +239,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         waiting.chain(inner.running.keys()).cloned().collect()
     }
 
-    /// Begins to count the failures of this key anew.
+    /// Starts to count the failures of this key from zero.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }

@@ -1,7 +1,7 @@
 //! The one place where outcomes become a log line, a Kubernetes Event and a metric.
 //!
-//! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see live (`skysail dev`) leaves here too, as
-//! [`Activity`].
+//! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see
+//! live (`skysail dev`) leaves here too, as [`Activity`].
 
 mod repeats;
 
@@ -90,7 +90,8 @@ impl Reporter {
         self.events.tell(notice)
     }
 
-    /// An Event on the object that says that something begins. Whoever tells the end says so to what is returned.
+    /// An Event on the object that says that something begins. The caller reports the end through
+    /// the returned value.
     pub(crate) fn begins(&self, voice: &Voice, object: &ObjectReference, reason: &'static str, message: &str) -> Begun {
         let notice = self.notice(voice, object, (EventKind::Normal, reason), message.to_owned());
         self.events.tell_beginning(notice)
@@ -116,7 +117,8 @@ impl Reporter {
     /// and a conflict are outcomes of their own, not failures: nothing is wrong. Failures of nodes
     /// that share a cause are logged once.
     ///
-    /// The Event of a failure has no such time: the time grows with each failure, and Events with different texts are not counted as one.
+    /// The Event of a failure has no such time: the time grows with each failure, and Events with
+    /// different texts are not counted as one.
     pub(crate) fn reconciled(
         &self,
         voice: &Voice,
@@ -128,7 +130,8 @@ impl Reporter {
         let provider = voice.provider.clone();
         self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
         let Err(error) = result else { return };
-        // A field and not the message: it may hold words of a guest, which must not read as the host's.
+        // A field and not the message: it may hold words of a guest, which must not read as the
+        // host's.
         let text = chain(error);
         let logged = match object.kind {
             "Node" => self.repeats.log((voice.controller, voice.provider.clone(), outcome), &text),
@@ -167,8 +170,9 @@ impl Reporter {
         self.say(voice, object, format!("{}: {text}{then}", if expected { "waits" } else { "failed" }), !expected);
     }
 
-    /// Where a provider's own Events go: through the same queue, so within the same bounds. Those of a call without an object are about the
-    /// cluster: the API takes no Event without an object, and the provider itself has none.
+    /// Where a provider's own Events go: through the same queue, so within the same bounds. Those
+    /// of a call without an object are about the cluster: the API takes no Event without an object,
+    /// and the provider itself has none.
     pub(crate) fn sink(&self, provider: &str) -> Arc<dyn EventSink> {
         Arc::new(Sink { events: self.events.clone(), source: Arc::from(format!("skysail-provider-{provider}")) })
     }
@@ -191,7 +195,8 @@ impl Reporter {
     }
 }
 
-/// Nothing is wrong with the object: the provider asked for time, a newer object is on its way, or this process has no say any more.
+/// Nothing is wrong with the object: the provider asked for time, a newer object is on its way, or
+/// this process has no say any more.
 pub(crate) fn is_expected(error: &Error) -> bool {
     error.is_conflict() || matches!(error.code(), Code::RetryAfter | Code::NotLeading)
 }

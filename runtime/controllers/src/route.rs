@@ -1,17 +1,23 @@
-//! The route controller: keeps one route in the cloud for each pod range of each node, and says at the node whether its routes are there.
+//! The route controller: keeps one route in the cloud for each pod range of each node, and says at
+//! the node whether its routes are there.
 //!
 //! # Flow, one pass over a provider's routes
 //! 1. list (provider): every route of the cluster; a failure ends the pass.
-//! 2. observe (pure): the nodes that the provider owns, read after the list, so that no route is newer than what we know of its node.
-//! 3. plan (pure): `route/plan.rs` over `route/pod_cidrs.rs`. What is wrong with a node's ranges becomes an Event.
-//! 4. delete, then create (provider): `route/calls.rs`, page by page. A range that changes hands is free before it is given away.
-//! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, where it differs.
+//! 2. observe (pure): the nodes that the provider owns, read after the list, so that no route is
+//!    newer than what we know of its node.
+//! 3. plan (pure): `route/plan.rs` over `route/pod_cidrs.rs`. What is wrong with a node's ranges
+//!    becomes an Event.
+//! 4. delete, then create (provider): `route/calls.rs`, page by page. A range that changes hands is
+//!    free before it is given away.
+//! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, where it
+//!    differs.
 //!
 //! # Guarantees
-//! - A route is deleted only where it lies in the cluster's networks and leads to no node, or to a node of this provider that does not want it. With
-//!   no node known at all, none is.
-//! - What another provider's node, or nobody's, has is not touched: not its routes, not its condition.
-//! - A failure of one route is told at its node and holds up no other.
+//! - A route is deleted only where it lies in the cluster's networks and leads to no node, or to a
+//!   node of this provider that does not want it. With no node known at all, none is.
+//! - What a node of another provider, or of no provider, has is not touched: not its routes, not
+//!   its condition.
+//! - A failure of one route is an Event on its node and holds up no other route.
 //!
 //! `route/serve.rs` says when a pass begins.
 
@@ -50,7 +56,8 @@ use crate::{
     report::{Voice, cluster, is_expected},
 };
 
-/// Conditions that are written at once: after a start with many new nodes the API server is the last who should suffer.
+/// Conditions that are written at once: after a start with many new nodes the API server is the
+/// last who should suffer.
 const CONDITION_WRITES: usize = 8;
 
 /// How a pass ended.
@@ -133,8 +140,9 @@ fn hinted(views: &[NodeView], creations: &[Creation]) -> Vec<(String, Route)> {
 }
 
 impl Pass<'_> {
-    /// Whether the provider has no routes, or we were not told the networks of the cluster. That may change with each release, so neither ends
-    /// the process, as an empty `--cluster-cidr` does upstream: one provider must not stop the others.
+    /// Whether the provider has no routes, or we were not told the networks of the cluster. That
+    /// may change with each release, so neither ends the process, as an empty `--cluster-cidr` does
+    /// upstream: one provider must not stop the others.
     fn is_idle(&self, lane: &Arc<Lane>, memory: &mut Memory) -> bool {
         let Self { context, voice, .. } = self;
         let cloud = &*lane.provider;
@@ -237,7 +245,8 @@ impl Pass<'_> {
         self.failures.extend(written.into_iter().filter_map(Result::err));
     }
 
-    /// Judged by the node as it is after the calls; one that was made anew under the name meanwhile, or changed hands, waits for the next pass.
+    /// Judged by the node as it is after the calls; a node that was created again under the name,
+    /// or has another owner now, waits for the next pass.
     fn wanted(
         &self,
         lane: &Arc<Lane>,

@@ -1,4 +1,5 @@
-//! What an operator may set for the controllers. Defaults are those of upstream's flags where upstream has the flag and nothing else is said.
+//! What an operator may set for the controllers. Defaults are those of upstream's flags where
+//! upstream has the flag and nothing else is said.
 
 use std::time::Duration;
 
@@ -13,44 +14,55 @@ pub struct ControllerSettings {
     pub controllers: EnabledControllers,
     /// `--controller-start-interval`: pause between the starts of two controllers. Default 0.
     pub controller_start_interval: Duration,
-    /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default 10, upstream's is 1; 0 is taken as 1.
+    /// `--concurrent-service-syncs`: Services of one provider that are reconciled at once. Default
+    /// 10, upstream's is 1; 0 is taken as 1.
     pub concurrent_service_syncs: usize,
-    /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was described. Default 10, upstream's is 1;
-    /// 0 is taken as 1.
+    /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was
+    /// described. Default 10, upstream's is 1; 0 is taken as 1.
     pub concurrent_node_syncs: usize,
-    /// `--concurrent-node-status-updates`: the same for the periodic addresses. Default 0: as `concurrent_node_syncs`.
+    /// `--concurrent-node-status-updates`: the same for the periodic addresses. Default 0: as
+    /// `concurrent_node_syncs`.
     pub concurrent_node_status_updates: usize,
     /// `--node-monitor-period`: pause between two passes of the lifecycle controller. Default 5 s.
     pub node_monitor_period: Duration,
-    /// `--concurrent-node-lifecycle-syncs`: nodes of one provider that a pass of the lifecycle controller writes or deletes at once. Default 1, at
-    /// least 1: the flag refuses 0, as upstream; here 0 is taken as 1.
+    /// `--concurrent-node-lifecycle-syncs`: nodes of one provider that a pass of the lifecycle
+    /// controller writes or deletes at once. Default 1, at least 1: the flag refuses 0, as
+    /// upstream; here 0 is taken as 1.
     pub concurrent_node_lifecycle_syncs: usize,
-    /// `--node-deletion-confirmations`: passes of the lifecycle controller in a row that have to say that a machine is gone before its node goes. Default 2; 1, and 0, is
-    /// upstream's behaviour.
+    /// `--node-deletion-confirmations`: passes of the lifecycle controller in a row that have to
+    /// say that a machine is gone before its node goes. Default 2; 1, and 0, is upstream's
+    /// behaviour.
     pub node_deletion_confirmations: u32,
-    /// `--node-deletion-max-percent`: by how much of its highest number the nodes of one provider may fall within
-    /// [`Self::node_deletion_window`] by our deletions; rounded down, and always by one node. Beyond it a breaker stops deletions. Default 34: a zone of
-    /// three may be lost. 100 never stops; the flag takes 1 to 100.
+    /// `--node-deletion-max-percent`: by how much of its highest number the nodes of one provider
+    /// may fall within [`Self::node_deletion_window`] by our deletions; rounded down, and always by
+    /// one node. Beyond it a breaker stops deletions. Default 34: a zone of three may be lost. 100
+    /// never stops; the flag takes 1 to 100.
     pub node_deletion_percent_max: u8,
-    /// `--node-deletion-window`: how long a deleted node counts, and how long a node that the breaker holds has to be missing before it goes
-    /// within the budget. Default 6 h.
+    /// `--node-deletion-window`: how long a deleted node counts, and how long a node that the
+    /// breaker holds has to be missing before it goes within the budget. Default 6 h.
     pub node_deletion_window: Duration,
-    /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5 min.
+    /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5
+    /// min.
     pub node_status_update_frequency: Duration,
-    /// `--refresh-node-labels`: the pass over all addresses also sets the labels for type, zone and region and those that the provider gives beside, where they
-    /// differ, whoever wrote them. Default false: upstream sets them once, when a node is initialised.
+    /// `--refresh-node-labels`: the pass over all addresses also sets the labels for type, zone and
+    /// region and those that the provider gives beside, where they differ, also where somebody else
+    /// wrote them. Default false: upstream sets them once, when a node is initialised.
     pub refresh_node_labels: bool,
-    /// How long a node that was never initialised is kept although the cloud does not know its machine. Default 5 min, counted from
-    /// when this process first saw it: clouds list a new machine late.
+    /// How long a node that was never initialised is kept although the cloud does not know its
+    /// machine. Default 5 min, counted from when this process first saw it: clouds list a new
+    /// machine late.
     pub uninitialized_node_grace: Duration,
-    /// `--configure-cloud-routes`: whether nodes get routes at all, where their provider has routes. Default true.
+    /// `--configure-cloud-routes`: whether nodes get routes at all, where their provider has
+    /// routes. Default true.
     pub configure_cloud_routes: bool,
-    /// `--cluster-cidr`, read by [`crate::parse_cluster_cidr`]: where pods get their addresses from. Default none: then no node gets a route, and a
-    /// provider that has routes is told.
+    /// `--cluster-cidr`, read by [`crate::parse_cluster_cidr`]: where pods get their addresses
+    /// from. Default none: then no node gets a route, and a provider that has routes gets an Event.
     pub cluster_cidrs: Vec<IpNet>,
-    /// `--route-reconciliation-period`: from the begin of one pass over all routes to that of the next. Default 10 s.
+    /// `--route-reconciliation-period`: from the begin of one pass over all routes to that of the
+    /// next. Default 10 s.
     pub route_reconciliation_period: Duration,
-    /// The gate `CloudControllerManagerWatchBasedRoutesReconciliation`: passes follow changes of nodes in place of the period. Default false.
+    /// The gate `CloudControllerManagerWatchBasedRoutesReconciliation`: passes follow changes of
+    /// nodes in place of the period. Default false.
     pub watch_based_routes: bool,
     /// Nodes that ask for initialisation within this time share one provider call. Default 100 ms.
     pub node_batch_window: Duration,
@@ -60,13 +72,16 @@ pub struct ControllerSettings {
     pub node_set_delay_max: Duration,
     /// The same where a node left the set: load balancers still lead there. Default 1 s.
     pub node_set_departure_delay_max: Duration,
-    /// After a release became active, the provider's objects are reconciled over at most this time. Default 60 s.
+    /// After a release became active, the provider's objects are reconciled over at most this time.
+    /// Default 60 s.
     pub swap_spread_max: Duration,
-    /// Each load balancer is ensured once in this time though nothing changed, so that one that was changed behind our back comes back. Default 0: never.
+    /// Each load balancer is ensured once in this time though nothing changed, so that one that was
+    /// changed behind our back comes back. Default 0: never.
     pub drift_repair_period: Duration,
     /// Most of these that begin in a minute, for each provider. Default 60; 0 is taken as 1.
     pub drift_repairs_per_minute: u32,
-    /// Pause between two looks for load balancers that no Service wants. Default 10 min; 0: none. An orphan is told after three looks.
+    /// Pause between two looks for load balancers that no Service wants. Default 10 min; 0: none.
+    /// An orphan is reported after three looks.
     pub orphan_scan_period: Duration,
     /// Whether orphans are deleted too. Default: no.
     pub delete_orphans: bool,

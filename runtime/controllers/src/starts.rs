@@ -17,8 +17,8 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Nodes come first, because Services need them. Upstream's order is chance, and it adds up to as much again to each pause; with one process
-    /// there is nobody to keep clear of.
+    /// Nodes come first, because Services need them. Upstream's order is chance, and it adds up to
+    /// as much again to each pause; with one process there is nobody to keep clear of.
     pub(crate) fn new(settings: &ControllerSettings) -> Self {
         let (enabled, mut next) = (settings.controllers, Duration::ZERO);
         let mut turn = |enabled: bool| {

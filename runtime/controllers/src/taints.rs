@@ -1,4 +1,5 @@
-//! Lists of taints (pure): upstream's helpers. A taint is the same by key and effect; its value does not matter.
+//! Lists of taints (pure): upstream's helpers. A taint is the same by key and effect; its value
+//! does not matter.
 
 use k8s_openapi::api::core::v1::Taint;
 

@@ -1,4 +1,5 @@
-//! From a change of the world to keys in queues: what upstream's informer handlers decide. Nothing here waits, calls or writes.
+//! From a change of the world to keys in queues: what upstream's informer handlers decide. Nothing
+//! here waits, calls or writes.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,7 +25,8 @@ use crate::{
     watch::{Change, ObjectKey, Version},
 };
 
-/// After a swap, objects follow each other at this distance while that fits into [`crate::ControllerSettings::swap_spread_max`].
+/// After a swap, objects follow each other at this distance while that fits into
+/// [`crate::ControllerSettings::swap_spread_max`].
 const SWAP_PACE: Duration = Duration::from_millis(100);
 
 /// A Service appeared, changed or went.
@@ -60,15 +62,16 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     }
 }
 
-/// What a Service says about who made its load balancer, or who owned it until now: after a start nothing else tells it. Where that is its owner, the claims
-/// say the same.
+/// What a Service says about who made its load balancer, or who owned it until now: after a start
+/// nothing else tells it. Where that is its owner, the claims say the same.
 fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
     let owner = |object| context.lanes.get(context.service_owner(object).provider()?).map(|lane| lane.name.clone());
     let former = || old.filter(|old| has_finalizer(old)).and_then(owner);
     let holder = named_holder(object).map(str::to_owned).or_else(former);
     if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner(object).as_ref() != Some(holder)) {
         let mut service = convert(object).service;
-        // As it was when the load balancer was made: whether the user changed it since, or only the claims did, decides whether that has to go.
+        // As it was when the load balancer was made: whether the user changed it since, or only the
+        // claims did, decides whether that has to go.
         let class_then = match old {
             Some(old) if named_holder(object).is_none() => class(old),
             // An object that does not say it wants what it wanted.
@@ -79,7 +82,8 @@ fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, 
     }
 }
 
-/// A Service is gone, and with it the last that reminded of a load balancer whose provider left before.
+/// A Service is gone, and with it the last that reminded of a load balancer whose provider left
+/// before.
 fn forget(context: &Context, key: &ObjectKey) {
     if let Some(entry) = context.ledger.remove(key) {
         tracing::warn!(
@@ -182,7 +186,8 @@ pub(crate) fn providers_changed(
     }
 }
 
-/// The credentials of this provider changed: what was denied is tried again, and nothing else. The rest waits for what the cloud or the failure asked for.
+/// The credentials of this provider changed: what was denied is tried again, and nothing else. The
+/// rest waits for what the cloud or the failure asked for.
 pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
     let services = &lane.services;
     for (after, key) in spread(services.denied(), context.settings.swap_spread_max) {
@@ -199,10 +204,10 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
     }
 }
 
-/// Judges anew whose each node is, where what the providers claim is another than it was.
+/// Decides again which provider owns each node, where the providers' claims have changed.
 ///
-/// Sets are published at once: a release that has just become active says which schemes are its own, and a Service that was told of its nodes as
-/// they were before would lose all its backends.
+/// Sets are published at once: a release that has just become active says which schemes are its
+/// own, and a Service that was told of its nodes as they were before would lose all its backends.
 pub(crate) fn claims_changed(context: &Context) {
     let moved = context.nodes.reassign(|claims| context.lanes.claims(claims));
     if moved.is_empty() {
@@ -227,7 +232,8 @@ pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
     for key in context.ledger.held_by(&lane.name) {
         if context.ledger.waits(&key) {
-            // Its `ensure` failed and waits; what serves until then must not be left with nodes that are gone.
+            // Its `ensure` failed and waits; what serves until then must not be left with nodes
+            // that are gone.
             lane.services.add(key);
         } else {
             lane.services.nudge(key);

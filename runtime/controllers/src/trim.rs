@@ -1,11 +1,12 @@
 //! What the caches keep of an object (pure): the fields that a step reads, and no others.
 //!
-//! A kubelet reports images, volumes and heartbeats that no controller looks at, and whoever writes an object leaves `managedFields`: most of what a
-//! watch brings. Every field of the API's types is named here, so a new one does not compile until somebody decides. A step that reads one more field
-//! takes it out of the `_`.
+//! A kubelet reports images, volumes and heartbeats that no controller looks at, and each writer of
+//! an object leaves `managedFields`: most of what a watch brings. Every field of the API's types is
+//! named here, so a new one does not compile until somebody decides. A step that reads one more
+//! field takes it out of the `_`.
 //!
-//! What is kept of a list may be less than the list: none of them may be written back whole, except those that are kept whole (taints, addresses,
-//! finalizers).
+//! What is kept of a list may be less than the list: none of them may be written back whole, except
+//! those that are kept whole (taints, addresses, finalizers).
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Service, ServiceSpec, ServiceStatus},
@@ -27,7 +28,8 @@ pub(crate) fn trim_node(node: &mut Node) {
     };
 }
 
-/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer nor has our finalizer, which most are, only who it is, and its cluster IPs.
+/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer
+/// nor has our finalizer, which most are, only who it is, and its cluster IPs.
 pub(crate) fn trim_service(service: &mut Service) {
     let concerns_us = is_load_balancer(service) || has_finalizer(service);
     let Service { metadata, spec, status } = std::mem::take(service);

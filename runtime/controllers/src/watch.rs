@@ -1,7 +1,9 @@
-//! One watched kind: its objects in memory, and for each change what it was before and what it is now.
+//! One watched kind: its objects in memory, and for each change what it was before and what it is
+//! now.
 //!
-//! kube's reflector keeps the objects but tells neither the object before a change nor what a relist removed; the predicates of upstream
-//! need both. So this stands on kube's `watcher` and keeps one map. It must not decide anything about an object.
+//! kube's reflector keeps the objects but tells neither the object before a change nor what a
+//! relist removed; the predicates of upstream need both. So this stands on kube's `watcher` and
+//! keeps one map. It must not decide anything about an object.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -52,7 +54,8 @@ pub(crate) struct Version {
     resource_version: Option<String>,
 }
 
-/// What a cache keeps of an object: all of it, or only its version where somebody else keeps the rest.
+/// What a cache keeps of an object: all of it, or only its version where somebody else keeps the
+/// rest.
 pub(crate) trait Kept<K>: Clone {
     fn of(object: &Arc<K>) -> Self;
     fn version(&self) -> Version;
@@ -124,7 +127,8 @@ impl<K: Resource, T: Kept<K>> Cache<K, T> {
         objects.keys().filter(|key| !seen.contains(key)).cloned().collect()
     }
 
-    /// Follows the watch for ever: keeps the map and hands every change on, in order. The watch backs off by itself and never gives up.
+    /// Follows the watch for ever: keeps the map and hands every change on, in order. The watch
+    /// backs off by itself and never gives up.
     pub(crate) async fn follow(
         &self,
         events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,

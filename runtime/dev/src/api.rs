@@ -1,22 +1,26 @@
 //! An in-memory Kubernetes API: real enough for `kubectl`, kube-rs controllers and their tests.
 //!
-//! In process it is a `tower::Service` under a `kube::Client` ([`ApiServer::client`]); over HTTP the same service
-//! listens on a loopback address ([`ApiServer::serve`]). Every request is one synchronous step under one lock, time is
-//! tokio's, uids come from a seed: under a paused clock a run repeats itself exactly.
+//! In process it is a `tower::Service` under a `kube::Client` ([`ApiServer::client`]); over HTTP
+//! the same service listens on a loopback address ([`ApiServer::serve`]). Every request is one
+//! synchronous step under one lock, time is tokio's, uids come from a seed: under a paused clock a
+//! run repeats itself exactly.
 //!
-//! What it must not do: accept what a real API server refuses in the fields this project uses, or differ in what a
-//! client can observe. One suite (`tests/api`) runs against this server and a real one.
+//! What it must not do: accept what a real API server refuses in the fields this project uses, or
+//! differ in what a client can observe. One suite (`tests/api`) runs against this server and a real
+//! one.
 //!
-//! What it leaves out: authentication and authorization, admission webhooks, garbage collection by owner, protobuf
-//! in answers (clients that prefer it take JSON), subresources but `status`, OpenAPI v2, CEL and patterns of custom resources, TLS,
-//! conversion webhooks. What a cluster's controllers do is not done either, but for one thing: a deleted Namespace is emptied, since
+//! What it leaves out: authentication and authorization, admission webhooks, garbage collection by
+//! owner, protobuf in answers (clients that prefer it take JSON), subresources but `status`,
+//! OpenAPI v2, CEL and patterns of custom resources, TLS, conversion webhooks. What a cluster's
+//! controllers do is not done either, but for one thing: a deleted Namespace is emptied, since
 //! nothing else here would.
 //!
 //! # Why not an existing one
-//! kube-rs has none (kube-rs/kube #1108). The crate `kube-fake-client` is a store behind kube's client without watches
-//! over HTTP, without server-side apply's ownership and without discovery, so kubectl cannot use it and reflectors
-//! cannot be tested with compaction. The crate `envtest` starts the real binaries through Go: that is what
-//! `tests/support` does, and it can neither pause its clock nor ship inside `skysail dev`.
+//! kube-rs has none (kube-rs/kube #1108). The crate `kube-fake-client` is a store behind kube's
+//! client without watches over HTTP, without server-side apply's ownership and without discovery,
+//! so kubectl cannot use it and reflectors cannot be tested with compaction. The crate `envtest`
+//! starts the real binaries through Go: that is what `tests/support` does, and it can neither pause
+//! its clock nor ship inside `skysail dev`.
 
 mod allocator;
 pub(crate) mod clock;
@@ -68,7 +72,8 @@ use self::state::State;
 /// How an API server starts.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// What its clock reads when it starts; the rest is tokio's clock. Default: 2026-01-01T00:00:00Z.
+    /// What its clock reads when it starts; the rest is tokio's clock. Default:
+    /// 2026-01-01T00:00:00Z.
     pub epoch: Timestamp,
     /// Seed of uids and generated names. Default: 0.
     pub seed: u64,
@@ -78,10 +83,11 @@ pub struct ApiOptions {
     pub service_cidrs: Vec<IpNet>,
     /// Node ports. Default: 30000 to 32767.
     pub node_ports: RangeInclusive<u16>,
-    /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin `TaintNodesByCondition`
-    /// does. Default: false, because nothing here would take it away.
+    /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin
+    /// `TaintNodesByCondition` does. Default: false, because nothing here would take it away.
     pub taint_new_nodes: bool,
-    /// Whether objects are validated. Default: true. Without it, tests show what becomes of objects that no schema would pass.
+    /// Whether objects are validated. Default: true. Without it, tests show what becomes of objects
+    /// that no schema would pass.
     pub validate: bool,
 }
 

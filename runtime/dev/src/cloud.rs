@@ -1,11 +1,13 @@
-//! The simulated cloud: machines, zones, routes, disks and load balancing behind an HTTP API, whose virtual servers carry real TCP on loopback
-//! addresses.
+//! The simulated cloud: machines, zones, routes, disks and load balancing behind an HTTP API, whose
+//! virtual servers carry real TCP on loopback addresses.
 //!
-//! For `skysail dev`, demonstrations and tests. [`SimCloud`] is the cloud itself, driven from Rust; [`SimCloud::serve`] puts its API
-//! (`/openapi.json` describes it) on a socket for a provider. Both see one state. [`Knobs`] make it slow, broken or stingy at run time;
-//! with a seed the same requests meet the same failures.
+//! For `skysail dev`, demonstrations and tests. [`SimCloud`] is the cloud itself, driven from Rust;
+//! [`SimCloud::serve`] puts its API (`/openapi.json` describes it) on a socket for a provider. Both
+//! see one state. [`Knobs`] make it slow, broken or stingy at run time; with a seed the same
+//! requests meet the same failures.
 //!
-//! It must not know Kubernetes: a provider is what brings the two together. It listens on and connects to 127.0.0.0/8 only.
+//! It must not know Kubernetes: a provider is what brings the two together. It listens on and
+//! connects to 127.0.0.0/8 only.
 
 mod backend;
 mod error;
@@ -41,13 +43,15 @@ pub use self::{
 /// What a simulated cloud starts with.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Default: `zone-a`, `zone-b` and `zone-c` in `region-1`. The first one takes machines that name no zone.
+    /// Default: `zone-a`, `zone-b` and `zone-c` in `region-1`. The first one takes machines that
+    /// name no zone.
     pub zones: Vec<Zone>,
     /// Default: none.
     pub clusters: Vec<Cluster>,
     /// Elastic IPs are the addresses after this one. Default 127.88.0.0.
     pub elastic_ips: Ipv4Addr,
-    /// How many elastic IPs there are. Default 254: a block of 256 without its first and last address.
+    /// How many elastic IPs there are. Default 254: a block of 256 without its first and last
+    /// address.
     pub elastic_ips_max: u32,
     /// Machines' private addresses follow this one. Default 127.89.0.0.
     pub machines: Ipv4Addr,
@@ -117,7 +121,8 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// The defaults with addresses of its own: tests that run at once do not meet each other's listeners.
+    /// The defaults with addresses of its own: tests that run at once do not meet each other's
+    /// listeners.
     #[must_use]
     pub fn isolated() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(0);
@@ -162,7 +167,8 @@ impl SimCloud {
     ///
     /// # Errors
     ///
-    /// [`CloudError::Conflict`] for a name that exists, [`CloudError::Invalid`], [`CloudError::Exhausted`].
+    /// [`CloudError::Conflict`] for a name that exists, [`CloudError::Invalid`],
+    /// [`CloudError::Exhausted`].
     pub fn create_instance(&self, new: NewInstance) -> Result<Instance, CloudError> {
         self.state().create_instance(new)
     }
@@ -210,19 +216,20 @@ impl SimCloud {
         Ok(())
     }
 
-    /// Runs an HTTP server on the machine that answers with the machine's name and a newline; one that is there stays. It ends and begins
-    /// again with the machine.
+    /// Runs an HTTP server on the machine that answers with the machine's name and a newline; one
+    /// that is there stays. It ends and begins again with the machine.
     ///
     /// # Errors
     ///
-    /// [`CloudError::NotFound`], [`CloudError::PortInUse`], [`CloudError::PortNotPermitted`], [`CloudError::Listen`],
-    /// [`CloudError::Exhausted`].
+    /// [`CloudError::NotFound`], [`CloudError::PortInUse`], [`CloudError::PortNotPermitted`],
+    /// [`CloudError::Listen`], [`CloudError::Exhausted`].
     #[expect(clippy::unused_async, reason = "listens: has to be called within a runtime")]
     pub async fn serve_backend(&self, id: &str, port: u16) -> Result<SocketAddr, CloudError> {
         self.state().serve_backend(id, port)
     }
 
-    /// Ends what [`SimCloud::serve_backend`] began; when this returns, the port is free. One that is not there is no error.
+    /// Ends what [`SimCloud::serve_backend`] began; when this returns, the port is free. One that
+    /// is not there is no error.
     ///
     /// # Errors
     ///
@@ -271,13 +278,15 @@ impl SimCloud {
         self.state().requests.count()
     }
 
-    /// The last [`REQUESTS_MAX`] requests to `/v1` that were answered, the first one that was first.
+    /// The last [`REQUESTS_MAX`] requests to `/v1` that were answered, the first one that was
+    /// first.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.state().requests.all()
     }
 
-    /// The requests to `/v1` that came and are not answered yet, whether or not somebody still waits for the answer.
+    /// The requests to `/v1` that came and are not answered yet, whether or not somebody still
+    /// waits for the answer.
     #[must_use]
     pub fn requests_under_way(&self) -> Vec<RequestRecord> {
         self.state().requests.under_way()
@@ -288,7 +297,8 @@ impl SimCloud {
         self.state().requests.clear();
     }
 
-    /// How many requests to `/v1` there were since the start, by method and path as `openapi.json` writes it: `GET /v1/instances/{id}`.
+    /// How many requests to `/v1` there were since the start, by method and path as `openapi.json`
+    /// writes it: `GET /v1/instances/{id}`.
     #[must_use]
     pub fn request_counts(&self) -> BTreeMap<String, u64> {
         self.state().requests.counts()
@@ -300,7 +310,8 @@ impl SimCloud {
         self.state().instances.len()
     }
 
-    /// The name of each virtual server, with the number of its real servers. For large clouds, where a snapshot would be much larger.
+    /// The name of each virtual server, with the number of its real servers. For large clouds,
+    /// where a snapshot would be much larger.
     #[must_use]
     pub fn backend_counts(&self) -> Vec<(String, usize)> {
         self.state().backend_counts()
@@ -333,7 +344,8 @@ impl SimCloud {
         token
     }
 
-    /// Deletes a virtual server; when this returns, its connections are closed and its port is free.
+    /// Deletes a virtual server; when this returns, its connections are closed and its port is
+    /// free.
     ///
     /// # Errors
     ///

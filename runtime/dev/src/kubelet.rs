@@ -1,8 +1,9 @@
 //! Simulated kubelets: one Node for each machine of a cloud.
 //!
-//! Does what a kubelet with `--cloud-provider=external` does at its start (registers the node with the taint
-//! `node.cloudprovider.kubernetes.io/uninitialized`, reports Ready) and what the kube-controller-manager does when a kubelet falls silent
-//! (Ready becomes Unknown). It never deletes a Node: that is the work of the manager under test.
+//! Does what a kubelet with `--cloud-provider=external` does at its start (registers the node with
+//! the taint `node.cloudprovider.kubernetes.io/uninitialized`, reports Ready) and what the
+//! kube-controller-manager does when a kubelet falls silent (Ready becomes Unknown). It never
+//! deletes a Node: that is the work of the manager under test.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +29,15 @@ pub struct Machine {
     pub running: bool,
 }
 
-/// Registers machines as Nodes and keeps their condition Ready, until the sender of the machines is dropped.
+/// Registers machines as Nodes and keeps their condition Ready, until the sender of the machines is
+/// dropped.
 ///
-/// A machine that leaves the list counts as silent. `epoch` is what the clock reads now, as in [`crate::api::ApiOptions::epoch`].
+/// A machine that leaves the list counts as silent. `epoch` is what the clock reads now, as in
+/// [`crate::api::ApiOptions::epoch`].
 ///
 /// # Errors
-/// The API refused a write; conflicts with the manager cannot happen, because only the status is patched.
+/// The API refused a write; conflicts with the manager cannot happen, because only the status is
+/// patched.
 pub async fn run(client: Client, mut machines: watch::Receiver<Vec<Machine>>, epoch: Timestamp) -> kube::Result<()> {
     let kubelets = Kubelets { nodes: Api::all(client), clock: Clock::starting_at(epoch) };
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
@@ -114,7 +118,8 @@ impl Kubelets {
             )
             .await
         {
-            // The manager was quicker: the Node is gone, and a silent kubelet does not register again.
+            // The manager was quicker: the Node is gone, and a silent kubelet does not register
+            // again.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => other.map(drop),
         }

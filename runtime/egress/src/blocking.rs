@@ -1,4 +1,5 @@
-//! Work that holds a thread, with a bound for how much of it is under way. Must not know what the work is.
+//! Work that holds a thread, with a bound for how much of it is under way. Must not know what the
+//! work is.
 
 use std::{io, sync::Arc};
 
@@ -15,7 +16,8 @@ impl Blocking {
         Self { places: Arc::new(Semaphore::new(at_once)) }
     }
 
-    /// Runs work that blocks. The place is given back when it *returns*: a request that ends earlier ends the wait, not the work.
+    /// Runs work that blocks. The place is given back when it *returns*: a request that ends
+    /// earlier ends the wait, not the work.
     ///
     /// # Cancel safety
     /// Dropping the future leaves work that has begun to its end, and none that has not.

@@ -1,11 +1,13 @@
 //! Named credentials that the host adds to requests and the guest never sees.
 //!
-//! A guest writes the *name* of a credential in a request. Whether it may is the operator's decision, twice: the egress rules allow the
-//! request, and the credential's own origins allow *it* there. The value is added last, after everything of the guest's was judged, and
-//! is taken out of whatever comes back ([`redact`]). Values live in [`Secret`], whose `Debug` shows nothing.
+//! A guest writes the *name* of a credential in a request. Whether it may is the operator's
+//! decision, twice: the egress rules allow the request, and the credential's own origins allow *it*
+//! there. The value is added last, after everything of the guest's was judged, and is taken out of
+//! whatever comes back ([`redact`]). Values live in [`Secret`], whose `Debug` shows nothing.
 //!
-//! [`Credentials::exchange`] exchanges all values at once: requests that began keep the value they began with, later ones take the new one.
-//! Values of the previous generation are still redacted, because answers may still repeat them.
+//! [`Credentials::exchange`] exchanges all values at once: requests that began keep the value they
+//! began with, later ones take the new one. Values of the previous generation are still redacted,
+//! because answers may still repeat them.
 //!
 //! Must not send anything and must not decide about addresses.
 
@@ -163,8 +165,8 @@ impl Credentials {
         Self { current: ArcSwap::default() }
     }
 
-    /// Checks the specs and reads all values (blocking); `env` looks up an environment variable of the host, `secrets` has what the specs
-    /// name of the cluster's Secrets.
+    /// Checks the specs and reads all values (blocking); `env` looks up an environment variable of
+    /// the host, `secrets` has what the specs name of the cluster's Secrets.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place, the reason and the way out; never a value.
@@ -201,14 +203,16 @@ impl Credentials {
             (!known).then(|| name.clone())
         };
         let changed: Vec<_> = after.by_name.iter().filter_map(changed).collect();
-        // The same values keep the generation, and with it the values of before that are still redacted.
+        // The same values keep the generation, and with it the values of before that are still
+        // redacted.
         if !changed.is_empty() {
             self.current.store(Arc::new(after));
         }
         changed
     }
 
-    /// `text` without any value of a credential: for everything that is shown or logged about this provider.
+    /// `text` without any value of a credential: for everything that is shown or logged about this
+    /// provider.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         self.current.load().redactor.text(text).into_owned()
@@ -252,7 +256,8 @@ impl Proof {
     fn secrets(&self) -> &[Secret] {
         match self {
             Self::Header { secrets, .. } => secrets,
-            // The key never leaves the process: a handshake proves that it is there without sending it.
+            // The key never leaves the process: a handshake proves that it is there without sending
+            // it.
             Self::ClientCertificate(_) => &[],
         }
     }

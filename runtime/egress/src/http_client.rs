@@ -1,17 +1,23 @@
-//! The only way out of the sandbox: one judged, bounded, accounted exchange at a time, or several in parallel.
+//! The only way out of the sandbox: one judged, bounded, accounted exchange at a time, or several
+//! in parallel.
 //!
 //! Flow of one request, in this order; whatever fails first is the answer:
 //! 1. the budget of the call gives a request ([`HttpBudget::admit`]);
 //! 2. URL, method and headers are read, strictly (`malformed`);
-//! 3. the operator's rules judge origin, method and path, and an address that stands in the URL ([`crate::policy`], `forbidden`);
+//! 3. the operator's rules judge origin, method and path, and an address that stands in the URL
+//!    ([`crate::policy`], `forbidden`);
 //! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
-//! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of at most a second, or `limited`);
-//! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a connection whose peer address was judged when it was made;
-//! 7. the answer is read up to its bounds, one in a coding is refused, and every value of a credential in it is redacted.
+//! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of
+//!    at most a second, or `limited`);
+//! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a
+//!    connection whose peer address was judged when it was made;
+//! 7. the answer is read up to its bounds, one in a coding is refused, and every value of a
+//!    credential in it is redacted.
 //!
-//! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one exception that is the transport's own: a
-//! request on a reused connection that the peer had closed before a single byte of the request was written goes to a fresh one, and
-//! an HTTP/2 stream that the peer refused unprocessed is sent once more. In both cases the peer did nothing with it.
+//! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one
+//! exception that is the transport's own: a request on a reused connection that the peer had closed
+//! before a single byte of the request was written goes to a fresh one, and an HTTP/2 stream that
+//! the peer refused unprocessed is sent once more. In both cases the peer did nothing with it.
 //!
 //! Must not know wasm. Dropping the future of a request ends its exchange.
 
@@ -48,7 +54,8 @@ pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
 
-/// Redactions of large answers of one provider under way at once: each keeps a core busy, for seconds where answers of 256 MiB are allowed.
+/// Redactions of large answers of one provider under way at once: each keeps a core busy, for
+/// seconds where answers of 256 MiB are allowed.
 const REDACTIONS_MAX: usize = 2;
 
 /// The methods that change nothing, of those that can be allowed.
@@ -70,15 +77,16 @@ struct Judged {
     bytes: u64,
     timeout: Option<Duration>,
     has_credential: bool,
-    /// Keeps the redaction of the very values that are sent, even when they are exchanged meanwhile.
+    /// Keeps the redaction of the very values that are sent, even when they are exchanged
+    /// meanwhile.
     generation: Arc<Generation>,
 }
 
 // === impl HttpClient ===
 
 impl HttpClient {
-    /// A client that resolves names with a system's resolver of its own. Of `limits` it takes the rate and the count of headers; the others are
-    /// those of each call's [`HttpBudget`].
+    /// A client that resolves names with a system's resolver of its own. Of `limits` it takes the
+    /// rate and the count of headers; the others are those of each call's [`HttpBudget`].
     ///
     /// # Errors
     /// A certificate of the policy's CA bundle or of a credential cannot be used.
@@ -101,7 +109,8 @@ impl HttpClient {
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, HttpClientError> {
         let clients = Clients::new(&policy, limits, resolver)?;
-        // Built now, so that a certificate without its key is an error of the operator's file and not of a request.
+        // Built now, so that a certificate without its key is an error of the operator's file and
+        // not of a request.
         for (name, credential) in credentials.current().iter() {
             if let Proof::ClientCertificate(certificate) = &credential.proof {
                 clients.with_certificate(name, certificate)?;
@@ -162,8 +171,9 @@ impl HttpClient {
         result
     }
 
-    /// Sends all requests, as many at once as the budget allows; answers in the order of the requests. They are held until the last one is
-    /// there: beyond `room` bytes of answers, which is what the guest can hold, nothing more is asked for.
+    /// Sends all requests, as many at once as the budget allows; answers in the order of the
+    /// requests. They are held until the last one is there: beyond `room` bytes of answers, which
+    /// is what the guest can hold, nothing more is asked for.
     ///
     /// # Cancel safety
     /// Dropping the future ends all exchanges.
@@ -173,7 +183,8 @@ impl HttpClient {
         mut requests: Vec<HttpRequest>,
         room: u64,
     ) -> Vec<Result<HttpResponse, Failure>> {
-        // Those that the call has no budget for are refused as a whole: the guest chooses how many they are.
+        // Those that the call has no budget for are refused as a whole: the guest chooses how many
+        // they are.
         let beyond = requests.split_off(budget.left().min(requests.len())).len();
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
         let held = &Held::new(room);
@@ -303,7 +314,8 @@ fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body
     Ok(bytes)
 }
 
-/// When an exchange that begins now must be over, and, where the provider's limit is what ends it, that limit.
+/// When an exchange that begins now must be over, and, where the provider's limit is what ends it,
+/// that limit.
 fn end_of(budget: &HttpBudget, timeout: Option<Duration>) -> (Instant, Option<Duration>) {
     let now = Instant::now();
     let max = budget.limits().exchange_time_max;

@@ -1,6 +1,8 @@
-//! The way out for what is not trusted: which requests may leave, to which addresses, with which credentials, and what may come back.
+//! The way out for what is not trusted: which requests may leave, to which addresses, with which
+//! credentials, and what may come back.
 //!
-//! The host sends the requests of providers through it. It knows neither WebAssembly nor Kubernetes.
+//! The host sends the requests of providers through it. It knows neither WebAssembly nor
+//! Kubernetes.
 //!
 //! Read [`http_client`] first: it is the walk of one request.
 

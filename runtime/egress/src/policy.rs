@@ -1,16 +1,21 @@
-//! May this request leave? The operator's rules judge the name, the method and the path; then every address is judged by itself.
+//! May this request leave? The operator's rules judge the name, the method and the path; then every
+//! address is judged by itself.
 //!
-//! The threat: a component from a stranger asks for a URL. The name in it may be permitted and lead to the metadata service, to the API
-//! server or to a neighbour's database: by DNS that the stranger controls, by an address in an odd spelling, by a redirect. So
+//! The threat: an untrusted component asks for a URL. The name in it may be permitted and lead to
+//! the metadata service, to the API server or to a neighbour's database: by DNS that the attacker
+//! controls, by an address in an odd spelling, by a redirect. So
 //! - what no rule allows is refused: a policy without rules refuses everything;
-//! - a URL is judged in the spelling in which it is sent, and a URL that two readers could understand differently is refused;
-//! - a permitted name is resolved by us, once for each connection, and *each* address is judged; the connection goes to those very
-//!   addresses. If one of several is refused, the whole name is: an honest API does not mix public and internal addresses, and dropping
-//!   only the bad ones would leave an attacker's answer half working and make the outcome hang on the order of an answer;
+//! - a URL is judged in the spelling in which it is sent, and a URL that two readers could
+//!   understand differently is refused;
+//! - a permitted name is resolved by us, once for each connection, and *each* address is judged;
+//!   the connection goes to those very addresses. If one of several is refused, the whole name is:
+//!   an honest API does not mix public and internal addresses, and dropping only the bad ones would
+//!   leave an attacker's answer half working and make the outcome hang on the order of an answer;
 //! - an address in a URL is judged the same way, without a look-up;
-//! - private, link-local and the other special ranges are refused unless the operator opens them in `allowCidrs`. A CIDR there must lie
-//!   inside one such range, so `0.0.0.0/0` is an error and not a hole. The metadata services' addresses open only by themselves
-//!   (`169.254.169.254/32`): a CIDR around them, be it `169.254.0.0/16`, leaves them shut.
+//! - private, link-local and the other special ranges are refused unless the operator opens them in
+//!   `allowCidrs`. A CIDR there must lie inside one such range, so `0.0.0.0/0` is an error and not
+//!   a hole. The metadata services' addresses open only by themselves (`169.254.169.254/32`): a
+//!   CIDR around them, be it `169.254.0.0/16`, leaves them shut.
 //!
 //! Must not open sockets; [`crate::http_client`] does, and asks here first.
 
@@ -37,10 +42,12 @@ pub(crate) use target::Target;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EgressSpec {
-    /// A request leaves where one rule allows its origin, its method and its path. At most 64. Default: none, so that nothing leaves.
+    /// A request leaves where one rule allows its origin, its method and its path. At most 64.
+    /// Default: none, so that nothing leaves.
     pub rules: Vec<EgressRuleSpec>,
-    /// CIDRs that may be reached although they are private, link-local, loopback or special in another way, for example 10.20.0.0/16; at most 64. A
-    /// metadata service's address opens only by itself: 169.254.169.254/32. Default: none.
+    /// CIDRs that may be reached although they are private, link-local, loopback or special in
+    /// another way, for example 10.20.0.0/16; at most 64. A metadata service's address opens only
+    /// by itself: 169.254.169.254/32. Default: none.
     pub allow_cidrs: Vec<String>,
     /// Certificates of authorities that are trusted beside the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,13 +58,15 @@ pub struct EgressSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EgressRuleSpec {
-    /// Scheme, host and port, the last where it is not the scheme's own: `https://api.example.com`, `https://*.example.com:8443` (exactly one
-    /// label), or `https://[fd00::1]`. 1 to 64.
+    /// Scheme, host and port, the last where it is not the scheme's own: `https://api.example.com`,
+    /// `https://*.example.com:8443` (exactly one label), or `https://[fd00::1]`. 1 to 64.
     pub origins: Vec<String>,
-    /// The methods that it allows, in upper case. Default: GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, which are all that there are.
+    /// The methods that it allows, in upper case. Default: GET, HEAD, POST, PUT, PATCH, DELETE and
+    /// OPTIONS, which are all that there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methods: Option<Vec<String>>,
-    /// The paths that it allows, by whole segments: /v2/lb covers /v2/lb/1 and not /v2/lbx. 1 to 64. Default: every path.
+    /// The paths that it allows, by whole segments: /v2/lb covers /v2/lb/1 and not /v2/lbx.
+    /// 1 to 64. Default: every path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_prefixes: Option<Vec<String>>,
 }
@@ -66,7 +75,8 @@ pub struct EgressRuleSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum CaBundleSpec {
-    /// Path of a file with the certificates as PEM, one after the other; at most 1 MiB. It is read again when it changes.
+    /// Path of a file with the certificates as PEM, one after the other; at most 1 MiB. It is read
+    /// again when it changes.
     File(PathBuf),
     /// The certificates themselves as PEM, one after the other; at most 1 MiB.
     Pem(String),
@@ -169,7 +179,8 @@ pub enum EgressError {
     },
 }
 
-/// The methods that can be allowed. CONNECT makes tunnels and TRACE echoes the credential; neither belongs to a cloud's API.
+/// The methods that can be allowed. CONNECT makes tunnels and TRACE echoes the credential; neither
+/// belongs to a cloud's API.
 pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// The system's own bundle has a fifth of this.
@@ -207,8 +218,8 @@ impl EgressPolicy {
         Ok(Self { rules, addresses, ca })
     }
 
-    /// Judges origin, method, path, and the address where the URL names one. A name's addresses are judged later, by
-    /// [`Self::judge_address`].
+    /// Judges origin, method, path, and the address where the URL names one. A name's addresses are
+    /// judged later, by [`Self::judge_address`].
     pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
         let Target { url, authority } = target;
         // First, for no rule helps where an address is refused.
@@ -255,7 +266,8 @@ impl EgressPolicy {
     }
 }
 
-/// Whether an address is public: neither private nor link-local nor special in another way, and no metadata service.
+/// Whether an address is public: neither private nor link-local nor special in another way, and no
+/// metadata service.
 ///
 /// # Errors
 /// What it is.

@@ -1,4 +1,5 @@
-//! Names into addresses, and how many look-ups one provider may have under way. Must not judge addresses.
+//! Names into addresses, and how many look-ups one provider may have under way. Must not judge
+//! addresses.
 
 use std::{
     io,
@@ -11,8 +12,9 @@ use crate::blocking::Blocking;
 
 /// Look-ups of one provider under way at once.
 ///
-/// Each holds a thread until the name servers answer or the system gives them up, which nothing ends sooner, and all providers share a
-/// pool of 512 threads: whoever asks for names that are never answered may hold a few of them. A provider needs one or two names.
+/// Each holds a thread until the name servers answer or the system gives them up, which nothing
+/// ends sooner, and all providers share a pool of 512 threads: a guest that asks for names that are
+/// never answered may hold a few of them. A provider needs one or two names.
 const LOOK_UPS_MAX: usize = 8;
 
 /// Turns a name into addresses. The system's is [`SystemResolver`]; tests bring their own.
@@ -25,9 +27,11 @@ pub trait Resolver: Send + Sync {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The resolver of the operating system, search list and `/etc/hosts` included: whatever it says is judged.
+/// The resolver of the operating system, search list and `/etc/hosts` included: whatever it says is
+/// judged.
 ///
-/// Each has a bound of its own for its look-ups under way, so every provider has one to itself. Further look-ups wait.
+/// Each has a bound of its own for its look-ups under way, so every provider has one to itself.
+/// Further look-ups wait.
 #[derive(Debug)]
 pub struct SystemResolver {
     look_ups: Blocking,
@@ -43,7 +47,8 @@ impl Default for SystemResolver {
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let name = name.to_owned();
-        // The absolute form would be wanted against search lists, but /etc/hosts knows no trailing dots.
+        // The absolute form would be wanted against search lists, but /etc/hosts knows no trailing
+        // dots.
         let look_up = move || Ok((name.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect());
         self.look_ups.run(look_up).await
     }

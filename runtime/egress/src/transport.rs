@@ -1,7 +1,9 @@
-//! Connections and what goes over them: the judged look-up of names, TLS, pooled clients, answers piece by piece.
+//! Connections and what goes over them: the judged look-up of names, TLS, pooled clients, answers
+//! piece by piece.
 //!
-//! A peer is not trusted. No name is connected to before each of its addresses was judged, nothing is decompressed, no redirect is followed, no
-//! proxy is asked, and nothing that a peer can send without end is read in one go. How much may come is decided by the reader of an [`Answer`].
+//! A peer is not trusted. No name is connected to before each of its addresses was judged, nothing
+//! is decompressed, no redirect is followed, no proxy is asked, and nothing that a peer can send
+//! without end is read in one go. How much may come is decided by the reader of an [`Answer`].
 //!
 //! Must not know credentials and must not judge requests.
 
@@ -42,20 +44,24 @@ use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncSe
 
 use crate::{policy::Refusal, resolver::Resolver};
 
-/// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call still has time to say so.
+/// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call
+/// still has time to say so.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Shorter than what common servers grant (5 s behind some load balancers are the exception, and the transport notices a close).
+/// Shorter than what common servers grant (5 s behind some load balancers are the exception, and
+/// the transport notices a close).
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Addresses of one name that are taken; a longer answer is cut after all of it was judged.
 const ADDRESSES_MAX: usize = 16;
 
-/// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the most that `httpHeaderBytes` and
-/// `httpHeaders` may be. A provider's own, smaller limits are judged when the headers are here.
+/// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the
+/// most that `httpHeaderBytes` and `httpHeaders` may be. A provider's own, smaller limits are
+/// judged when the headers are here.
 const HEADER_LIST_BYTES_MAX: u32 = 256 * 1024 + 32 * 1000;
 
-/// The fewest bytes of the head of an interim answer: `HTTP/1.1 103` and two line ends, without a header.
+/// The fewest bytes of the head of an interim answer: `HTTP/1.1 103` and two line ends, without a
+/// header.
 const INTERIM_BYTES_MIN: u64 = 16;
 
 const USER_AGENT: &str = concat!("skysail/", env!("CARGO_PKG_VERSION"));
@@ -167,7 +173,8 @@ impl Client {
         Ok(Self { pool, headers_max: u64::from(options.headers_max) })
     }
 
-    /// Sends, and waits for the head of the answer. `received` is told of the bytes of the heads, those of interim answers included.
+    /// Sends, and waits for the head of the answer. `received` gets the number of bytes of the
+    /// heads, those of interim answers included.
     ///
     /// # Errors
     /// No connection, or no head of an answer within the bound for its headers.
@@ -217,7 +224,8 @@ impl Answer {
         self.body.size_hint().exact()
     }
 
-    /// The next piece of the body; none at its end. One in a coding is an error, because none was asked for.
+    /// The next piece of the body; none at its end. One in a coding is an error, because none was
+    /// asked for.
     ///
     /// # Errors
     /// The body breaks off, or has a coding.
@@ -226,7 +234,8 @@ impl Answer {
     /// Dropping the future loses nothing.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
-            // Without this, a peer that always has the next frame ready keeps the caller's timers from being polled.
+            // Without this, a peer that always has the next frame ready keeps the caller's timers
+            // from being polled.
             consume_budget().await;
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             match frame.map_err(TransportError::Body)?.into_data() {
@@ -256,8 +265,8 @@ fn too_slow() -> io::Error {
 fn add_defaults(headers: &mut HeaderMap) {
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
-    // Nothing is decompressed: a decoder can take input for ever without an output, and without this header
-    // a server may choose any coding.
+    // Nothing is decompressed: a decoder can take input for ever without an output, and without
+    // this header a server may choose any coding.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
 
@@ -270,7 +279,8 @@ fn check_coding(headers: &HeaderMap) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// Whether the peer has refused an HTTP/2 stream, or has closed the connection before it came to this one.
+/// Whether the peer has refused an HTTP/2 stream, or has closed the connection before it came to
+/// this one.
 fn is_unprocessed(error: &legacy::Error) -> bool {
     let causes = causes(error);
     let Some(error) = causes.iter().find_map(|cause| cause.downcast_ref::<h2::Error>()) else { return false };
@@ -286,7 +296,8 @@ pub fn header_bytes(headers: &HeaderMap) -> u64 {
     sum as u64
 }
 
-/// The error and its causes. An `io::Error` hides the error that it wraps from `source`, so it is opened.
+/// The error and its causes. An `io::Error` hides the error that it wraps from `source`, so it is
+/// opened.
 #[must_use]
 pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
     /// Deeper than any chain seen; a bound because sources come from other crates.
@@ -304,7 +315,8 @@ pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError 
     out
 }
 
-/// The system's roots and these. A system without any is no error: a peer may speak plain HTTP, or the operator brings the roots.
+/// The system's roots and these. A system without any is no error: a peer may speak plain HTTP, or
+/// the operator brings the roots.
 ///
 /// # Errors
 /// The index of the certificate that is none, and why.

@@ -1,4 +1,5 @@
-//! What an election is about, and how long things take. Validated once: a [`Timing`] cannot be wrong.
+//! What an election is about, and how long things take. Validated once: a [`Timing`] cannot be
+//! wrong.
 
 use std::time::Duration;
 
@@ -107,7 +108,8 @@ impl Timing {
         self.retry_period
     }
 
-    /// How long one request about the lease may take: half the renew deadline, so that there is time for another one.
+    /// How long one request about the lease may take: half the renew deadline, so that there is
+    /// time for another one.
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(REQUEST_TIMEOUT_MIN)

@@ -66,7 +66,8 @@ impl Elector {
         self.health.clone()
     }
 
-    /// Waits for the lease; none where `stop` came first. Tries at once, whenever somebody gives it back, and at the moment when it has run out.
+    /// Waits for the lease; none where `stop` came first. Tries at once, whenever somebody gives it
+    /// back, and at the moment when it has run out.
     pub async fn acquire(mut self, stop: &CancellationToken) -> Option<Leader> {
         let ElectionConfig { namespace, lease, identity, timing } = self.lock.config.clone();
         tracing::info!(lease.namespace = namespace, lease.name = lease, identity, "attempting to acquire leader lease");
@@ -92,14 +93,16 @@ impl Elector {
 
     /// None where somebody holds it. Otherwise it is ours from when the request was sent.
     ///
-    /// It is read first, whatever the watch has told: a watch may be behind, or dead without anybody's noticing. And it is written only as it was read.
+    /// It is read first, whatever the watch has told: a watch may be behind, or dead without
+    /// anybody's noticing. And it is written only as it was read.
     async fn try_acquire(&mut self) -> Result<Option<Duration>, LeaseError> {
         self.lock.read().await?;
         if self.lock.is_free() { self.lock.take().await.map(Some) } else { Ok(None) }
     }
 
-    /// Waits a retry period, jittered, or until something is heard of the lease. After somebody else's write only a part of it: another candidate may have
-    /// taken the lease, or the API may have written something into it.
+    /// Waits a retry period, jittered, or until something is heard of the lease. After somebody
+    /// else's write only a part of it: another candidate may have taken the lease, or the API may
+    /// have written something into it.
     async fn wait_after(&mut self, error: &LeaseError, sightings: &mut Sightings) {
         let period = self.lock.config.timing.retry_period();
         let pause = self.jitter.stretch(if error.is_conflict() { period / CONFLICT_DIVISOR } else { period });
@@ -108,7 +111,8 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease is free or has run out. Where nothing is heard of it for a retry period, jittered, only until then: it has to be asked for.
+    /// Waits until the lease is free or has run out. Where nothing is heard of it for a retry
+    /// period, jittered, only until then: it has to be asked for.
     async fn wait_for_a_chance(&mut self, sightings: &mut Sightings) {
         self.say_who_leads();
         let period = self.lock.config.timing.retry_period();

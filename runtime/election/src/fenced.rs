@@ -5,11 +5,12 @@ use kube::client::Body;
 use skysail_provider::Fence;
 use tower::BoxError;
 
-/// The same client for a leader: it reads as before, and writes only while the fence is open. A write that is held back fails with
-/// [`kube::Error::Service`] around a [`skysail_provider::FenceClosed`].
+/// The same client for a leader: it reads as before, and writes only while the fence is open. A
+/// write that is held back fails with [`kube::Error::Service`] around a
+/// [`skysail_provider::FenceClosed`].
 ///
-/// The fence is asked before each step of a write: before it is sent, before the client sends it again after a refusal, and whenever a process that
-/// was frozen goes on with it.
+/// The fence is asked before each step of a write: before it is sent, before the client sends it
+/// again after a refusal, and whenever a process that was frozen goes on with it.
 #[must_use]
 pub fn fenced(client: &kube::Client, fence: Fence) -> kube::Client {
     let inner = client.clone();

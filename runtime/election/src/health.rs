@@ -1,6 +1,7 @@
 //! The health check of a leader: one that should long have ended is sick.
 //!
-//! A leader that cannot renew ends by itself. Where it does not, because it hangs, the kubelet has to end it.
+//! A leader that cannot renew ends by itself. Where it does not, because it hangs, the kubelet has
+//! to end it.
 
 use std::{
     fmt,
@@ -36,7 +37,8 @@ impl Health {
         Self(Arc::new(Inner { lease: lease.to_owned(), lease_duration, clock, renewed: AtomicU64::new(0) }))
     }
 
-    /// Good unless this process leads and has not renewed its lease for the lease duration and 20 s more.
+    /// Good unless this process leads and has not renewed its lease for the lease duration and 20 s
+    /// more.
     ///
     /// # Errors
     /// What is wrong, as upstream says it.

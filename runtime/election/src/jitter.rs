@@ -7,7 +7,8 @@ use std::{
 
 use crate::config::JITTER_FACTOR;
 
-/// A small generator (`SplitMix64`). Identities differ, and so do their pauses; the same identity waits alike each time, so a test repeats itself.
+/// A small generator (`SplitMix64`). Identities differ, and so do their pauses; the same identity
+/// waits alike each time, so a test repeats itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 

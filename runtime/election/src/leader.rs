@@ -1,4 +1,5 @@
-//! A leader: renews the lease in the background, keeps the fence open as long as that succeeds, and gives the lease back at the end.
+//! A leader: renews the lease in the background, keeps the fence open as long as that succeeds, and
+//! gives the lease back at the end.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{elector::Elector, event, fenced, lease::LeaseError};
 
-/// How often a release is tried: the first one may find that a renewal without an answer was carried out.
+/// How often a release is tried: the first one may find that a renewal without an answer was
+/// carried out.
 const RELEASE_TRIES: usize = 3;
 
 /// This process leads no more and has to end: somebody else may lead.
@@ -37,7 +39,8 @@ impl fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Begins to renew a lease that was taken, in a task of its own: nothing that the leader does may hold it up.
+    /// Begins to renew a lease that was taken, in a task of its own: nothing that the leader does
+    /// may hold it up.
     pub(crate) fn start(elector: Elector, until: Duration) -> Self {
         let clock = Arc::clone(&elector.lock.clock);
         let fence = Fence::until(move || clock.elapsed(), until);
@@ -70,7 +73,8 @@ impl Leader {
         }
     }
 
-    /// Closes the fence, then gives the lease back. That it could not be given back is only logged: it runs out.
+    /// Closes the fence, then gives the lease back. That it could not be given back is only logged:
+    /// it runs out.
     ///
     /// # Errors
     /// It was lost before.

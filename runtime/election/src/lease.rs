@@ -1,4 +1,5 @@
-//! The Lease: read, taken, renewed, given back. Each write is guarded by the version that was read, so of two writers one succeeds.
+//! The Lease: read, taken, renewed, given back. Each write is guarded by the version that was read,
+//! so of two writers one succeeds.
 //!
 //! It is written as client-go writes it: a Go manager and this one can stand by for each other.
 
@@ -16,7 +17,8 @@ use crate::{clock::Clock, config::ElectionConfig};
 /// Who writes, in `metadata.managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "skysail";
 
-/// What is left of a lease that was given back, as client-go: others take it at once, and this is for those who look at the time alone.
+/// What is left of a lease that was given back, as client-go: others take it at once, and this is
+/// for those who look at the time alone.
 const RELEASED_SECONDS: i32 = 1;
 
 /// Why the lease could not be read or written.
@@ -40,7 +42,8 @@ impl LeaseError {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
     }
 
-    /// What was tried and why it failed, on one line: of an answer of the API its message, which kube's text has with everything else around it.
+    /// What was tried and why it failed, on one line: of an answer of the API its message, which
+    /// kube's text has with everything else around it.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Api { source, .. } => match &**source {
@@ -73,7 +76,8 @@ pub(crate) struct Lock {
     api: Api<Lease>,
     /// As last read or written.
     known: Option<Lease>,
-    /// When we first saw it as it is, by our clock: when its holder wrote it, by which clock, is of no use.
+    /// When we first saw it as it is, by our clock: when its holder wrote it, by which clock, is of
+    /// no use.
     changed: Duration,
 }
 
@@ -105,11 +109,13 @@ impl Lock {
         !self.left().is_zero()
     }
 
-    /// For how long its holder may still act on it, by what was seen here. A lease that does not say for how long it holds is taken as one of ours.
+    /// For how long its holder may still act on it, by what was seen here. A lease that does not
+    /// say for how long it holds is taken as one of ours.
     ///
-    /// This is what keeps two from leading: its holder counts a shorter time from when it *sent* its last renewal, and nobody can see a renewal
-    /// before it was sent. A renewal that is seen sooner, by a watch and not by the next look, makes the wait end sooner, and never too soon; one that
-    /// is seen late, or out of order, makes it longer.
+    /// This is what keeps two from leading: its holder counts a shorter time from when it *sent*
+    /// its last renewal, and nobody can see a renewal before it was sent. A renewal that is seen
+    /// sooner, by a watch and not by the next look, makes the wait end sooner, and never too soon;
+    /// one that is seen late, or out of order, makes it longer.
     pub(crate) fn left(&self) -> Duration {
         let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
         let own = self.config.timing.lease_duration();
@@ -126,7 +132,7 @@ impl Lock {
         self.known.as_ref()?.spec.as_ref()
     }
 
-    /// Reads it anew; there may be none.
+    /// Reads it again; there may be none.
     pub(crate) async fn read(&mut self) -> Result<(), LeaseError> {
         let found = self.request("read", self.api.get_opt(&self.config.lease)).await?;
         self.see(found);

@@ -1,4 +1,5 @@
-//! Sees at once what becomes of the lease: that it is renewed, given back, taken, deleted. Whoever hears nothing asks for it every few seconds anyway.
+//! Sees at once what becomes of the lease: that it is renewed, given back, taken, deleted. A
+//! replica that sees no event asks for the lease every few seconds anyway.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -27,7 +28,8 @@ impl Sightings {
         Self { api, params, pause, stream: None, not_before: Instant::now(), complained: false }
     }
 
-    /// Waits until the lease was written or deleted, and gives it as it is then. The first one of a watch may be no news.
+    /// Waits until the lease was written or deleted, and gives it as it is then. The first one of a
+    /// watch may be no news.
     ///
     /// # Cancel safety
     /// Nothing that is heard gets lost; a watch that is not yet begun is begun again.

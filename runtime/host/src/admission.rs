@@ -1,16 +1,19 @@
 //! Judges a component by what it imports and exports, before anything of it is compiled or run.
 //!
 //! # Flow
-//! 1. What sort of file is it ([`look`])? Its size and its first bytes; most mistakes end here: text, a core module, a compressed file.
-//! 2. Was it written to its end (`file`)? Which world does it have (`world`)? Read from the component's types.
+//! 1. What sort of file is it ([`look`])? Its size and its first bytes; most mistakes end here:
+//!    text, a core module, a compressed file.
+//! 2. Was it written to its end (`file`)? Which world does it have (`world`)? Read from the
+//!    component's types.
 //! 3. Does the contract have each import and each export, with this type (`judge`, `types`)?
 //!
-//! From the second step on a reader walks structures that the file's author chose: a few KiB can overflow its stack or keep it busy for
-//! minutes. So [`examine`] runs in the compile jail's child, and what comes back is taken as a stranger's word ([`Findings::bounded`]).
+//! From the second step on a reader walks structures that the file's author chose: a few KiB can
+//! overflow its stack or keep it busy for minutes. So [`examine`] runs in the compile jail's child,
+//! and what comes back is treated as untrusted input ([`Findings::bounded`]).
 //!
-//! Every refusal is a sentence that names the origin, the place, the reason and the way out; all of them are given, not only the first.
-//! The same reading serves `skysail inspect`. Linking later checks the same again in wasmtime's words: this comes first so that nobody
-//! has to read those.
+//! Every refusal is a sentence that names the origin, the place, the reason and the way out; all of
+//! them are given, not only the first. The same reading serves `skysail inspect`. Linking later
+//! checks the same again in wasmtime's words: this comes first so that nobody has to read those.
 
 use std::{fmt, panic};
 
@@ -47,7 +50,8 @@ pub struct Inspection {
     pub exports: Vec<Interface>,
     /// Names of the `wasi:` interfaces among the imports.
     pub wasi: Vec<String>,
-    /// What it was made with: `language: Rust 1.96`, `processed-by: wit-component 0.258`. As the file says, which may lie.
+    /// What it was made with: `language: Rust 1.96`, `processed-by: wit-component 0.258`. As the
+    /// file says, which may lie.
     pub producers: Vec<String>,
     /// Why it may not serve; empty where it may.
     pub refusals: Vec<Refusal>,
@@ -174,7 +178,8 @@ pub(crate) struct Findings {
     pub(crate) refusals: Vec<Finding>,
 }
 
-/// Most refusals that are listed: a component for another host has hundreds of wrong imports, and the first tell it all.
+/// Most refusals that are listed: a component for another host has hundreds of wrong imports, and
+/// the first tell it all.
 const REFUSALS_MAX: usize = 12;
 /// Most interfaces of each direction that are listed. A provider has tens.
 const LISTED_MAX: usize = 200;
@@ -185,7 +190,8 @@ const NAME_BYTES_MAX: usize = 200;
 /// Longest reason, in bytes: a few names out of the file, and our own words.
 const REASON_BYTES_MAX: usize = 2000;
 
-/// Judges what a file is by its size and its first bytes. `bytes_max` is the limit `componentBytes`.
+/// Judges what a file is by its size and its first bytes. `bytes_max` is the limit
+/// `componentBytes`.
 ///
 /// # Errors
 /// What it is instead of a component.
@@ -195,14 +201,16 @@ pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
 
 /// Reads a component and judges it. Never fails: what is wrong stands in [`Findings::refusals`].
 ///
-/// Compiles nothing, and still a hostile component can make it run for very long, or end the process: the jail's child calls it.
+/// Compiles nothing, and still a hostile component can make it run for very long, or end the
+/// process: the jail's child calls it.
 pub(crate) fn examine(bytes: &[u8]) -> Findings {
     let mut findings = Findings::default();
     if let Err((code, reason)) = file::sections(bytes) {
         findings.refuse(code, &reason);
         return findings;
     }
-    // The readers are written for honest files, and a panic in one of them has a better name than a crash.
+    // The readers are written for honest files, and a panic in one of them has a better name than a
+    // crash.
     let read = panic::catch_unwind(|| world::read(bytes));
     match read {
         Ok(Ok(world)) => {
@@ -225,7 +233,8 @@ impl Findings {
         }
     }
 
-    /// The same within the bounds that an honest reading keeps: a component may have taken over the process that says this.
+    /// The same within the bounds that an honest reading keeps: a component may have taken over the
+    /// process that says this.
     pub(crate) fn bounded(mut self) -> Self {
         for interfaces in [&mut self.imports, &mut self.exports] {
             interfaces.truncate(LISTED_MAX);

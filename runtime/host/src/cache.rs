@@ -1,4 +1,5 @@
-//! The values that a release keeps beyond a call: few, small, with an end. Anything may be forgotten at any time.
+//! The values that a release keeps beyond a call: few, small, with an end. Anything may be
+//! forgotten at any time.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,8 +12,9 @@ use tokio::time::Instant;
 
 use crate::Limits;
 
-/// The cache of one release: it goes with it, so a successor never meets values that may mean nothing to it, and a call that ends on its
-/// old release after a swap writes where only that release reads.
+/// The cache of one release: it goes with it, so a successor never meets values that may mean
+/// nothing to it, and a call that ends on its old release after a swap writes where only that
+/// release reads.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: u64,
@@ -51,7 +53,8 @@ impl Cache {
         self.entries().by_key.get(key).filter(|entry| entry.ends > now).map(|entry| entry.value.clone())
     }
 
-    /// Keeps a value; what was there under the key goes in any case, so that no caller finds an older value than it has set.
+    /// Keeps a value; what was there under the key goes in any case, so that no caller finds an
+    /// older value than it has set.
     ///
     /// # Errors
     /// The limit that the value would have broken. It is not kept then.

@@ -1,11 +1,13 @@
 //! One provider call: a place, a fresh store, the guest under all guards, an outcome, a record.
 //!
 //! # Flow
-//! wait for one of the provider's concurrent calls to end → the fence → store from the pre-instantiated component → the function → its answer judged →
-//! outcome → record. The deadline covers all of it.
+//! wait for one of the provider's concurrent calls to end → the fence → store from the
+//! pre-instantiated component → the function → its answer judged → outcome → record. The deadline
+//! covers all of it.
 //!
 //! # Cancel safety
-//! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the record says `Cancelled`.
+//! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the
+//! record says `Cancelled`.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -48,7 +50,8 @@ pub(crate) enum Purpose {
     Serving,
     /// The answer is only compared: how the call ends does not count for the release.
     Comparing,
-    /// The slot decides whether the release may serve. The call does not wait for the calls of what serves.
+    /// The slot decides whether the release may serve. The call does not wait for the calls of what
+    /// serves.
     Admitting,
 }
 
@@ -73,8 +76,9 @@ pub(crate) struct Guest<'s, 'env: 's> {
     pub(crate) env: PhantomData<&'s &'env ()>,
 }
 
-/// Runs one call: `function` is given a fresh guest, `judge` its answer. The record says what the caller gets: an error of the guest and an
-/// answer that breaks the contract are failures of the call.
+/// Runs one call: `function` is given a fresh guest, `judge` its answer. The record says what the
+/// caller gets: an error of the guest and an answer that breaks the contract are failures of the
+/// call.
 pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Failed>
 where
     R: Send,
@@ -106,7 +110,8 @@ where
         let http = HttpCall::new(sandbox, http, deadline, &call.fence);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
         if running.compared {
-            // What the guest learns in a call that may only read must not reach the calls that count.
+            // What the guest learns in a call that may only read must not reach the calls that
+            // count.
             state.cache = Arc::new(Cache::new(sandbox.limits()));
         }
         let store = match new_store(sandbox.wasmtime(), state) {
@@ -231,7 +236,8 @@ impl<'a> Running<'a> {
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
         judge: impl FnOnce(R) -> Result<T, Error>,
     ) -> Result<T, Failed> {
-        // Whatever the guest made of it: nobody may act on an answer, and no failure is the guest's.
+        // Whatever the guest made of it: nobody may act on an answer, and no failure is the
+        // guest's.
         if let Err(closed) = self.call.fence.check() {
             return Err(self.failed(closed.into()));
         }

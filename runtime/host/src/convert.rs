@@ -1,7 +1,8 @@
 //! Between the contract's types and those of `skysail-provider`, field by field.
 //!
-//! Every conversion destructures without `..`: a new field breaks the build here and not in a cluster. What comes from a guest is
-//! judged: a text too long, a list too long or a control character makes the whole answer wrong. Nothing is cut that a machine reads.
+//! Every conversion destructures without `..`: a new field breaks the build here and not in a
+//! cluster. What comes from a guest is judged: a text too long, a list too long or a control
+//! character makes the whole answer wrong. Nothing is cut that a machine reads.
 
 mod from_guest;
 mod to_guest;
@@ -14,9 +15,11 @@ pub(crate) use self::{
     to_guest::{detail, node_bytes, node_to_guest, route_to_guest, service_to_guest, volume_to_guest},
 };
 
-/// The key in the `extra` of `identity.describe` whose values are [`skysail_provider::Info::egress`].
+/// The key in the `extra` of `identity.describe` whose values are
+/// [`skysail_provider::Info::egress`].
 const EGRESS: &str = "egress";
-/// The key in a route's `extra` whose value `true` stands for [`skysail_provider::Route::enable_node_addresses`].
+/// The key in a route's `extra` whose value `true` stands for
+/// [`skysail_provider::Route::enable_node_addresses`].
 const ENABLE_NODE_ADDRESSES: &str = "enable-node-addresses";
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! The wasmtime engines that every provider of the process shares, and the thread that ticks their epochs.
+//! The wasmtime engines that every provider of the process shares, and the thread that ticks their
+//! epochs.
 //!
-//! There is one pooled engine: a fresh guest from it costs microseconds. Where the machine's address space does not allow the pool, where
-//! the pool is full, or where a provider wants another stack size (a property of the engine in wasmtime), guests come from an engine that
-//! allocates on demand, which costs ten microseconds more for each call and is the same in every other way. Who gets which is decided
-//! once, when a [`crate::Sandbox`] is made: the pool has a place for every call that its sandboxes may run at once, so no provider can
-//! take the last place of another.
+//! There is one pooled engine: a fresh guest from it costs microseconds. Where the machine's
+//! address space does not allow the pool, where the pool is full, or where a provider wants another
+//! stack size (a property of the engine in wasmtime), guests come from an engine that allocates on
+//! demand, which costs ten microseconds more for each call and is the same in every other way. Who
+//! gets which is decided once, when a [`crate::Sandbox`] is made: the pool has a place for every
+//! call that its sandboxes may run at once, so no provider can take the last place of another.
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +23,16 @@ use wasmtime::{Config, EngineWeak, InstanceAllocationStrategy, OptLevel, Pooling
 
 use crate::limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX};
 
-/// One tick of the epoch: how long a spinning guest keeps its thread before others get a turn. Ten milliseconds are invisible to a
-/// controller and cost one atomic increment.
+/// One tick of the epoch: how long a spinning guest keeps its thread before others get a turn. Ten
+/// milliseconds are invisible to a controller and cost one atomic increment.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
-/// Calls that the pool has places for, over all providers: fifteen providers with the default of sixteen calls and one place for admission each.
+/// Calls that the pool has places for, over all providers: fifteen providers with the default of
+/// sixteen calls and one place for admission each.
 pub const POOL_CALLS_MAX: u32 = 256;
 /// Stack that host functions may use below the guest's, on the same fiber.
 const HOST_STACK_BYTES: u64 = 3 << 19;
-/// Memory that a freed place of the pool keeps mapped: what a small provider touches, so that it need not be faulted in again.
+/// Memory that a freed place of the pool keeps mapped: what a small provider touches, so that it
+/// need not be faulted in again.
 const MEMORY_KEEP_RESIDENT_BYTES: usize = 256 << 10;
 /// Tables and stacks, likewise.
 const TABLE_KEEP_RESIDENT_BYTES: usize = 16 << 10;
@@ -109,7 +113,8 @@ struct Places {
     on_demand: BTreeMap<u64, EngineWeak>,
 }
 
-/// An engine for one sandbox, with a place in the pool for each of its calls where it is the pooled one.
+/// An engine for one sandbox, with a place in the pool for each of its calls where it is the pooled
+/// one.
 pub(crate) struct Placement {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) allocation: Allocation,
@@ -144,7 +149,8 @@ impl Engine {
         }
     }
 
-    /// Makes the engines without a pool. For tests, and for machines where the operator knows better than the probe.
+    /// Makes the engines without a pool. For tests, and for machines where the operator knows
+    /// better than the probe.
     ///
     /// # Errors
     /// [`EngineError`] where the engine cannot be made.
@@ -237,11 +243,13 @@ impl Drop for Placement {
     }
 }
 
-/// The configuration that every engine of this program has: what compiles a component and what runs it have to agree in it.
+/// The configuration that every engine of this program has: what compiles a component and what runs
+/// it have to agree in it.
 ///
-/// `stack_bytes` is the wasm stack, and no part of what is compiled. Fuel and epochs are compiled in. The features whose code is young
-/// (component-model-async, garbage collection, threads, stack switching) are not even built; concurrency support is off, which makes a
-/// call five times cheaper.
+/// `stack_bytes` is the wasm stack, and no part of what is compiled. Fuel and epochs are compiled
+/// in. The features whose code is young (component-model-async, garbage collection, threads, stack
+/// switching) are not even built; concurrency support is off, which makes a call five times
+/// cheaper.
 #[must_use]
 pub fn engine_config(stack_bytes: u64) -> Config {
     let stack_bytes = crate::limits::as_usize(stack_bytes);
@@ -249,7 +257,8 @@ pub fn engine_config(stack_bytes: u64) -> Config {
     config
         .consume_fuel(true)
         .epoch_interruption(true)
-        // What makes the bytes has optimised them: to do it again shows in no call, and costs a quarter of the compilation, which an offer waits for.
+        // What makes the bytes has optimised them: to do it again shows in no call, and costs a
+        // quarter of the compilation, which an offer waits for.
         .cranelift_opt_level(OptLevel::None)
         .concurrency_support(false)
         .max_wasm_stack(stack_bytes)
@@ -285,7 +294,8 @@ fn pooled(stack_bytes: u64) -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&config)
 }
 
-/// A thread of its own and not a task: a guest that keeps all of tokio's threads busy must not keep the tick away.
+/// A thread of its own and not a task: a guest that keeps all of tokio's threads busy must not keep
+/// the tick away.
 fn start_ticker(ticked: Arc<Mutex<Vec<EngineWeak>>>) -> std::io::Result<SyncSender<()>> {
     let (alive, dropped) = sync_channel(0);
     thread::Builder::new().name("epoch".to_owned()).spawn(move || {

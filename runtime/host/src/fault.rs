@@ -4,11 +4,13 @@
 //! # Rule
 //! - Only a fault of the release counts in probation and for a canary, and only it quarantines a
 //!   digest.
-//! - A call in which the cloud failed a request (no answer, 408, 429, 5xx) is the cloud's fault, and one in which a request was denied (by the
-//!   operator's rules or credentials, or with 401 or 403) the operator's, whatever the guest made of it.
-//! - A missed deadline is the release's fault only where the guest used CPU time for at least half of
-//!   the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is not to
-//!   blame.
+//! - A call in which the cloud failed a request (no answer, 408, 429, 5xx) is the cloud's fault,
+//!   and a call in which a request was denied (by the operator's rules or credentials, or with 401
+//!   or
+//!   403) is the operator's fault, whatever the guest returns.
+//! - A missed deadline is the release's fault only where the guest used CPU time for at least half
+//!   of the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is
+//!   not to blame.
 //! - An offer that failed because of the machine or the cloud is offered again; see
 //!   [`Fault::is_lasting`].
 

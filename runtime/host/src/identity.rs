@@ -57,7 +57,8 @@ pub(crate) async fn try_describe(sandbox: &Arc<Sandbox>, release: &Release) -> R
     .await
 }
 
-/// Asks a release what is wrong with a cloud-config, under all limits and without HTTP. An empty answer means that it is good.
+/// Asks a release what is wrong with a cloud-config, under all limits and without HTTP. An empty
+/// answer means that it is good.
 ///
 /// # Errors
 /// As [`describe`].

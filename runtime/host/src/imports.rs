@@ -1,8 +1,10 @@
-//! What a guest may call: one file for each interface of the contract's `imports` world, and WASI without files, environment and sockets.
+//! What a guest may call: one file for each interface of the contract's `imports` world, and WASI
+//! without files, environment and sockets.
 //!
-//! An import never blocks and never keeps more than its limit. Where the contract says that something is dropped, it is dropped and
-//! counted; where a limit ends the call, the import returns `Stopped`. Every function that is linked reaches the call's state through
-//! `CallState::import`, and so costs fuel ([`crate::toll`]).
+//! An import never blocks and never keeps more than its limit. Where the contract says that
+//! something is dropped, it is dropped and counted; where a limit ends the call, the import returns
+//! `Stopped`. Every function that is linked reaches the call's state through `CallState::import`,
+//! and so costs fuel ([`crate::toll`]).
 
 mod cache;
 mod clock;

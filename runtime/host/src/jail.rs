@@ -4,8 +4,8 @@
 //! The jail bounds what a component costs. It is no wall against an exploit of the compiler: what
 //! the child hands over is executed in this process.
 //!
-//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of whoever
-//! reads them, and neither can be cancelled. So both happen in a child process: the same executable
+//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of their
+//! reader, and neither can be cancelled. So both happen in a child process: the same executable
 //! with a hidden subcommand, which calls [`child_main`]. One child answers twice, first what it
 //! found ([`admission`](crate::admission)), then the machine code. The child sees the component on
 //! its standard input and nothing else: no environment, no file, no socket, no other process, no
@@ -48,7 +48,8 @@ use cache::Cache;
 pub use child::child_main;
 use disk::Disk;
 
-/// How to start the compiler: the executable that calls [`child_main`], and the arguments that make it do so.
+/// How to start the compiler: the executable that calls [`child_main`], and the arguments that make
+/// it do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JailCommand {
     /// Absolute path; usually that of the running executable.
@@ -57,7 +58,8 @@ pub struct JailCommand {
     pub args: Vec<OsString>,
 }
 
-/// Stack of each thread of a child: as much as the first thread of a process usually has, for what nests.
+/// Stack of each thread of a child: as much as the first thread of a process usually has, for what
+/// nests.
 const STACK_BYTES: usize = 8 << 20;
 
 /// What judging and compiling one component may cost.
@@ -67,13 +69,15 @@ pub struct CompileLimits {
     pub component_bytes: u64,
     /// CPU time of the child.
     pub time: Duration,
-    /// Memory that the child may add to what it has at its start, in bytes: what it may write, whether it has or not.
+    /// Memory that the child may add to what it has at its start, in bytes: what it may write,
+    /// whether it has or not.
     pub memory_bytes: u64,
 }
 
 impl CompileLimits {
-    /// Wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy machine is no reason to refuse a component, and a
-    /// child that waits for something it should not wait for has to end.
+    /// Wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy machine is no
+    /// reason to refuse a component, and a child that waits for something it should not wait for
+    /// has to end.
     const WALL_FACTOR: u32 = 3;
     /// Time to start a process on a busy machine.
     const WALL_EXTRA: Duration = Duration::from_secs(10);
@@ -98,7 +102,8 @@ impl From<&Limits> for CompileLimits {
 pub struct CompileCost {
     /// CPU time of the child, its start included.
     pub cpu: Duration,
-    /// Memory that the child added to what it had at its start, in bytes: the most that was seen, each ten milliseconds and at the end.
+    /// Memory that the child added to what it had at its start, in bytes: the most that was seen,
+    /// each ten milliseconds and at the end.
     pub memory_bytes: u64,
 }
 
@@ -126,7 +131,8 @@ impl CompileCost {
     }
 }
 
-/// Why a component was not compiled. The texts say what was tried and the way out; the cause is the source.
+/// Why a component was not compiled. The texts say what was tried and the way out; the cause is the
+/// source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -136,7 +142,8 @@ pub enum CompileError {
         /// At least one.
         refusals: Vec<Finding>,
     },
-    /// Judging it and compiling it cost more than it may. Says nothing about another machine only where the limit is wall time.
+    /// Judging it and compiling it cost more than it may. Says nothing about another machine only
+    /// where the limit is wall time.
     #[error("judging and compiling it was stopped by {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
     Limit {
         /// Which limit, and how much was used.
@@ -157,7 +164,8 @@ pub enum CompileError {
         STACK_BYTES >> 20
     )]
     TooDeep,
-    /// The child ended in a way that nobody asked for: a bug of the compiler, or of the reader before it, that the component found.
+    /// The child ended in a way that nobody asked for: a bug of the compiler, or of the reader
+    /// before it, that the component found.
     #[error("the compile jail crashed over it ({status}): {said}: build it with a current toolchain")]
     Crashed {
         /// Exit status or signal.
@@ -204,7 +212,8 @@ impl std::fmt::Display for Stop {
 }
 
 impl CompileError {
-    /// Whether the same bytes with the same limits will fail again. Where not, the failure is the machine's, and a later try may succeed.
+    /// Whether the same bytes with the same limits will fail again. Where not, the failure is the
+    /// machine's, and a later try may succeed.
     #[must_use]
     pub const fn is_of_the_component(&self) -> bool {
         match self {
@@ -219,7 +228,8 @@ impl CompileError {
     }
 }
 
-/// Judges and compiles components, and remembers the machine code of the last few so that a return to an earlier component is instant.
+/// Judges and compiles components, and remembers the machine code of the last few so that a return
+/// to an earlier component is instant.
 ///
 /// Shared by all slots of a process; cloning is cheap.
 #[derive(Clone)]
@@ -248,8 +258,8 @@ impl Compiler {
         Self::new(Kind::Jailed(Arc::new(parent::Jail::new(command))))
     }
 
-    /// Compiles in this process, with no limit on time or memory. For tests and benches with components of their own: a hostile one
-    /// takes the process down.
+    /// Compiles in this process, with no limit on time or memory. For tests and benches with
+    /// components of their own: a hostile one takes the process down.
     #[must_use]
     pub fn in_process_for_trusted_components() -> Self {
         Self::new(Kind::InProcess)
@@ -269,10 +279,11 @@ impl Compiler {
         Ok(Self { disk: Some(Arc::new(Disk::open(folder, bytes_max, key)?)), ..self })
     }
 
-    /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache: what is there was admitted.
+    /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache:
+    /// what is there was admitted.
     ///
-    /// `digest` is the SHA-256 of `component`: the caller has computed it. `admitted` is called when the judgement is good and the
-    /// compilation begins.
+    /// `digest` is the SHA-256 of `component`: the caller has computed it. `admitted` is called
+    /// when the judgement is good and the compilation begins.
     ///
     /// # Errors
     /// [`CompileError`]; [`CompileError::is_of_the_component`] says whether to try again.
@@ -443,7 +454,8 @@ impl std::fmt::Debug for Compiler {
     }
 }
 
-/// Equal where machine code made by one engine can be loaded by the other. The same in parent and child of one build.
+/// Equal where machine code made by one engine can be loaded by the other. The same in parent and
+/// child of one build.
 fn compatibility(engine: &Engine) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     // `DefaultHasher::new` has fixed keys.

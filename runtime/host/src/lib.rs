@@ -1,8 +1,9 @@
 //! Runs provider components in wasmtime: engine, limits, calls, imports, egress, slots.
 //!
-//! A [`Sandbox`] is what one provider has for as long as it is configured; a [`Release`] is one component in it; a [`SandboxedProvider`] is
-//! both as a [`skysail_provider::Provider`]. Every call runs in a fresh store under every limit and leaves one [`CallRecord`]. This crate
-//! knows no Kubernetes: what is asked and what is done with the answer is the controllers' matter.
+//! A [`Sandbox`] is what one provider has for as long as it is configured; a [`Release`] is one
+//! component in it; a [`SandboxedProvider`] is both as a [`skysail_provider::Provider`]. Every call
+//! runs in a fresh store under every limit and leaves one [`CallRecord`]. This crate knows no
+//! Kubernetes: what is asked and what is done with the answer is the controllers' matter.
 //!
 //! Read `call` first: it is the walk through one call.
 

@@ -1,7 +1,9 @@
-//! What one provider may use: one field for each limit of the sandbox, with its default, its range and the reason for both.
+//! What one provider may use: one field for each limit of the sandbox, with its default, its range
+//! and the reason for both.
 //!
-//! The provider file carries a [`Limits`] per provider; what it leaves out has the default. [`Limits::validate`] is called once, where
-//! the file is read. Nothing here enforces anything: `call`, `store`, `imports` and the compile jail do.
+//! The provider file carries a [`Limits`] per provider; what it leaves out has the default.
+//! [`Limits::validate`] is called once, where the file is read. Nothing here enforces anything:
+//! `call`, `store`, `imports` and the compile jail do.
 
 use std::{fmt, time::Duration};
 
@@ -16,13 +18,17 @@ mod bounds;
 pub use self::bounds::{BOUNDS, Bound};
 pub(crate) use self::bounds::{DEADLINE_MS_MAX, FUEL_MAX};
 
-/// Most linear memories that a component may have. Rust, C and Go need one, adapters a second; the pool reserves address space for each.
+/// Most linear memories that a component may have. Rust, C and Go need one, adapters a second; the
+/// pool reserves address space for each.
 pub(crate) const MEMORIES_MAX: u32 = 4;
-/// Most tables that a component may have. A core module has one, and `wit-component` adds one for its shims.
+/// Most tables that a component may have. A core module has one, and `wit-component` adds one for
+/// its shims.
 pub(crate) const TABLES_MAX: u32 = 32;
-/// Most calls of one provider that wait for a place. A controller has tens of workers; more than this is a loop.
+/// Most calls of one provider that wait for a place. A controller has tens of workers; more than
+/// this is a loop.
 pub(crate) const CALLS_WAITING_MAX: u32 = 1024;
-/// Longest line of a guest's log, in bytes; what is beyond is cut. An error of a cloud API with its body is below this.
+/// Longest line of a guest's log, in bytes; what is beyond is cut. An error of a cloud API with its
+/// body is below this.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 /// Most fields of one log line; what is beyond is dropped. A line for people has a handful.
 pub(crate) const LOG_FIELDS_MAX: usize = 32;
@@ -31,17 +37,20 @@ pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;
 /// Longest message of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
-/// What one provider may use. Every limit is a whole number; 0 is never "without limit": there is no such thing.
+/// What one provider may use. Every limit is a whole number; 0 is never "without limit": there is
+/// no such thing.
 // In the provider file the names are camelCase, and are those of `Limit::name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// CPU work per call, in fuel units: about one for each wasm instruction, and for the host's work what it takes of the same CPU; the same
-    /// on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
+    /// CPU work per call, in fuel units: about one for each wasm instruction, and for the host's
+    /// work what it takes of the same CPU; the same on every machine. Default 1,000,000,000 (0.1 to
+    /// 0.2 s of CPU).
     pub fuel: u64,
     /// CPU time per call, in milliseconds: of the guest, and of the host for it. Default 5,000.
     pub cpu_time_ms: u64,
-    /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default 30,000.
+    /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default
+    /// 30,000.
     pub deadline_ms: u64,
     /// Linear memory per call, in bytes, summed over all memories. Default 64 MiB.
     pub memory_bytes: u64,
@@ -51,7 +60,8 @@ pub struct Limits {
     pub instances: u64,
     /// Handles to host resources that a guest holds at once. Default 1,000.
     pub handles: u64,
-    /// Bytes that a guest hands to the host in one host call; also the bytes of node columns that it reads in one call. Default 16 MiB.
+    /// Bytes that a guest hands to the host in one host call; also the bytes of node columns that
+    /// it reads in one call. Default 16 MiB.
     pub host_call_bytes: u64,
     /// Bytes that are lifted from a call's result. Default 8 MiB.
     pub result_bytes: u64,
@@ -83,9 +93,11 @@ pub struct Limits {
     pub cache_bytes: u64,
     /// Entries in the release's cache. Default 1,000.
     pub cache_entries: u64,
-    /// Longest life of a cache entry, in milliseconds; a longer wish is cut to this. Default 86,400,000 (a day).
+    /// Longest life of a cache entry, in milliseconds; a longer wish is cut to this. Default
+    /// 86,400,000 (a day).
     pub cache_ttl_ms: u64,
-    /// Calls of the provider that run at once; further ones wait, within their own deadline. Default 16.
+    /// Calls of the provider that run at once; further ones wait, within their own deadline.
+    /// Default 16.
     pub concurrent_calls: u64,
     /// Size of the component, in bytes. Default 32 MiB.
     pub component_bytes: u64,

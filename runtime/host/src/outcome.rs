@@ -1,7 +1,8 @@
 //! Why a call ended early, made out of what wasmtime says and what the store's guards saw.
 //!
-//! A trap, an exhausted limit and a guest that leaves are different things for the caller. A Rust guest that is refused memory aborts
-//! with the same trap as one that panics; the guards know better, and are asked first.
+//! A trap, an exhausted limit and a guest that leaves are different things for the caller. A Rust
+//! guest that is refused memory aborts with the same trap as one that panics; the guards know
+//! better, and are asked first.
 
 use std::fmt::Write as _;
 
@@ -59,7 +60,8 @@ fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Li
     let text = source.root_cause().to_string();
     match known(&text) {
         Some(Known::HostCallFuel) => {
-            // In a host call the guest's frames are still there; a result is lifted after they are gone.
+            // In a host call the guest's frames are still there; a result is lifted after they are
+            // gone.
             let in_host_call = source.downcast_ref::<WasmBacktrace>().is_some();
             return store.map(|store| store.data().bytes.exhausted(in_host_call));
         }
@@ -73,7 +75,8 @@ fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Li
     store.and_then(|store| store.data().growth.refused().next())
 }
 
-/// What wasmtime 48 says in words only. The probe guests of these limits fail where a newer wasmtime says it differently.
+/// What wasmtime 48 says in words only. The probe guests of these limits fail where a newer
+/// wasmtime says it differently.
 enum Known {
     HostCallFuel,
     Handles,

@@ -1,6 +1,8 @@
-//! What one call was and cost: one [`CallRecord`] for each, as tracing fields, as Prometheus metrics and as a broadcast.
+//! What one call was and cost: one [`CallRecord`] for each, as tracing fields, as Prometheus
+//! metrics and as a broadcast.
 //!
-//! Labels are bounded: provider, function, outcome and limit are closed sets; never a URL, an object or a message.
+//! Labels are bounded: provider, function, outcome and limit are closed sets; never a URL, an
+//! object or a message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +16,8 @@ use tokio::sync::broadcast;
 
 use crate::Fault;
 
-/// Records that a slow observer may lag behind before it loses the oldest: a few seconds of a busy controller.
+/// Records that a slow observer may lag behind before it loses the oldest: a few seconds of a busy
+/// controller.
 pub const RECORDS_BUFFERED_MAX: usize = 256;
 
 /// How a call ended.
@@ -22,8 +25,9 @@ pub const RECORDS_BUFFERED_MAX: usize = 256;
 pub enum Outcome {
     /// With a result.
     Ok,
-    /// With an error: the guest's own, one of the sandbox, or that the answer breaks the contract. Where the contract answers with a list
-    /// of results, an error in it is about that entry and the call is `Ok`.
+    /// With an error: the guest's own, one of the sandbox, or that the answer breaks the contract.
+    /// Where the contract answers with a list of results, an error in it is about that entry and
+    /// the call is `Ok`.
     Failed {
         /// What the caller does about it.
         code: Code,
@@ -76,7 +80,8 @@ pub struct CallRecord {
     pub outcome: Outcome,
     /// Whose fault it is that the call failed; none where nobody has to act.
     pub fault: Option<Fault>,
-    /// CPU work, in fuel units. Of a call that was cancelled or met its deadline: what it had used when it last called the host.
+    /// CPU work, in fuel units. Of a call that was cancelled or met its deadline: what it had used
+    /// when it last called the host.
     pub fuel: u64,
     /// From the caller's question to the answer, waiting for a place included.
     pub wall: Duration,
@@ -98,7 +103,8 @@ pub struct CallRecord {
     pub events: u64,
     /// Events dropped: a limit was met, or nobody takes Events of this call.
     pub events_dropped: u64,
-    /// Limits that were met, whether they ended the call or only refused something; each once, with the most that was used.
+    /// Limits that were met, whether they ended the call or only refused something; each once, with
+    /// the most that was used.
     pub limits_hit: Vec<LimitHit>,
 }
 
@@ -270,7 +276,8 @@ impl CallRecorder {
         Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX) }
     }
 
-    /// The records from now on; an observer that lags more than [`RECORDS_BUFFERED_MAX`] loses the oldest.
+    /// The records from now on; an observer that lags more than [`RECORDS_BUFFERED_MAX`] loses the
+    /// oldest.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<CallRecord>> {
         self.observers.subscribe()
@@ -290,7 +297,8 @@ impl CallRecorder {
     }
 }
 
-/// One log line for each call: a fault of the release or of the machine is a warning, everything else is for debugging.
+/// One log line for each call: a fault of the release or of the machine is a warning, everything
+/// else is for debugging.
 fn trace(record: &CallRecord) {
     macro_rules! event {
         ($level:expr, $text:expr, $($error:tt)*) => {

@@ -87,20 +87,22 @@ pub enum ReleaseError {
     },
 }
 
-/// Native code for a component, made by this program: by its compile jail, or in this process. There is no way to make one of bytes from
-/// outside.
+/// Native code for a component, made by this program: by its compile jail, or in this process.
+/// There is no way to make one of bytes from outside.
 pub struct CompiledComponent {
     code: Mutex<Code>,
 }
 
-/// Machine code is megabytes, and is held once: as it came, until the first load; then as wasmtime holds it for the releases.
+/// Machine code is megabytes, and is held once: as it came, until the first load; then as wasmtime
+/// holds it for the releases.
 enum Code {
     Native(Vec<u8>),
     Loaded(Component),
 }
 
 impl CompiledComponent {
-    /// What the compile jail of this process handed over: nothing else may come here, for it is executed.
+    /// What the compile jail of this process handed over: nothing else may come here, for it is
+    /// executed.
     pub(crate) const fn from_jail(native: Vec<u8>) -> Self {
         Self { code: Mutex::new(Code::Native(native)) }
     }
@@ -117,7 +119,8 @@ impl CompiledComponent {
         }
     }
 
-    /// Compiles in this process, without a bound on time or memory: for tests, tools and components that are trusted.
+    /// Compiles in this process, without a bound on time or memory: for tests, tools and components
+    /// that are trusted.
     ///
     /// # Errors
     /// [`ReleaseError::Precompiled`], [`ReleaseError::Compile`].
@@ -128,7 +131,8 @@ impl CompiledComponent {
         engine.precompile_component(wasm).map(Self::from_jail).map_err(ReleaseError::Compile)
     }
 
-    /// The component in this engine. Engines are few: with the one that loaded it first, nothing is copied.
+    /// The component in this engine. Engines are few: with the one that loaded it first, nothing is
+    /// copied.
     fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         let mut code = self.code();
         match &*code {
@@ -149,16 +153,16 @@ impl CompiledComponent {
 
 /// Only what a [`CompiledComponent`] holds may come here.
 fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same version; a file or a byte of a
-    // vendor never becomes one.
+    // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same
+    // version; a file or a byte of a vendor never becomes one.
     #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
     unsafe {
         Component::deserialize(engine, native)
     }
 }
 
-/// One immutable component, linked against the imports of one sandbox's engine; and what its calls keep for each other, which no other
-/// release ever reads.
+/// One immutable component, linked against the imports of one sandbox's engine; and what its calls
+/// keep for each other, which no other release ever reads.
 pub struct Release {
     digest: Arc<str>,
     cache: Arc<Cache>,
@@ -168,7 +172,8 @@ pub struct Release {
     exports: Exports,
 }
 
-/// Where the functions of each interface are in the component; none for an interface that it does not export.
+/// Where the functions of each interface are in the component; none for an interface that it does
+/// not export.
 pub(crate) struct Exports {
     pub(crate) identity: exports::identity::GuestIndices,
     pub(crate) load_balancers: Option<exports::load_balancers::GuestIndices>,
@@ -182,7 +187,8 @@ pub(crate) struct Exports {
 }
 
 impl Release {
-    /// Links a compiled component. `digest` is that of the `.wasm` file: `sha256:` and 64 hexadecimal digits.
+    /// Links a compiled component. `digest` is that of the `.wasm` file: `sha256:` and 64
+    /// hexadecimal digits.
     ///
     /// # Errors
     /// [`ReleaseError`]: all but `Precompiled` and `Compile`.
@@ -205,7 +211,8 @@ impl Release {
         })
     }
 
-    /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are trusted.
+    /// Compiles and links a `.wasm` file in this process: for tests, tools and components that are
+    /// trusted.
     ///
     /// # Errors
     /// [`ReleaseError`].
@@ -222,13 +229,15 @@ impl Release {
         &self.digest
     }
 
-    /// The interfaces that the component exports besides `identity`, in the order of [`Interface::ALL`].
+    /// The interfaces that the component exports besides `identity`, in the order of
+    /// [`Interface::ALL`].
     #[must_use]
     pub fn interfaces(&self) -> Vec<Interface> {
         Interface::ALL.into_iter().filter(|interface| self.exports.has(*interface)).collect()
     }
 
-    /// What its calls were and cost since it was loaded, one entry for each function that was called.
+    /// What its calls were and cost since it was loaded, one entry for each function that was
+    /// called.
     #[must_use]
     pub fn calls(&self) -> Vec<FunctionCalls> {
         self.tally.calls()
@@ -326,7 +335,8 @@ impl Exports {
     }
 }
 
-/// Whether the component exports the interface at all; that it has another type than the contract's is another matter.
+/// Whether the component exports the interface at all; that it has another type than the contract's
+/// is another matter.
 fn is_exported(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().get_export_index(None, format!("skysail:provider/{interface}@0.1.0").as_str()).is_some()
 }

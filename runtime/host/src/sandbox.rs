@@ -1,4 +1,5 @@
-//! What one provider has for as long as it is configured, whichever release serves: name, limits, cloud-config, HTTP client, places.
+//! What one provider has for as long as it is configured, whichever release serves: name, limits,
+//! cloud-config, HTTP client, places.
 
 use std::{
     fmt,
@@ -30,7 +31,8 @@ pub struct SandboxOptions {
     pub limits: Limits,
     /// The cloud-config; empty where the operator gave none.
     pub config: String,
-    /// The provider's HTTP client, made with [`Limits::http`]; none where the operator allows no request.
+    /// The provider's HTTP client, made with [`Limits::http`]; none where the operator allows no
+    /// request.
     pub http: Option<Arc<HttpClient>>,
 }
 

@@ -1,7 +1,7 @@
 //! A release in its sandbox, as a [`Provider`].
 //!
-//! Each trait's function is: arguments to the contract's types, one call, the answer judged. What a call may do and how it ends is in
-//! `call`; nothing here keeps state.
+//! Each trait's function is: arguments to the contract's types, one call, the answer judged. What a
+//! call may do and how it ends is in `call`; nothing here keeps state.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ impl SandboxedProvider {
         Self { sandbox, release, info, compared: false }
     }
 
-    /// The same, for calls whose answers are compared and not used: they can change nothing in the cloud, and how they end does not count.
+    /// The same, for calls whose answers are compared and not used: they can change nothing in the
+    /// cloud, and how they end does not count.
     #[must_use]
     pub(crate) fn compared(&self) -> Self {
         Self { compared: true, ..self.clone() }
@@ -62,7 +63,8 @@ impl SandboxedProvider {
         &self.release
     }
 
-    /// Runs one function of the contract, with HTTP as far as the provider may; `judge` makes the caller's result of the answer.
+    /// Runs one function of the contract, with HTTP as far as the provider may; `judge` makes the
+    /// caller's result of the answer.
     async fn run<'env, R, T, F, J>(&self, call: &Call, function: &'static str, guest: F, judge: J) -> Result<T>
     where
         R: Send,
@@ -129,7 +131,8 @@ impl Provider for SandboxedProvider {
     }
 }
 
-/// The interface is not there: whoever holds a `&dyn` of it got it from a release that has it, unless the caller kept it across a swap.
+/// The interface is not there: a holder of a `&dyn` of it got it from a release that has it, unless
+/// the caller kept it across a swap.
 fn absent(interface: Interface) -> Error {
     Error::new(Code::NotServing, format!("the release does not export {interface}"))
 }

@@ -1,19 +1,23 @@
 //! The named place that one provider occupies, and the swap of its occupant while calls run.
 //!
 //! # Flow
-//! [`Slot::offer`] takes a component through the stages of [`Stage`]: each step either reaches the next stage or refuses the release.
-//! Reaching [`Stage::Active`] is one pointer exchange; the predecessor serves the calls that began on it, then its memory is given back.
+//! [`Slot::offer`] takes a component through the stages of [`Stage`]: each step either reaches the
+//! next stage or refuses the release. Reaching [`Stage::Active`] is one pointer exchange; the
+//! predecessor serves the calls that began on it, then its memory is given back.
 //!
 //! # Guarantees
-//! - A call ends on the release it began on: it holds that release until it ends. One that has not ended some time after the exchange is repeated on what serves (`drain`).
-//! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in [`SlotStatus::refused`].
-//! - The latest offer wins: an offer of another component ends the one that is under way or waits. New settings do not wait for an offer that is
-//!   under way either: it is put off.
-//! - The digest that serves, offered again, changes nothing. A digest that was refused for what it is stays refused, without being
-//!   compiled again, until [`Reconfiguration::commit`].
+//! - A call ends on the release it began on: it holds that release until it ends. One that has not
+//!   ended some time after the exchange is repeated on what serves (`drain`).
+//! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in
+//!   [`SlotStatus::refused`].
+//! - The latest offer wins: an offer of another component ends the one that is under way or waits.
+//!   New settings do not wait for an offer that is under way either: it is put off.
+//! - The digest that serves, offered again, changes nothing. A digest that was refused for what it
+//!   is stays refused, without being compiled again, until [`Reconfiguration::commit`].
 //!
-//! - A release that turns out worse than its predecessor is taken back (`probation`). Before that it may be asked what its predecessor is asked (`shadow`), and serve a share
-//!   of the objects (`canary`).
+//! - A release that turns out worse than its predecessor is taken back (`probation`). Before that
+//!   it may be asked what its predecessor is asked (`shadow`), and serve a share of the objects
+//!   (`canary`).
 
 use std::{fmt, sync::Arc};
 
@@ -68,13 +72,15 @@ use status::Shared;
 pub struct SlotOptions {
     /// Name, limits, cloud-config and the rest of what the provider has whichever release serves.
     pub sandbox: SandboxOptions,
-    /// Lets a release serve that lacks an interface of its predecessor. Default no: objects that the provider made through it would
-    /// be left alone.
+    /// Lets a release serve that lacks an interface of its predecessor. Default no: objects that
+    /// the provider made through it would be left alone.
     pub allow_interface_loss: bool,
-    /// Lets a release serve that has another name or other provider-ID schemes than its predecessor. Default no: nodes and load balancers
-    /// would no longer be known as this provider's.
+    /// Lets a release serve that has another name or other provider-ID schemes than its
+    /// predecessor. Default no: nodes and load balancers would no longer be known as this
+    /// provider's.
     pub allow_identity_change: bool,
-    /// Lets a release serve that says it needs an origin which no egress rule allows. Default no: it would fail where it needs it.
+    /// Lets a release serve that says it needs an origin which no egress rule allows. Default no:
+    /// it would fail where it needs it.
     pub allow_unmet_egress: bool,
     /// How a new release takes over.
     pub rollout: RolloutOptions,
@@ -145,8 +151,8 @@ pub enum Offered {
     PutOff,
 }
 
-/// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it every call is
-/// [`Code::NotServing`].
+/// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it
+/// every call is [`Code::NotServing`].
 pub struct Slot {
     name: Arc<str>,
     services: SlotServices,
@@ -180,7 +186,8 @@ struct Work {
     asked: Option<String>,
     /// The release that was taken back last, as long as nothing newer was offered.
     taken_back: Option<Offer>,
-    /// The newest offer, where it was refused or put off: tried again when the settings change. One component, at most `componentBytes`.
+    /// The newest offer, where it was refused or put off: tried again when the settings change. One
+    /// component, at most `componentBytes`.
     refused: Option<Offer>,
     /// Settings of which the release that serves refuses the cloud-config.
     wanted: Option<Box<Wanted>>,
@@ -283,14 +290,15 @@ impl Slot {
         &self.name
     }
 
-    /// What the slot is doing, now and from now on. A change of [`SlotStatus::generation`] means that every object of the provider has to
-    /// be reconciled once.
+    /// What the slot is doing, now and from now on. A change of [`SlotStatus::generation`] means
+    /// that every object of the provider has to be reconciled once.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SlotStatus> {
         self.shared.subscribe()
     }
 
-    /// The release that serves, to be called directly; none while nothing serves. Holding it holds the release's memory.
+    /// The release that serves, to be called directly; none while nothing serves. Holding it holds
+    /// the release's memory.
     #[must_use]
     pub fn serving(&self) -> Option<SandboxedProvider> {
         self.active.load().as_ref().map(|active| active.provider.clone())
@@ -302,7 +310,8 @@ impl Slot {
     /// [`Refusal`]: the active release, if any, serves on.
     ///
     /// # Cancel safety
-    /// Dropping the future before the exchange drops the offer, and with it the compiler's process; nothing else has happened.
+    /// Dropping the future before the exchange drops the offer, and with it the compiler's process;
+    /// nothing else has happened.
     pub async fn offer(&self, offer: Offer) -> Result<Offered, Refusal> {
         self.shared.source_works();
         let digest = admission::digest_of(&offer.bytes);
@@ -318,13 +327,14 @@ impl Slot {
         self.take(&mut work, offer, number).await
     }
 
-    /// Whatever was offered and does not serve is not tried again unless it is offered anew: it came from another source.
+    /// What was offered and does not serve is not tried again unless it is offered again: it came
+    /// from another source.
     pub async fn forget_offers(&self) {
         let mut work = self.interrupt().await;
         work.settle();
         self.end_canary(None);
         self.shared.shadow(None);
-        // What was said about them is nobody's news any more.
+        // What was reported about them does not matter any more.
         self.shared.settled(work.waits());
     }
 
@@ -334,7 +344,8 @@ impl Slot {
         self.shared.source_failed(failure);
     }
 
-    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), or where it was refused for a reason that is the machine's and not its own (the compile jail could not
+    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), or where it
+    /// was refused for a reason that is the machine's and not its own (the compile jail could not
     /// be run), or under settings that are no longer in force. Otherwise nothing happens.
     ///
     /// # Errors
@@ -346,7 +357,8 @@ impl Slot {
             return self.take(&mut work, offer, number).await;
         }
         let Some(offer) = work.refused.clone() else { return Ok(Offered::AlreadyActive) };
-        // What is told may be about another release: one that was taken back while this one was put off.
+        // The reported refusal may be about another release: one that was rolled back while this
+        // one was put off.
         let lasting = self
             .shared
             .refusal()
@@ -463,7 +475,8 @@ impl Slot {
         self.shared.refused(refusal);
     }
 
-    /// Takes the release that serves out of service. A newer offer that was refused is kept in its stead for the next try.
+    /// Takes the release that serves out of service. A newer offer that was refused is kept in its
+    /// stead for the next try.
     fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
         let predecessor = self.active.swap(None);
         self.set_probation(None);
@@ -474,7 +487,8 @@ impl Slot {
         self.refuse(work, newest, refusal);
     }
 
-    /// A release serves all objects, and is compared with the last one that bore out for as long as the settings say.
+    /// A release serves all objects, and is compared with the last one that passed probation, for
+    /// as long as the settings say.
     fn activate(&self, release: Arc<Active>, from: Stage, work: &mut Work) {
         self.shared.step(release.provider.release().digest(), from, Step::To(Stage::Active));
         let probation = work
@@ -489,8 +503,9 @@ impl Slot {
         self.exchange(release, probation, None);
     }
 
-    /// The exchange; with the reason where it takes a release back. The status says all of it at once: else somebody could take a predecessor that
-    /// serves again for a release that bore out.
+    /// The exchange; with the reason where it takes a release back. The status says all of it at
+    /// once: else somebody could take a predecessor that serves again for a release that passed
+    /// probation.
     fn exchange(&self, active: Arc<Active>, probation: Option<Arc<Probation>>, taken_back: Option<&Refusal>) {
         let interfaces = active.interfaces.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(",");
         tracing::info!(
@@ -511,7 +526,8 @@ impl Slot {
         drop(predecessor);
     }
 
-    /// The release for a call of this interface about the object of this UID; held until the call ends.
+    /// The release for a call of this interface about the object of this UID; held until the call
+    /// ends.
     fn hold(&self, interface: Interface, uid: Option<&str>) -> Result<Arc<Active>, Error> {
         if let Some(canary) = self.canary_of(interface, uid) {
             return Ok(canary);
@@ -527,7 +543,8 @@ impl Slot {
         Err(Error::new(Code::NotServing, message))
     }
 
-    /// Whether a caller should try this interface: while nothing serves, nobody knows that it is not there.
+    /// Whether a caller should try this interface: while nothing serves, nobody knows that it is
+    /// not there.
     fn may_have(&self, interface: Interface) -> bool {
         self.active.load().as_ref().is_none_or(|active| active.interfaces.contains(&interface))
     }

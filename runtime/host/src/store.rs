@@ -1,4 +1,5 @@
-//! What one call's store holds, and the guards that sit in it: the sum of its memories, the guest's clock, the budget of bytes.
+//! What one call's store holds, and the guards that sit in it: the sum of its memories, the guest's
+//! clock, the budget of bytes.
 //!
 //! A store lives as long as one call. Nothing in it is there for a later one.
 
@@ -121,8 +122,9 @@ impl WasiView for CallState {
     }
 }
 
-/// A store for one call, with every guard of its sandbox armed. The epoch yields, not the fuel: with a yield interval for fuel, the charges at
-/// the crossings make equal calls cost different fuel.
+/// A store for one call, with every guard of its sandbox armed. The epoch yields, not the fuel:
+/// with a yield interval for fuel, the charges at the crossings make equal calls cost different
+/// fuel.
 pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime::Result<Store<CallState>> {
     let limits = state.sandbox.limits().clone();
     let mut store = Store::try_new(engine, state)?;
@@ -147,8 +149,9 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
         CallHook::CallingWasm if outermost => store.set_hostcall_fuel(host_call_bytes),
         // The guest's allocator makes room for an entry of a list, or for the list.
         CallHook::CallingWasm => state.toll.entries(1),
-        // Only when the import itself returns. Inside it the guest's allocator may run, and there wasmtime yields at a tick of the epoch, which
-        // is a crossing too; compiled code does not look at the fuel again after it, and the charge would be lost.
+        // Only when the import itself returns. Inside it the guest's allocator may run, and there
+        // wasmtime yields at a tick of the epoch, which is a crossing too; compiled code does not
+        // look at the fuel again after it, and the charge would be lost.
         CallHook::ReturningFromHost if outermost => {
             if let Some(fuel) = state.toll.take() {
                 let left = store.get_fuel()?.saturating_sub(fuel);
@@ -160,13 +163,15 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
     Ok(())
 }
 
-/// Time inside the guest's code: from each entry to the next exit. What the host does for the guest is not in it, neither is the time in
-/// which a spinning guest has yielded its thread: wasmtime yields inside a call to the host.
+/// Time inside the guest's code: from each entry to the next exit. What the host does for the guest
+/// is not in it, neither is the time in which a spinning guest has yielded its thread: wasmtime
+/// yields inside a call to the host.
 #[derive(Debug, Default)]
 pub(crate) struct GuestClock {
     inside: Duration,
     entered: Option<Instant>,
-    /// Host calls that are open; 1 while a guest waits for an import. Guest code below that is the guest's allocator at work for the host.
+    /// Host calls that are open; 1 while a guest waits for an import. Guest code below that is the
+    /// guest's allocator at work for the host.
     host_depth: u32,
 }
 
@@ -204,9 +209,10 @@ impl GuestClock {
 
 /// The budgets of bytes that cross the boundary.
 ///
-/// Wasmtime has one budget for what it lifts out of a guest in one go, be it the arguments of a host call or the result of the call as a
-/// whole, and takes from it *before* it allocates. The two have different limits here, so the budget is exchanged at the crossings:
-/// arguments are lifted after the guest called the host, the result after the guest returned.
+/// Wasmtime has one budget for what it lifts out of a guest in one go, be it the arguments of a
+/// host call or the result of the call as a whole, and takes from it *before* it allocates. The two
+/// have different limits here, so the budget is exchanged at the crossings: arguments are lifted
+/// after the guest called the host, the result after the guest returned.
 #[derive(Debug)]
 pub(crate) struct CrossedBytes {
     host_call_bytes: usize,
@@ -235,8 +241,8 @@ impl CrossedBytes {
         Ok(())
     }
 
-    /// Wasmtime's budget ran out, in a host call or when the result was lifted: which limit that was. How much more the guest had wanted is
-    /// not known.
+    /// Wasmtime's budget ran out, in a host call or when the result was lifted: which limit that
+    /// was. How much more the guest had wanted is not known.
     pub(crate) const fn exhausted(&self, in_host_call: bool) -> LimitHit {
         let (limit, max) = if in_host_call {
             (Limit::HostCallBytes, self.host_call_bytes as u64)
@@ -247,7 +253,8 @@ impl CrossedBytes {
     }
 }
 
-/// Limits what a guest allocates, as the *sum* over all its memories and over all its tables: wasmtime's own limiter judges each alone.
+/// Limits what a guest allocates, as the *sum* over all its memories and over all its tables:
+/// wasmtime's own limiter judges each alone.
 #[derive(Debug)]
 pub(crate) struct Growth {
     memory: Sum,
@@ -270,7 +277,8 @@ impl Sum {
         Self { limit, max, now: 0, peak: 0, refused: None }
     }
 
-    /// Never fails: a guest may live with a refusal. One that cannot aborts, and the refusal says why.
+    /// Never fails: a guest may live with a refusal. One that cannot aborts, and the refusal says
+    /// why.
     fn grow(&mut self, current: usize, desired: usize) -> bool {
         let wanted = self.now.saturating_add((desired as u64).saturating_sub(current as u64));
         if wanted > self.max {

@@ -1,8 +1,10 @@
-//! What the calls of one release were and cost, by function, for people: how many, how they ended, how long they took, how near they came to their limits.
-//! `vitals` decides about the release; nothing is decided by this.
+//! What the calls of one release were and cost, by function, for people: how many, how they ended,
+//! how long they took, how near they came to their limits. `vitals` decides about the release;
+//! nothing is decided by this.
 //!
-//! On the way of every call, so it is cheap: a lock that is held for some additions, and memory that is asked for at the first call of a function (about
-//! 5 KiB) and at its first outcome or limit of a kind. Functions, outcomes and limits are closed sets.
+//! On the way of every call, so it is cheap: a lock that is held for some additions, and memory
+//! that is asked for at the first call of a function (about 5 KiB) and at its first outcome or
+//! limit of a kind. Functions, outcomes and limits are closed sets.
 
 use std::{
     collections::BTreeMap,
@@ -17,21 +19,25 @@ use crate::{
     limits::{DEADLINE_MS_MAX, FUEL_MAX},
 };
 
-/// One digit: a quantile is at most a sixteenth above the true value, and a function's two histograms have some hundred counters each.
+/// One digit: a quantile is at most a sixteenth above the true value, and a function's two
+/// histograms have some hundred counters each.
 const DIGITS: u8 = 1;
 
-/// The calls of one function of a release, since the release was loaded with the settings that it has.
+/// The calls of one function of a release, since the release was loaded with the settings that it
+/// has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionCalls {
     /// Interface and function of the contract: `load-balancers.ensure`.
     pub function: &'static str,
     /// All that ended, also those that were cancelled.
     pub calls: u64,
-    /// Of those: with an error that somebody has to do something about. "Not found", "implemented elsewhere", "ask again" and a lost lease are none.
+    /// Of those: with an error that somebody has to do something about. "Not found", "implemented
+    /// elsewhere", "ask again" and a lost lease are none.
     pub failed: u64,
     /// Calls by [`Outcome::category`].
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Half of the calls that were not cancelled took at most this long from question to answer, waiting for a place included.
+    /// Half of the calls that were not cancelled took at most this long from question to answer,
+    /// waiting for a place included.
     pub p50: Duration,
     /// 99 of 100 of them did.
     pub p99: Duration,
@@ -163,7 +169,8 @@ impl Counts {
 impl Quantiles {
     /// Of values from 1 on; what is beyond `max` counts as `max`.
     fn up_to(max: u64) -> Self {
-        // An error is a bound or a precision that no histogram has; a test sees to it that it has ours.
+        // An error is a bound or a precision that no histogram has; a test sees to it that it has
+        // ours.
         Self { histogram: Histogram::new_with_bounds(1, max, DIGITS).ok(), max: 0 }
     }
 

@@ -1,4 +1,5 @@
-//! A provider that is written by hand, for tests that need a component and not what it was built from.
+//! A provider that is written by hand, for tests that need a component and not what it was built
+//! from.
 
 use bytes::Bytes;
 use wit_component::{ComponentEncoder, StringEncoding};
@@ -58,7 +59,8 @@ pub(crate) enum Master {
     ControlCharacter,
     /// Traps.
     Trap,
-    /// Tells what it finds in the cache, an empty text where nothing is there, and leaves the version in it.
+    /// Tells what it finds in the cache, an empty text where nothing is there, and leaves the
+    /// version in it.
     Cached,
 }
 
@@ -94,7 +96,8 @@ const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (
 /// The import that [`Instances`] needs.
 const NODES: &str = r#"(import "skysail:provider/types@0.1.0" "[resource-drop]node-set" (func $drop (param i32)))"#;
 
-/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is answered at 100, 160, 512, 800, 904, 1000 and 1200.
+/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is
+/// answered at 100, 160, 512, 800, 904, 1000 and 1200.
 pub(crate) fn component(guest: &Guest) -> Bytes {
     let Guest { name, version, has_clusters, instances, describe, check_config, master, inventory, egress } = *guest;
     let clusters = if has_clusters { clusters(master, version) } else { String::new() };

@@ -1,7 +1,9 @@
-//! What the host's work costs the guest that asks for it, in fuel. Must not know which import it is.
+//! What the host's work costs the guest that asks for it, in fuel. Must not know which import it
+//! is.
 //!
-//! Wasmtime counts the guest's own instructions. What an import does is not among them, so a guest could keep a core busy for nothing; here
-//! each import is charged for what it makes the host do. The price depends on what was asked alone, never on time: equal calls cost equal fuel.
+//! Wasmtime counts the guest's own instructions. What an import does is not among them, so a guest
+//! could keep a core busy for nothing; here each import is charged for what it makes the host do.
+//! The price depends on what was asked alone, never on time: equal calls cost equal fuel.
 
 use std::sync::{
     Arc,
@@ -10,22 +12,26 @@ use std::sync::{
 
 /// One call of an import.
 ///
-/// An import that does nothing takes 275 ns with its crossings (40 million reads of the clock: 11 s), and a thousand million units of fuel are 0.1 to
-/// 0.2 s of CPU, 5 to 10 units a nanosecond: a guest that only calls imports gets as much CPU out of its fuel as one that only computes.
+/// An import that does nothing takes 275 ns with its crossings (40 million reads of the clock: 11
+/// s), and a thousand million units of fuel are 0.1 to 0.2 s of CPU, 5 to 10 units a nanosecond: a
+/// guest that only calls imports gets as much CPU out of its fuel as one that only computes.
 pub(crate) const CALL: u64 = 2_000;
-/// One entry of a list that crosses: the host makes a pair of strings of it, or has the guest's allocator called for it.
+/// One entry of a list that crosses: the host makes a pair of strings of it, or has the guest's
+/// allocator called for it.
 pub(crate) const ENTRY: u64 = 100;
 /// One random byte: they come one by one from a cipher.
 pub(crate) const RANDOM_BYTE: u64 = 4;
 
-/// One byte of an answer that is searched for values of credentials: 2.5 to 6.6 ns, with one value and with eight.
+/// One byte of an answer that is searched for values of credentials: 2.5 to 6.6 ns, with one value
+/// and with eight.
 pub(crate) const REDACTED_BYTE: u64 = 30;
 
 /// What a call's imports have cost and what is not charged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Toll {
     owed: Owed,
-    /// Whether an import was called since the last charge: other crossings (a tick of the epoch, growth of a memory) must change nothing.
+    /// Whether an import was called since the last charge: other crossings (a tick of the epoch,
+    /// growth of a memory) must change nothing.
     called: bool,
 }
 
@@ -40,7 +46,8 @@ impl Owed {
     }
 
     pub(crate) fn add(&self, fuel: u64) {
-        // No overflow: what a call can owe before it is charged is bounded by the bytes that cross, far below 2^64.
+        // No overflow: what a call can owe before it is charged is bounded by the bytes that cross,
+        // far below 2^64.
         self.0.fetch_add(fuel, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! Why a provider call did not succeed: a closed [`Code`] for what the caller does, a message for what a person reads.
+//! Why a provider call did not succeed: a closed [`Code`] for what the caller does, a message for
+//! what a person reads.
 
 use std::{fmt, time::Duration};
 
@@ -16,7 +17,8 @@ pub enum Code {
     ImplementedElsewhere,
     /// The provider cannot do this; not retried until the object or the release changes.
     Unsupported,
-    /// A person must change the object or the cloud-config; retried on change and at the slow resync.
+    /// A person must change the object or the cloud-config; retried on change and at the slow
+    /// resync.
     Invalid,
     /// The cloud refused the credential; never taken as "gone". Retried slowly.
     Denied,
@@ -34,7 +36,8 @@ pub enum Code {
     LimitExceeded,
     /// The call's wall-clock deadline passed. Retried with backoff.
     DeadlineExceeded,
-    /// No release serves, or it lacks the interface. Retried when a release becomes active, and slowly.
+    /// No release serves, or it lacks the interface. Retried when a release becomes active, and
+    /// slowly.
     NotServing,
     /// This process lost its lease, and another one may lead. Never retried here: the process ends.
     NotLeading,
@@ -237,7 +240,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Longest message, in bytes. An Event's note ends at 1,024 bytes in the API; what the controllers put before it needs room.
+    /// Longest message, in bytes. An Event's note ends at 1,024 bytes in the API; what the
+    /// controllers put before it needs room.
     pub const MESSAGE_BYTES_MAX: usize = 900;
 
     /// A failure with a message, of which [`one_line`] is kept.

@@ -1,8 +1,9 @@
-//! A provider in memory, for tests of the controllers: it behaves like a small cloud, records every call as one line of text and fails
-//! where a test tells it to.
+//! A provider in memory, for tests of the controllers: it behaves like a small cloud, records every
+//! call as one line of text and fails where a test tells it to.
 //!
-//! It keeps no time of its own: a test that wants latency gives a hook ([`FakeProvider::on_call`]) whose future uses the test's clock,
-//! paused or not. It must not be used outside tests: nothing in it is bounded except by what a test puts in.
+//! It keeps no time of its own: a test that wants latency gives a hook ([`FakeProvider::on_call`])
+//! whose future uses the test's clock, paused or not. It must not be used outside tests: nothing in
+//! it is bounded except by what a test puts in.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -173,7 +174,8 @@ impl FakeProvider {
         };
     }
 
-    /// What the cloud says about the machine of this node. One that was never given is [`Code::NotFound`].
+    /// What the cloud says about the machine of this node. One that was never given is
+    /// [`Code::NotFound`].
     pub fn set_instance(&self, node: &str, instance: Result<Instance>) {
         self.lock().instances.insert(node.to_owned(), instance);
     }
@@ -196,12 +198,14 @@ impl FakeProvider {
         self.lock().poison = Some((node.to_owned(), error));
     }
 
-    /// Every look-up of machines gives at most this many results, or (none) one for each node again.
+    /// Every look-up of machines gives at most this many results, or (none) one for each node
+    /// again.
     pub fn cut_answers(&self, results_max: Option<usize>) {
         self.lock().results_max = results_max;
     }
 
-    /// The cloud has a volume with this handle, and these are its labels. One that was never given is [`Code::NotFound`].
+    /// The cloud has a volume with this handle, and these are its labels. One that was never given
+    /// is [`Code::NotFound`].
     pub fn add_volume<'a>(&self, handle: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         self.lock().volumes.insert(handle.to_owned(), labels);

@@ -1,14 +1,15 @@
 //! The fence: whether this process may still write, to the Kubernetes API or to a cloud.
 //!
-//! Replicas elect a leader, which leads as long as it renews its lease. A process that was frozen or
-//! partitioned does not know that its lease expired and that another replica leads: so every write
-//! checks the fence at the last moment before the write leaves. The fence is a point in time on a
-//! clock that goes on while the process is frozen; each renewal of the lease moves the point. A
-//! fence that has expired stays closed.
+//! Replicas elect a leader, which leads as long as it renews its lease. A process that was frozen
+//! or partitioned does not know that its lease expired and that another replica leads: so every
+//! write checks the fence at the last moment before the write leaves. The fence is a point in time
+//! on a clock that goes on while the process is frozen; each renewal of the lease moves the point.
+//! A fence that has expired stays closed.
 //!
 //! # Caveats
-//! Between the question and the system call that sends lie microseconds in which a process can still be frozen. Nothing but a cloud or an API
-//! that knows leaders could close that gap; the API's own guard for it is the resourceVersion of a write.
+//! Between the question and the system call that sends lie microseconds in which a process can
+//! still be frozen. Nothing but a cloud or an API that knows leaders could close that gap; the
+//! API's own guard for it is the resourceVersion of a write.
 
 use std::{
     fmt,
@@ -35,7 +36,8 @@ impl From<FenceClosed> for Error {
     }
 }
 
-/// Says whether this process may still write; cloning shares it. The default is open for ever: a process that is alone.
+/// Says whether this process may still write; cloning shares it. The default is open for ever: a
+/// process that is alone.
 #[derive(Clone, Default)]
 pub struct Fence(Option<Arc<Gate>>);
 
@@ -52,8 +54,8 @@ impl Gate {
 }
 
 impl Fence {
-    /// A fence that is open until the clock `now` reads `until`. The clock never goes back, and goes on while the process is frozen and while
-    /// the machine sleeps.
+    /// A fence that is open until the clock `now` reads `until`. The clock never goes back, and
+    /// goes on while the process is frozen and while the machine sleeps.
     #[must_use]
     pub fn until(now: impl Fn() -> Duration + Send + Sync + 'static, until: Duration) -> Self {
         Self(Some(Arc::new(Gate { now: Box::new(now), until: AtomicU64::new(nanoseconds(until)) })))
@@ -91,8 +93,8 @@ impl Fence {
         }
     }
 
-    /// Runs a future that writes. It is asked before each step, so that a process that was frozen in the middle does not go on: the future is
-    /// dropped then.
+    /// Runs a future that writes. It is asked before each step, so that a process that was frozen
+    /// in the middle does not go on: the future is dropped then.
     ///
     /// # Errors
     /// The fence was closed before the future had ended. Some of what it does may be done.

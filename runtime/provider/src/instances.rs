@@ -25,7 +25,8 @@ pub enum Detail {
 pub struct Instance {
     /// `<scheme>://<rest>`.
     pub provider_id: String,
-    /// The cloud has no IDs: a node that has none is initialised without one. Else an empty [`Self::provider_id`] is a failure.
+    /// The cloud has no IDs: a node that has none is initialised without one. Else an empty
+    /// [`Self::provider_id`] is a failure.
     pub without_provider_id: bool,
     /// Off or being switched off, and still there.
     pub shutdown: bool,
@@ -44,10 +45,12 @@ pub struct Instance {
 /// Look-up of machines.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Looks up the machines of these nodes, at most [`NODES_PER_PAGE`]; one result for each node, in order.
+    /// Looks up the machines of these nodes, at most [`NODES_PER_PAGE`]; one result for each node,
+    /// in order.
     ///
-    /// An inner [`crate::Code::NotFound`] says that the machine is gone for certain. The length of the answer is that of `nodes`: an
-    /// implementation that cannot promise it answers [`crate::Code::Internal`].
+    /// An inner [`crate::Code::NotFound`] says that the machine is gone for certain. The length of
+    /// the answer is that of `nodes`: an implementation that cannot promise it answers
+    /// [`crate::Code::Internal`].
     ///
     /// # Errors
     /// The outer error means that nothing was learnt about any node.

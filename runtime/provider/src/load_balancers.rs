@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::{Call, LoadBalancerStatus, NodeSet, Result, Service};
 
-/// Load balancers. The caller serialises the calls of one Service; every function may be repeated at any time.
+/// Load balancers. The caller serialises the calls of one Service; every function may be repeated
+/// at any time.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
     /// The load balancer's name in the cloud; constant for the life of the Service.
@@ -35,7 +36,8 @@ pub trait LoadBalancers: Send + Sync {
     /// Brings the backends to these nodes. As `UpdateLoadBalancer`.
     ///
     /// # Errors
-    /// [`crate::Code::NotFound`] where the load balancer is gone and `ensure` has to be called; else as `ensure`.
+    /// [`crate::Code::NotFound`] where the load balancer is gone and `ensure` has to be called;
+    /// else as `ensure`.
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()>;
 
     /// Removes everything; ok only when nothing is left. As `EnsureLoadBalancerDeleted`.

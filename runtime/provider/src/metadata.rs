@@ -11,7 +11,8 @@ const fn v6(bits: u128) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from_bits(bits))
 }
 
-/// Addresses of metadata services and their relatives. No provider reaches one unless an operator names it alone, and no load balancer or node has one.
+/// Addresses of metadata services and their relatives. No provider reaches one unless an operator
+/// names it alone, and no load balancer or node has one.
 ///
 /// Source: the documentation of the clouds.
 pub const METADATA_SERVICES: [IpAddr; 13] = [

@@ -35,7 +35,7 @@ pub trait PersistentVolumeLabels: Send + Sync {
     /// Labels that say where the volume is, as the provider gave them: not yet judged.
     ///
     /// # Errors
-    /// `Unsupported` and `ImplementedElsewhere` where it is no volume of this provider, `NotFound` where the cloud does not have it,
-    /// `Invalid` where it cannot be one.
+    /// `Unsupported` and `ImplementedElsewhere` where it is no volume of this provider, `NotFound`
+    /// where the cloud does not have it, `Invalid` where it cannot be one.
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>>;
 }

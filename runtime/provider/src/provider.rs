@@ -84,8 +84,8 @@ impl fmt::Display for Interface {
 
 /// A cloud provider. Each interface is there or not, as upstream's `(impl, supported)`.
 ///
-/// What a provider supports may change while the process runs: a hot swap can add an interface. So callers ask each time and keep no
-/// answer. All calls are cancelled by dropping their future.
+/// What a provider supports may change while the process runs: a hot swap can add an interface. So
+/// callers ask each time and keep no answer. All calls are cancelled by dropping their future.
 pub trait Provider: Send + Sync + fmt::Debug {
     /// Who the provider is; none while nothing serves.
     fn info(&self) -> Option<Arc<Info>>;

@@ -19,8 +19,8 @@ pub struct Route {
     pub destination_cidr: String,
     /// Leads nowhere: its target is gone.
     pub blackhole: bool,
-    /// Of a listed route: its addresses are to be kept equal to those of its node, so the route is replaced where they differ. Upstream's
-    /// `EnableNodeAddresses`.
+    /// Of a listed route: its addresses are to be kept equal to those of its node, so the route is
+    /// replaced where they differ. Upstream's `EnableNodeAddresses`.
     pub enable_node_addresses: bool,
 }
 

@@ -6,8 +6,9 @@ use std::{
     ops::{Index, Range},
 };
 
-/// An immutable map of strings, in two allocations: a cluster has thousands of nodes, each with dozens of labels, and in a `BTreeMap` every one of these
-/// short strings is an allocation of its own.
+/// An immutable map of strings, in two allocations: a cluster has thousands of nodes, each with
+/// dozens of labels, and in a `BTreeMap` every one of these short strings is an allocation of its
+/// own.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct StringMap {
     /// The keys and values behind each other, sorted by key.

@@ -1,7 +1,9 @@
-//! Who asks: a front proxy's word, a client certificate, a token, else nobody in particular. In this order, as upstream.
+//! Who asks: a front proxy's word, a client certificate, a token, else nobody in particular. In
+//! this order, as upstream.
 //!
 //! # Guarantees
-//! - Headers about a user are believed only beside a certificate that the front proxy's authority signed.
+//! - Headers about a user are believed only beside a certificate that the front proxy's authority
+//!   signed.
 //! - Who shows a credential that nobody vouches for is refused, and not taken for anonymous.
 //! - No token is logged or kept: caches know hashes.
 
@@ -51,7 +53,8 @@ impl User {
     }
 }
 
-/// The other end of a connection: the certificates that it showed, its own first. It has the key of the first; nothing else is known.
+/// The other end of a connection: the certificates that it showed, its own first. It has the key of
+/// the first; nothing else is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) certificates: Arc<[CertificateDer<'static>]>,
@@ -76,7 +79,7 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) authorities: Arc<Authorities>,
-    /// None where there is no API server to ask: then nobody's token is looked at.
+    /// None where there is no API server to ask: then no token is accepted.
     pub(crate) tokens: Option<Tokens>,
 }
 

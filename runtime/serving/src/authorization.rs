@@ -1,4 +1,5 @@
-//! Who may ask what: paths that everybody may ask, groups that may ask everything, else what the API server says.
+//! Who may ask what: paths that everybody may ask, groups that may ask everything, else what the
+//! API server says.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -74,7 +75,8 @@ impl Authorizer {
     }
 }
 
-/// `*` at the end of a rule stands for anything; a slash at the beginning may be left out. As upstream.
+/// `*` at the end of a rule stands for anything; a slash at the beginning may be left out. As
+/// upstream.
 fn covers(rule: &str, path: &str) -> bool {
     let (rule, path) = (rule.trim_start_matches('/'), path.trim_start_matches('/'));
     rule.strip_suffix('*').map_or(rule == path, |prefix| path.starts_with(prefix))
@@ -109,7 +111,8 @@ impl Reviews {
     }
 }
 
-/// Everything that a decision depends on. The counts keep a group from being read as a key of `extra`.
+/// Everything that a decision depends on. The counts keep a group from being read as a key of
+/// `extra`.
 fn parts(user: &User, verb: &str, path: &str) -> Vec<String> {
     let mut parts = vec![verb.to_owned(), path.to_owned(), user.name.clone(), user.uid.clone()];
     parts.push(user.groups.len().to_string());

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 type Key = [u8; 32];
 
-/// A bounded map whose entries end. Its keys are hashes with a secret of this process: a dump of its memory holds no token.
+/// A bounded map whose entries end. Its keys are hashes with a secret of this process: a dump of
+/// its memory holds no token.
 pub(crate) struct Cache<V> {
     secret: Key,
     entries: Mutex<HashMap<Key, (Instant, V)>>,
@@ -30,7 +31,8 @@ impl<V: Clone> Cache<V> {
     /// Holds at most `max` answers.
     pub(crate) fn new(max: usize) -> Self {
         let mut secret = Key::default();
-        // Where the kernel gives no randomness, TLS could not be spoken either: the keys are plain hashes then.
+        // Where the kernel gives no randomness, TLS could not be spoken either: the keys are plain
+        // hashes then.
         if ring::default_provider().secure_random.fill(&mut secret).is_err() {
             tracing::error!("no randomness for the keys of a cache");
         }

@@ -29,7 +29,8 @@ type Document = Arc<dyn Fn() -> Value + Send + Sync>;
 /// The key of the configuration in `/configz`, as upstream's.
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// What `/debug/pprof` says: it is part of upstream's `--profiling`, and nobody should look for an error of theirs.
+/// What `/debug/pprof` says: it is part of upstream's `--profiling`, and nobody should look for an
+/// error of theirs.
 const NO_PPROF: &str = "/debug/pprof is Go's profiler and this program has none: use perf on the process, and /metrics for \
     what each provider call cost. --profiling serves /debug/flags/v here\n";
 

@@ -1,4 +1,5 @@
-//! Before each request: who asks, and may they. 401, 403 and 500 as Kubernetes' components answer them.
+//! Before each request: who asks, and may they. 401, 403 and 500 as Kubernetes' components answer
+//! them.
 
 use std::sync::Arc;
 
@@ -25,9 +26,11 @@ use crate::{
 /// Clients of the API servers that know users and rights.
 #[derive(Clone, Default)]
 pub struct Reviewers {
-    /// `--authentication-kubeconfig`, else the pod's own account. None: everybody without a known certificate is anonymous.
+    /// `--authentication-kubeconfig`, else the pod's own account. None: everybody without a known
+    /// certificate is anonymous.
     pub authentication: Option<Client>,
-    /// `--authorization-kubeconfig`, else the pod's own account. None: only public paths are served.
+    /// `--authorization-kubeconfig`, else the pod's own account. None: only public paths are
+    /// served.
     pub authorization: Option<Client>,
 }
 
@@ -42,7 +45,8 @@ impl Guard {
     /// Reads the authorities of certificates, from files and from the cluster.
     ///
     /// # Errors
-    /// A file that is no bundle; a cluster that does not tell its authorities, unless that is tolerated.
+    /// A file that is no bundle; a cluster that does not tell its authorities, unless that is
+    /// tolerated.
     pub async fn new(
         authentication: &AuthenticationOptions,
         authorization: AuthorizationOptions,

@@ -1,13 +1,15 @@
 //! The manager's HTTPS endpoints, and a host for admission webhooks.
 //!
 //! # How it hangs together
-//! `options` is what an operator said → `tls` makes of it what is spoken on a port → `server` accepts connections within `limits` → `guard`
-//! asks `authentication` who asks and `authorization` whether they may → `endpoints` answers, among others from `health`. `webhook` is a port of its
-//! own without `guard`, as upstream's. `metrics` counts what no controller does: the process, its build, its requests to the API server.
+//! `options` is what an operator said → `tls` makes of it what is spoken on a port → `server`
+//! accepts connections within `limits` → `guard` asks `authentication` who asks and `authorization`
+//! whether they may → `endpoints` answers, among others from `health`. `webhook` is a port of its
+//! own without `guard`, as upstream's. `metrics` counts what no controller does: the process, its
+//! build, its requests to the API server.
 //!
 //! # What it must not do
-//! Know controllers, providers or WebAssembly: it serves the closures and values that it is given. Tell a stranger why a check failed. Keep or log a
-//! token.
+//! Know controllers, providers or WebAssembly: it serves the closures and values that it is given.
+//! Tell an unauthenticated client why a check failed. Keep or log a token.
 
 mod authentication;
 mod authorization;

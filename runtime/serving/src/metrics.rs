@@ -1,4 +1,5 @@
-//! What no controller counts: the process, its build, which controllers run, its requests to the API server. Names are upstream's.
+//! What no controller counts: the process, its build, which controllers run, its requests to the
+//! API server. Names are upstream's.
 
 mod process;
 mod rest_client;

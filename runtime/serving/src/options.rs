@@ -37,7 +37,8 @@ pub struct SecureServingOptions {
 /// Certificates and what TLS may be spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// `--cert-dir`: folder with PAIR.crt and PAIR.key; made there where they are missing. None: a certificate in memory.
+    /// `--cert-dir`: folder with PAIR.crt and PAIR.key; made there where they are missing. None: a
+    /// certificate in memory.
     pub cert_dir: Option<PathBuf>,
     /// The first part of the two names in `cert_dir`.
     pub pair_name: &'static str,
@@ -45,11 +46,13 @@ pub struct TlsOptions {
     pub key_pair: Option<KeyPairFiles>,
     /// `--tls-sni-cert-key`.
     pub sni: Vec<SniKeyPair>,
-    /// `--tls-cipher-suites`, by IANA's names. Empty: all that rustls has. Those of TLS 1.3 are always on, as in Go.
+    /// `--tls-cipher-suites`, by IANA's names. Empty: all that rustls has. Those of TLS 1.3 are
+    /// always on, as in Go.
     pub cipher_suites: Vec<String>,
     /// `--tls-min-version`: `VersionTLS12` or `VersionTLS13`. None: TLS 1.2.
     pub min_version: Option<String>,
-    /// `--tls-curve-preferences`: numbers of key exchanges, as Go's `CurveID`. Empty: all that rustls has.
+    /// `--tls-curve-preferences`: numbers of key exchanges, as Go's `CurveID`. Empty: all that
+    /// rustls has.
     pub curve_preferences: Vec<u16>,
 }
 
@@ -74,7 +77,8 @@ pub struct SniKeyPair {
 /// Who may be believed to be whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationOptions {
-    /// `--authentication-skip-lookup`: do not read the ConfigMap kube-system/extension-apiserver-authentication. Default false.
+    /// `--authentication-skip-lookup`: do not read the ConfigMap
+    /// kube-system/extension-apiserver-authentication. Default false.
     pub skip_lookup: bool,
     /// `--authentication-tolerate-lookup-failure`: start although it cannot be read. Default false.
     pub tolerate_lookup_failure: bool,
@@ -91,7 +95,8 @@ pub struct AuthenticationOptions {
 pub struct RequestHeaderOptions {
     /// `--requestheader-client-ca-file`.
     pub ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: common names of the proxy's certificate. Empty: any that the CA signed.
+    /// `--requestheader-allowed-names`: common names of the proxy's certificate. Empty: any that
+    /// the CA signed.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`. Default x-remote-user.
     pub username_headers: Vec<String>,
@@ -106,7 +111,8 @@ pub struct RequestHeaderOptions {
 /// Who may ask what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationOptions {
-    /// `--authorization-always-allow-paths`: exact paths, `*` at the end for a prefix. Default /healthz, /readyz, /livez.
+    /// `--authorization-always-allow-paths`: exact paths, `*` at the end for a prefix. Default
+    /// /healthz, /readyz, /livez.
     pub always_allow_paths: Vec<String>,
     /// Groups that may ask everything. Default system:masters; upstream has no flag for it.
     pub always_allow_groups: Vec<String>,

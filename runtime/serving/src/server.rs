@@ -114,7 +114,8 @@ impl SecureServer {
                 }
                 accepted = accept(&self.listener) => accepted,
             };
-            // Who gets no place is told by the end of the connection: a handshake costs more than it is worth.
+            // A client that gets no place sees the end of the connection: a handshake costs more
+            // than it is worth.
             let Some(place) = places.take(peer.ip()) else { continue };
             let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
             connections.spawn(async move {
@@ -132,7 +133,8 @@ impl SecureServer {
     }
 }
 
-/// The next connection. Without a free descriptor the kernel refuses at once, again and again: then a moment passes.
+/// The next connection. Without a free descriptor the kernel refuses at once, again and again: then
+/// a moment passes.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -145,7 +147,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// `SO_REUSEADDR` always, as Go does: a restart does not wait for the kernel to forget old connections.
+/// `SO_REUSEADDR` always, as Go does: a restart does not wait for the kernel to forget old
+/// connections.
 fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;

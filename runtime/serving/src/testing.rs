@@ -121,7 +121,8 @@ impl Served {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }
 
-    /// One request by HTTP/1.1: its head without the first line's version, more headers by `\r\n`, and a body.
+    /// One request by HTTP/1.1: its head without the first line's version, more headers by `\r\n`,
+    /// and a body.
     pub(crate) async fn ask(&self, client: Option<&ClientCertificate>, request: &Ask<'_>) -> (u16, String) {
         let mut stream = self.connect(client, &["http/1.1"]).await;
         let headers: String = request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();

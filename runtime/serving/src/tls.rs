@@ -1,4 +1,5 @@
-//! TLS as it is asked for by flags: from names to what rustls has, and a refusal that says so where it does not.
+//! TLS as it is asked for by flags: from names to what rustls has, and a refusal that says so where
+//! it does not.
 
 mod certificates;
 mod files;
@@ -22,7 +23,8 @@ use crate::{error::ServingError, options::SecureServingOptions};
 /// Whether clients are asked for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientCertificates {
-    /// Asked for, not demanded; who signed it is looked at for each request, because authorities change.
+    /// Asked for, not demanded; who signed it is looked at for each request, because authorities
+    /// change.
     Requested,
     /// Not asked for.
     Ignored,

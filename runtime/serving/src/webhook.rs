@@ -1,4 +1,5 @@
-//! A host for admission webhooks (KEP-2699): a port of its own, no authentication, one path for each webhook that is selected.
+//! A host for admission webhooks (KEP-2699): a port of its own, no authentication, one path for
+//! each webhook that is selected.
 //!
 //! A webhook is whatever implements [`Webhook`]; this module knows none.
 
@@ -22,7 +23,8 @@ pub use admission::{AdmissionRequest, AdmissionResponse, Operation};
 
 use crate::error::ServingError;
 
-/// A webhook failed; the API server gets 500 and does what the configuration's `failurePolicy` says.
+/// A webhook failed; the API server gets 500 and does what the configuration's `failurePolicy`
+/// says.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WebhookError(pub String);
@@ -57,7 +59,8 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// Those of `known` that `--webhooks` selects: `x` on, `-x` off, `*` all others; the first that names one counts. Nothing selects nothing.
+    /// Those of `known` that `--webhooks` selects: `x` on, `-x` off, `*` all others; the first that
+    /// names one counts. Nothing selects nothing.
     ///
     /// # Errors
     /// A name that none has.

@@ -1,4 +1,5 @@
-//! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in `args/run`.
+//! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in
+//! `args/run`.
 
 mod orphans;
 mod registry;
@@ -32,13 +33,14 @@ Examples:
 
 const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
 
-/// The argument that makes this program the compile jail of another one. It is no command: nobody is meant to type it or to be offered it.
+/// The argument that makes this program the compile jail of another one. It is no command: nobody
+/// is meant to type it or to be offered it.
 pub(crate) const COMPILE: &str = "__compile";
 
 /// One Kubernetes cloud-controller-manager for every cloud.
 ///
-/// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the cluster runs, and reaches nothing but
-/// the HTTP origins that you allow.
+/// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the
+/// cluster runs, and reaches nothing but the HTTP origins that you allow.
 #[derive(Debug, Parser)]
 #[command(name = "skysail", version, propagate_version = true, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
 pub(crate) struct Args {
@@ -57,7 +59,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Call one function of a component, in the sandbox, and print its answer and what it cost.
     Call(CallArgs),
-    /// Tell what became of each provider: what serves, what does not and why, and what its calls cost.
+    /// Tell what became of each provider: what serves, what does not and why, and what its calls
+    /// cost.
     Status(StatusArgs),
     /// List the load balancers in the cloud that no Service wants, and delete those that you name.
     Orphans(OrphansArgs),
@@ -75,7 +78,8 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = NOTATION)]
 pub(crate) struct DevArgs {
-    /// The component to serve; reloaded whenever it is saved. Without it: the bundled provider of the simulated cloud.
+    /// The component to serve; reloaded whenever it is saved. Without it: the bundled provider of
+    /// the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider: Option<PathBuf>,
     /// Tell a story in which each step is real and checked; exit 1 if one does not hold.
@@ -84,13 +88,15 @@ pub(crate) struct DevArgs {
     /// Machines in the simulated cloud, each a node of the cluster: from 1 to 200.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(crate) nodes: u16,
-    /// Where the Kubernetes API is served, as plain HTTP. Loopback addresses only; port 0 takes a free one.
+    /// Where the Kubernetes API is served, as plain HTTP. Loopback addresses only; port 0 takes a
+    /// free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) api_address: SocketAddr,
     /// Latency of the simulated cloud.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_duration)]
     pub(crate) cloud_latency: Duration,
-    /// Folder with the components that `make guests` built. Without it: `components` beside the program or one folder up.
+    /// Folder with the components that `make guests` built. Without it: `components` beside the
+    /// program or one folder up.
     #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
     pub(crate) components: Option<PathBuf>,
     #[command(flatten)]
@@ -147,7 +153,8 @@ pub(crate) struct CallArgs {
     /// The arguments as a JSON object; `-` reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) json: String,
-    /// Provider file whose limits, egress, credentials and cloud-config the call gets. Without it: defaults, and no way out.
+    /// Provider file whose limits, egress, credentials and cloud-config the call gets. Without it:
+    /// defaults, and no way out.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider_file: Option<PathBuf>,
     /// Which provider of the provider file. Needed where it has several.

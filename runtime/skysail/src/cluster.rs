@@ -1,7 +1,9 @@
-//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask. How long they wait: [`policy`].
+//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask.
+//! How long they wait: [`policy`].
 //!
-//! Each controller has a client of its own, as upstream's: `--kube-api-qps` holds for each, and the API server's log tells them apart. With
-//! `--use-service-account-credentials` each also is a `ServiceAccount` of its own.
+//! Each controller has a client of its own, as upstream's: `--kube-api-qps` holds for each, and the
+//! API server's log tells them apart. With `--use-service-account-credentials` each also is a
+//! `ServiceAccount` of its own.
 
 mod policy;
 mod service_account;
@@ -38,7 +40,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Finds the cluster: a kubeconfig or an address that is named, else the usual places, else the pod's own account. Asks it nothing.
+    /// Finds the cluster: a kubeconfig or an address that is named, else the usual places, else the
+    /// pod's own account. Asks it nothing.
     ///
     /// # Errors
     /// There is none, or its configuration is wrong.
@@ -100,7 +103,7 @@ impl Cluster {
         if !self.service_accounts {
             return self.client(name);
         }
-        // Nobody's: what it may do is its token's to say.
+        // No identity of the process: the token decides what the client may do.
         let mut anonymous = self.config.clone();
         anonymous.auth_info = AuthInfo::default();
         let tokens = self.client(&format!("{name}-tokens"))?;
@@ -116,7 +119,8 @@ impl Cluster {
         let builder = ClientBuilder::new(transport, config.default_namespace);
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
-        // The deadline of a request is the transport's: neither the throttle nor a token counts against it.
+        // The deadline of a request is the transport's: neither the throttle nor a token counts
+        // against it.
         Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
     }
 }

@@ -37,7 +37,8 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
     }
 }
 
-/// The folder with the components that `make guests` built: the one that is named, else `components` beside the program or one folder up.
+/// The folder with the components that `make guests` built: the one that is named, else
+/// `components` beside the program or one folder up.
 ///
 /// # Errors
 /// There is none; the text says how to get it.

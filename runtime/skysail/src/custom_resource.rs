@@ -1,7 +1,8 @@
 //! The resource `Provider` as an API server takes it: its `CustomResourceDefinition`.
 //!
-//! The schema of `spec` is that of the very types that read the provider file, without what only a file names; what the API server wants besides is added here. It refuses
-//! at once what can be judged without reading another object or a file; all else is judged by the manager.
+//! The schema of `spec` is that of the very types that read the provider file, without what only a
+//! file names; what the API server wants besides is added here. It refuses at once what can be
+//! judged without reading another object or a file; all else is judged by the manager.
 
 mod bounds;
 mod rules;
@@ -58,7 +59,8 @@ pub(crate) fn definition() -> anyhow::Result<CustomResourceDefinition> {
     Ok(serde_json::from_value(definition)?)
 }
 
-/// The definition as YAML. Its keys are sorted, so that the text changes only where the definition does.
+/// The definition as YAML. Its keys are sorted, so that the text changes only where the definition
+/// does.
 ///
 /// # Errors
 /// As [`definition`].
@@ -148,8 +150,8 @@ fn object(schema: Schema) -> anyhow::Result<Map<String, Value>> {
     }
 }
 
-/// With sorted keys, whatever map `serde_json` was built with, and with whole numbers written as such: the type that the definition is read
-/// into has only floating-point ones for bounds.
+/// With sorted keys, whatever map `serde_json` was built with, and with whole numbers written as
+/// such: the type that the definition is read into has only floating-point ones for bounds.
 fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,9 @@
-//! Leader migration (KEP-2436): which controllers run under the lease that two kinds of manager share while one takes them over from the other.
+//! Leader migration (KEP-2436): which controllers run under the lease that two kinds of manager
+//! share while one takes them over from the other.
 //!
-//! Names are matched by what upstream calls the controllers now, by what it called them before, and by their aliases. Upstream matches the present names
-//! alone, two of which are not those of its own default configuration any more: with it only the lifecycle controller migrates there.
+//! Names are matched by what upstream calls the controllers now, by what it called them before, and
+//! by their aliases. Upstream matches the present names alone, two of which are not those of its
+//! own default configuration any more: with it only the lifecycle controller migrates there.
 
 use std::path::Path;
 
@@ -66,7 +68,7 @@ struct Document {
 }
 
 impl Default for LeaderMigrationConfiguration {
-    /// As upstream's: whoever holds the lease runs what once was in the kube-controller-manager.
+    /// As upstream's: the holder of the lease runs what once was in the kube-controller-manager.
     fn default() -> Self {
         let leader = |name: &str| ControllerLeader { name: name.to_owned(), component: ANY_COMPONENT.to_owned() };
         Self {

@@ -1,7 +1,9 @@
-//! Which controllers this process may run, and while it may: the leases, and the fences that come with them.
+//! Which controllers this process may run, and while it may: the leases, and the fences that come
+//! with them.
 //!
-//! One lease for all controllers, or two while some are moved between managers ([`crate::leader_migration`]); none with `--leader-elect=false`. The
-//! controllers of each lease are a [`Share`], which a manager of its own runs: losing either lease ends the process.
+//! One lease for all controllers, or two while some are moved between managers
+//! ([`crate::leader_migration`]); none with `--leader-elect=false`. The controllers of each lease
+//! are a [`Share`], which a manager of its own runs: losing either lease ends the process.
 
 use std::{fs, sync::Arc};
 
@@ -104,7 +106,8 @@ fn migration(args: &RunArgs) -> anyhow::Result<Option<LeaderMigrationConfigurati
     }
 }
 
-/// `<hostname>_<uuid>`, as upstream: two processes of one host differ, and one that starts again is another one.
+/// `<hostname>_<uuid>`, as upstream: two processes of one host differ, and one that starts again is
+/// another one.
 fn identity() -> anyhow::Result<String> {
     let kernel = |what: &str| -> anyhow::Result<String> {
         let path = format!("/proc/sys/kernel/{what}");
@@ -115,7 +118,8 @@ fn identity() -> anyhow::Result<String> {
 }
 
 impl Elections {
-    /// Takes the leases and keeps them until `give_back`, then releases them. Nothing may be written any more by then.
+    /// Takes the leases and keeps them until `give_back`, then releases them. Nothing may be
+    /// written any more by then.
     ///
     /// # Errors
     /// A lease is lost: the process has to end.

@@ -1,7 +1,7 @@
 //! The binary `skysail`: the only crate that knows everybody.
 //!
-//! This file turns an outcome into an exit code and nothing else. Read `args` for the command line and `commands` for what each
-//! command does.
+//! This file turns an outcome into an exit code and nothing else. Read `args` for the command line
+//! and `commands` for what each command does.
 
 mod args;
 mod cluster;

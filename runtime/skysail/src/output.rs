@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use anyhow::Context as _;
 use skysail_provider::text::one_line;
 
-/// Prints a result. Whoever closed standard output has read enough: that is no failure.
+/// Prints a result. A reader that closed standard output has read enough: that is no failure.
 ///
 /// # Errors
 /// It cannot be written, for example to a full disk.
@@ -17,7 +17,8 @@ pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// A table as kubectl prints it: columns as wide as what is in them. A cell's text may be anybody's: nothing in it moves the cursor.
+/// A table as kubectl prints it: columns as wide as what is in them. A cell's text may be
+/// anybody's: nothing in it moves the cursor.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     let rows: Vec<[String; COLUMNS]> = rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

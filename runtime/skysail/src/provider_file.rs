@@ -1,7 +1,9 @@
-//! `Provider`s as operators write them: YAML documents of a provider file, or objects of the cluster ([`ProviderObject`]). One schema.
+//! `Provider`s as operators write them: YAML documents of a provider file, or objects of the
+//! cluster ([`ProviderObject`]). One schema.
 //!
-//! A file is taken whole or not at all; an object by itself. Every error names the place, the reason and the way out. This module reads the file
-//! and the files that it names (secrets, cloud-config, CA bundle) and starts nothing.
+//! A file is taken whole or not at all; an object by itself. Every error names the place, the
+//! reason and the way out. This module reads the file and the files that it names (secrets,
+//! cloud-config, CA bundle) and starts nothing.
 
 mod explain;
 mod files;
@@ -40,9 +42,11 @@ pub(crate) use self::{
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
 };
 
-/// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk image) is refused before it is read.
+/// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk
+/// image) is refused before it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Most providers in one file. A cluster spans two or three clouds; each provider costs a compiled component.
+/// Most providers in one file. A cluster spans two or three clouds; each provider costs a compiled
+/// component.
 pub(crate) const PROVIDERS_MAX: usize = 32;
 
 /// A provider as the operator describes it, checked, with the values of its credentials read.
@@ -82,8 +86,9 @@ pub(crate) struct ProviderSpec {
     pub(crate) retry: Option<String>,
     /// What of it another provider has.
     pub(crate) yields: Yields,
-    /// Equal where the slot's settings are, the content of the files included. Ownership is not part of it, nor are the component's source
-    /// and the values of credentials, which are exchanged in place, nor what is tried once more.
+    /// Equal where the slot's settings are, the content of the files included. Ownership is not
+    /// part of it, nor are the component's source and the values of credentials, which are
+    /// exchanged in place, nor what is tried once more.
     pub(crate) fingerprint: u64,
 }
 
@@ -133,7 +138,8 @@ impl ProviderSpec {
         })
     }
 
-    /// Claims nothing that one of these does; what that is, and what to do about it. What is written stays, for when they give it up.
+    /// Claims nothing that one of these does; what that is, and what to do about it. What is
+    /// written stays, for when they give it up.
     pub(crate) fn yield_to(&mut self, others: &[Claims]) -> Option<String> {
         self.yields = Yields::default();
         let mut given_up = Vec::new();
@@ -164,7 +170,8 @@ impl ProviderSpec {
         self.default && !self.yields.default
     }
 
-    /// The schemes that are its own, which may be none of those that it names; none where it names none, and has those of its component.
+    /// The schemes that are its own, which may be none of those that it names; none where it names
+    /// none, and has those of its component.
     pub(crate) fn pinned_schemes(&self) -> Option<BTreeSet<String>> {
         let pinned = || self.provider_id_schemes.difference(&self.yields.schemes).cloned().collect();
         (!self.provider_id_schemes.is_empty()).then(pinned)

@@ -1,6 +1,7 @@
 //! From provider specs to slots that serve: the one place where the file's world meets the host's.
 //!
-//! Knows no Kubernetes. `run`, `dev` and `call` all make their slots here, so that a component meets the same sandbox everywhere.
+//! Knows no Kubernetes. `run`, `dev` and `call` all make their slots here, so that a component
+//! meets the same sandbox everywhere.
 
 mod feeder;
 
@@ -34,8 +35,8 @@ use crate::{
 /// How often what was refused for a reason of the machine, not its own, is tried again.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(30);
 
-/// How long the controllers wait at the start for the first releases. A component compiles in a second or two; one that takes far longer
-/// must not keep the other providers' objects waiting.
+/// How long the controllers wait at the start for the first releases. A component compiles in a
+/// second or two; one that takes far longer must not keep the other providers' objects waiting.
 const FIRST_RELEASES: Duration = Duration::from_secs(10);
 
 /// What every slot of the process shares; its metrics are in the registry.
@@ -175,13 +176,15 @@ pub(crate) enum Complaint {
     GaveUp(String),
 }
 
-/// What becomes of one provider, judged whole: nothing has changed yet, and nothing can fail any more.
+/// What becomes of one provider, judged whole: nothing has changed yet, and nothing can fail any
+/// more.
 enum Change<'a> {
     /// It was not there.
     Start { spec: ProviderSpec, slot: Arc<Slot> },
     /// Its slot takes up other settings.
     Settings { spec: ProviderSpec, reconfiguration: Box<Reconfiguration<'a>> },
-    /// Its slot's settings are the same. The values of its credentials, its claims and the component's path may be others.
+    /// Its slot's settings are the same. The values of its credentials, its claims and the
+    /// component's path may be others.
     Rest { spec: ProviderSpec, values: Rotation },
 }
 
@@ -206,8 +209,8 @@ impl Fleet {
         self.oldest_first.iter().filter_map(|name| self.served.get(name))
     }
 
-    /// Waits, within [`FIRST_RELEASES`], until each provider serves or it is known why it does not. A controller that started before would tell
-    /// every object that nothing serves.
+    /// Waits, within [`FIRST_RELEASES`], until each provider serves or it is known why it does not.
+    /// A controller that started before would tell every object that nothing serves.
     pub(crate) fn first_releases(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut pending: Vec<_> =
             self.served.values().map(|served| (Arc::clone(&served.slot), served.feeder.decided())).collect();
@@ -226,13 +229,16 @@ impl Fleet {
         }
     }
 
-    /// Brings the providers to what the file says, all of them or none. A slot whose provider stays keeps serving through it all.
+    /// Brings the providers to what the file says, all of them or none. A slot whose provider stays
+    /// keeps serving through it all.
     ///
-    /// Only what the operator wrote can keep a file from being taken up. What a component says about its new settings is in the status of its
-    /// slot (`skysail_host::slot`): it holds back neither these nor those of another provider.
+    /// Only what the operator wrote can keep a file from being taken up. What a component says
+    /// about its new settings is in the status of its slot (`skysail_host::slot`): it holds back
+    /// neither these nor those of another provider.
     ///
     /// # Errors
-    /// The first provider whose settings are wrong in themselves; every provider keeps its old ones.
+    /// The first provider whose settings are wrong in themselves; every provider keeps its old
+    /// ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
         let slots = self.slots();
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
@@ -248,8 +254,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Brings each provider to its spec by itself, oldest first: one that is refused keeps what it has, as one without a spec does, and holds up no
-    /// other. Of two that claim the same the older one has it, whoever had it before, so that every process comes to the same. The rest goes.
+    /// Brings each provider to its spec by itself, oldest first: one that is refused keeps what it
+    /// has, as one without a spec does, and holds up no other. Of two that claim the same the older
+    /// one has it, also if the younger had it before, so that every process comes to the same. The
+    /// rest goes.
     ///
     /// Returns what is not as it is wished, by name.
     pub(crate) async fn apply_each(
@@ -324,7 +332,8 @@ impl Fleet {
             }
             Change::Rest { spec, values } => {
                 let Some(served) = self.served.get_mut(&spec.name) else { return };
-                // The slot's HTTP client holds these credentials: they stay, only their values change.
+                // The slot's HTTP client holds these credentials: they stay, only their values
+                // change.
                 let credentials = Arc::clone(&served.spec.credentials);
                 let rotated = credentials.exchange(values);
                 for name in &rotated {

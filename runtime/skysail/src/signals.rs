@@ -4,14 +4,15 @@ use anyhow::Context as _;
 use futures::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Of a service. SIGHUP is left to whoever starts it: `nohup` has it ignored.
+/// Of a service. SIGHUP is left to the starting process: `nohup` has it ignored.
 pub(crate) const OF_A_SERVICE: [(&str, SignalKind); 2] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate())];
 /// Of a command that belongs to its terminal.
 pub(crate) const OF_A_TERMINAL: [(&str, SignalKind); 3] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
 
-/// Listened to from the start of a command, so that none of them ends it where it has something to clean up, or without a word.
+/// Listened to from the start of a command, so that none of them ends it where it has something to
+/// clean up, or without a word.
 pub(crate) struct Signals(Vec<(&'static str, Signal)>);
 
 impl Signals {

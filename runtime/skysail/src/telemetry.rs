@@ -26,7 +26,8 @@ impl Verbosity {
     }
 }
 
-/// What klog's numbers mean here: upstream writes what an operator wants to know up to 3, what a developer wants from 4, requests from 6.
+/// What klog's numbers mean here: upstream writes what an operator wants to know up to 3, what a
+/// developer wants from 4, requests from 6.
 fn directives(text: &str) -> String {
     match text.parse::<u32>() {
         Ok(0..=3) => "info".to_owned(),
@@ -41,7 +42,8 @@ fn directives(text: &str) -> String {
 /// # Errors
 /// The filter cannot be parsed, or logging runs already.
 pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity> {
-    // An empty variable is what templates leave behind; it asks for nothing, and not for silence about errors.
+    // An empty variable is what templates leave behind; it asks for nothing, and not for silence
+    // about errors.
     let log = if log.trim().is_empty() { "info" } else { log };
     // Its cause would be told twice: the error's own text has it.
     let wrong = |error| anyhow!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug): {error}");

@@ -7,7 +7,8 @@ use anyhow::{Context as _, bail};
 /// Largest text that is read, in bytes: certificates of a whole system have a fifth of it.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads it whole, also from a pipe, as `<(...)` of a shell is one. `what` says what is wanted, for people: `a PEM public key`.
+/// Reads it whole, also from a pipe, as `<(...)` of a shell is one. `what` says what is wanted, for
+/// people: `a PEM public key`.
 ///
 /// # Errors
 /// Names the flag, the file, the reason and what is wanted.

@@ -1,4 +1,5 @@
-//! The webhooks of this process (KEP-2699): what the controllers know about an object that is being created, as an answer to the API server.
+//! The webhooks of this process (KEP-2699): what the controllers know about an object that is being
+//! created, as an answer to the API server.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ pub(crate) fn all(providers: watch::Receiver<Providers>, cluster: String) -> Vec
     vec![Arc::new(PersistentVolumeLabel { providers, cluster })]
 }
 
-/// Labels volumes with where they are, as the admission plugin `PersistentVolumeLabel` of Kubernetes up to 1.30.
+/// Labels volumes with where they are, as the admission plugin `PersistentVolumeLabel` of
+/// Kubernetes up to 1.30.
 struct PersistentVolumeLabel {
     /// As the provider file says now; none before it was first read.
     providers: watch::Receiver<Providers>,

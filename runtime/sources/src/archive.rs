@@ -61,7 +61,8 @@ const KEY_BYTES: usize = 32;
 /// Where new files are written before they get their name.
 const NEW: &str = "new";
 
-/// Why the folder cannot be used, or something in it cannot be kept. Every text names the file and the way out.
+/// Why the folder cannot be used, or something in it cannot be kept. Every text names the file and
+/// the way out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -124,7 +125,8 @@ struct Authenticated<T> {
 struct Record {
     digest: String,
     origin: String,
-    /// What the operator wrote as its source: another source's component is not this provider's any more.
+    /// What the operator wrote as its source: another source's component is not this provider's any
+    /// more.
     source: String,
 }
 
@@ -180,7 +182,8 @@ impl Archive {
 
     /// What this provider had last from this source.
     ///
-    /// A record or a component that is not what it should be is told and left out: there is a source to ask.
+    /// A record or a component that is not what it should be is logged and left out: there is a
+    /// source to ask.
     #[must_use]
     pub fn get(&self, provider: &str, source: &str, bytes_max: u64) -> Option<Offer> {
         let record = self.record(provider)?;
@@ -203,7 +206,8 @@ impl Archive {
         Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
     }
 
-    /// Keeps what a provider has now, in place of what it had. Whatever was remembered against it, it has borne out.
+    /// Keeps what a provider has now, in place of what it had. It has passed probation, whatever
+    /// was recorded against it.
     ///
     /// # Errors
     /// It cannot be written, or does not fit; then what was there stays.
@@ -243,7 +247,7 @@ impl Archive {
         self.write_quarantine(provider, &entries)
     }
 
-    /// It has borne out.
+    /// It has passed probation.
     fn release(&self, provider: &str, digest: &str) -> Result<(), ArchiveError> {
         let mut entries = self.quarantined(provider);
         let before = entries.len();
@@ -362,7 +366,7 @@ impl Archive {
         Ok((hmac::Key::new(hmac::HMAC_SHA256, &self.key), message))
     }
 
-    /// Under a name that nobody reads, then by rename: whoever looks sees all of it or what was there.
+    /// Under a temporary name, then by rename: a reader sees all of it or what was there.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
         let new = self.folder.join(NEW).join(path.file_name().unwrap_or_default());
         let written = || -> io::Result<()> {
@@ -380,7 +384,7 @@ impl Archive {
         })
     }
 
-    /// Folders are nobody's of ours, and stay.
+    /// Directories that Skysail did not create are left alone.
     fn files(&self, folder: &str) -> Result<Vec<PathBuf>, ArchiveError> {
         let path = self.folder.join(folder);
         let entries = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);

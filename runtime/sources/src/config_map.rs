@@ -2,17 +2,20 @@
 //!
 //! # Flow
 //! 1. Each ConfigMap is watched by its name.
-//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is unpacked, on a thread that may block.
+//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is
+//!    unpacked, on a thread that may block.
 //! 3. A digest that differs from the last one offered becomes an [`Offer`].
 //!
 //! # Several parts
-//! A ConfigMap ends at 1 MiB, and nothing changes two of them at once: between the write of the first part and that of the last a reader sees parts of two
-//! components. So where there are several, each carries the digest of the whole in its annotation [`DIGEST_ANNOTATION`]; parts that name different
-//! ones are not put together, and neither is a whole that is not what they name. On a single ConfigMap the annotation is a pin for whoever wants one.
+//! A ConfigMap ends at 1 MiB, and nothing changes two of them at once: between the write of the
+//! first part and that of the last a reader sees parts of two components. So where there are
+//! several, each carries the digest of the whole in its annotation [`DIGEST_ANNOTATION`]; parts
+//! that name different ones are not put together, and neither is a whole that is not what they
+//! name. On a single ConfigMap the annotation is an optional pin.
 //!
 //! # Against a mounted ConfigMap
-//! The kubelet brings a change of a mounted one within a minute or so, and needs no right; this needs `get`, `list` and `watch` for these names, and sees a change at
-//! once.
+//! The kubelet brings a change of a mounted one within a minute or so, and needs no right; this
+//! needs `get`, `list` and `watch` for these names, and sees a change at once.
 
 use std::{fmt, io::Read as _, sync::Arc};
 
@@ -37,7 +40,8 @@ pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
 /// How gzip begins.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// By how much gzip may make a component longer, in bytes: a header with a file name, and five bytes for each block of 64 KiB that is stored.
+/// By how much gzip may make a component longer, in bytes: a header with a file name, and five
+/// bytes for each block of 64 KiB that is stored.
 const GZIP_OVERHEAD_MAX: u64 = 64 << 10;
 
 /// Keys that a sentence names.
@@ -197,7 +201,8 @@ impl ConfigMapSource {
 
     /// Reads the ConfigMaps and watches them until the returned stream is dropped.
     ///
-    /// The first item comes as soon as the API has answered. Must be called on a tokio runtime with I/O and time enabled.
+    /// The first item comes as soon as the API has answered. Must be called on a tokio runtime with
+    /// I/O and time enabled.
     #[must_use]
     pub fn watch(self) -> Offers {
         let (reports, receiver) = mpsc::channel(Offers::QUEUE);
@@ -340,8 +345,9 @@ fn value<'a>(name: &str, part: &'a ConfigMap, key: Option<&str>) -> Result<&'a [
     }
 }
 
-/// No further than one byte beyond the limit, whatever the compressed form promises; and not at all where the compressed form is longer, as
-/// it is where blocks and members without content follow each other.
+/// No further than one byte beyond the limit, whatever the compressed form promises; and not at all
+/// where the compressed form is longer, as it is where blocks and members without content follow
+/// each other.
 fn unpack(compressed: &[u8], bytes_max: u64) -> Result<Vec<u8>, ConfigMapFailure> {
     if compressed.len() as u64 > bytes_max.saturating_add(GZIP_OVERHEAD_MAX) {
         return Err(ConfigMapFailure::TooLarge { max: bytes_max });

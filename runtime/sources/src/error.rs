@@ -4,11 +4,13 @@ use std::{error::Error, io, path::PathBuf, sync::Arc};
 
 use crate::{ConfigMapFailure, RegistryFailure};
 
-/// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends it.
+/// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends
+/// it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// There is no such file. What is in the folder instead is listed, at most [`SourceError::NEIGHBOURS_MAX`] names.
+    /// There is no such file. What is in the folder instead is listed, at most
+    /// [`SourceError::NEIGHBOURS_MAX`] names.
     #[error(
         "file {} is missing{}: create it, or correct the path; it is taken up as soon as it is there",
         crate::text::path(path),
@@ -79,7 +81,7 @@ pub enum SourceError {
         failure: Arc<ConfigMapFailure>,
     },
     /// The registry gave nothing.
-    #[error("{reference} is not to be had")]
+    #[error("{reference} cannot be fetched")]
     Registry {
         /// As in `source.oci.reference`.
         reference: String,
@@ -108,7 +110,8 @@ impl SourceError {
         }
     }
 
-    /// Whether a person would read the same in both: what was said once is not said again at each poll.
+    /// Whether a person would read the same in both: what was said once is not said again at each
+    /// poll.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         self.told() == other.told()
     }

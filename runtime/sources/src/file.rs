@@ -1,21 +1,29 @@
-//! A component in a file: on a disk, or under a key of a mounted folder (ConfigMap, image volume, host path).
+//! A component in a file: on a disk, or under a key of a mounted folder (ConfigMap, image volume,
+//! host path).
 //!
 //! # Flow
 //! 1. Something wakes the source: a notification from the kernel, or the slow poll.
-//! 2. The file is read and hashed, twice, [`FileSourceSettings::settle`] apart (after a rename one right after the other), until two readings agree.
-//! 3. A digest that differs from the last one offered becomes an [`Offer`]; the same one means silence.
+//! 2. The file is read and hashed, twice, [`FileSourceSettings::settle`] apart (after a rename one
+//!    right after the other), until two readings agree.
+//! 3. A digest that differs from the last one offered becomes an [`Offer`]; the same one means
+//!    silence.
 //!
 //! # Why two readings
-//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as a whole: who saves so has written it, and it needs no
-//! rest where the kernel says that it was one (whoever writes on after the rename has a truncated component refused, as below). `cp` truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and digest of two readings
-//! agree while a writer is at work only if the writer paused for the whole settle time, without one notification; the pieces of a copy
-//! on a local disk follow each other within microseconds. A writer that does pause that long (a stalled network disk) leaves a truncated
-//! component, which the next guard refuses: a component's sections carry their lengths, and its exports come last. When the rest
-//! arrives, the digest differs again and the whole file is offered.
+//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as
+//! a whole: who saves so has written it, and it needs no rest where the kernel says that it was one
+//! (a writer that goes on after the rename has a truncated component refused, as below). `cp`
+//! truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and
+//! digest of two readings agree while a writer is at work only if the writer paused for the whole
+//! settle time, without one notification; the pieces of a copy on a local disk follow each other
+//! within microseconds. A writer that does pause that long (a stalled network disk) leaves a
+//! truncated component, which the next guard refuses: a component's sections carry their lengths,
+//! and its exports come last. When the rest arrives, the digest differs again and the whole file is
+//! offered.
 //!
 //! # Caveats
-//! Notifications are hints: they get lost (overflow, network file systems) and lie (`..data` swaps appear as writes). Only the digest
-//! counts. A `subPath` mount never changes while its pod lives; the source says so when it finds itself on one.
+//! Notifications are hints: they get lost (overflow, network file systems) and lie (`..data` swaps
+//! appear as writes). Only the digest counts. A `subPath` mount never changes while its pod lives;
+//! the source says so when it finds itself on one.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,10 +51,12 @@ use watch::Watches;
 /// How a file is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSourceSettings {
-    /// How often the file is read where no notification came. Default 30 s, at least [`Self::POLL_MIN`].
+    /// How often the file is read where no notification came. Default 30 s, at least
+    /// [`Self::POLL_MIN`].
     pub poll: Duration,
-    /// How long the file has to rest before it is offered, unless it was renamed into its place. Default 50 ms: ten thousand times the pause between two
-    /// writes of a copy, and a sixth of what a swap may take.
+    /// How long the file has to rest before it is offered, unless it was renamed into its place.
+    /// Default 50 ms: ten thousand times the pause between two writes of a copy, and a sixth of
+    /// what a swap may take.
     pub settle: Duration,
     /// Largest file that is read, in bytes. Default 32 MiB.
     pub bytes_max: u64,
@@ -63,8 +73,9 @@ impl Default for FileSourceSettings {
     }
 }
 
-/// Readings of one file that differ before the source says that it never rests; then it tries again. At the default settle time this is
-/// ten seconds, longer than any copy of a file below the size limit to a disk that works.
+/// Readings of one file that differ before the source says that it never rests; then it tries
+/// again. At the default settle time this is ten seconds, longer than any copy of a file below the
+/// size limit to a disk that works.
 const READINGS_MAX: usize = 200;
 
 /// Watches one file.
@@ -84,7 +95,8 @@ impl FileSource {
 
     /// Reads the file and watches it until the returned stream is dropped.
     ///
-    /// The first item comes at once: the file's content, or why there is none. Must be called on a tokio runtime with time enabled.
+    /// The first item comes at once: the file's content, or why there is none. Must be called on a
+    /// tokio runtime with time enabled.
     #[must_use]
     pub fn watch(self) -> Offers {
         let wake = Arc::new(Notify::new());
@@ -133,14 +145,15 @@ impl Task {
 
     /// Reads until two readings in a row agree.
     ///
-    /// A reading that agrees with what was reported last needs no second one: nothing will be done with it.
+    /// A reading that agrees with what was reported last needs no second one: nothing will be done
+    /// with it.
     async fn settle(&mut self) -> Result<Reading, SourceError> {
         let mut before = self.read().await;
         for _ in 0..READINGS_MAX {
             if self.is_old_news(&before) {
                 return before;
             }
-            // Asked after the reading: whoever was seen to write to what was renamed has taken this away again.
+            // Asked after the reading: a write after the rename has taken this away again.
             if !self.watches.take_replaced() {
                 time::sleep(self.settings.settle).await;
             }

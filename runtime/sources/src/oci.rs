@@ -1,15 +1,21 @@
 //! A component in an OCI registry, by tag or by digest.
 //!
 //! # Flow
-//! 1. A tag is resolved to a digest with one HEAD, once in a period; a reference by digest is final and is fetched once.
-//! 2. Where signatures are required, those of that digest are looked for, before anything of it is read.
-//! 3. A digest that is new is followed, each step checked against the digest that led there: index, manifest, the component's blob.
-//! 4. The component becomes an [`Offer`]; the same one again, under whatever manifest, means silence.
+//! 1. A tag is resolved to a digest with one HEAD, once in a period; a reference by digest is final
+//!    and is fetched once.
+//! 2. Where signatures are required, those of that digest are looked for, before anything of it is
+//!    read.
+//! 3. A digest that is new is followed, each step checked against the digest that led there: index,
+//!    manifest, the component's blob.
+//! 4. The component becomes an [`Offer`]; the same one again, under whatever manifest, means
+//!    silence.
 //!
 //! # Whom it trusts
-//! The operator names a registry, its mirrors and hosts it may lead to; those may lie in a private network. Everything else that a registry
-//! says is judged before it is followed: redirects and token services go to public addresses only, and credentials to the registry's own
-//! host or its parent domain's. Nothing that it sends is taken for longer than it promised, and nothing is used that has another digest.
+//! The operator names a registry, its mirrors and hosts it may lead to; those may lie in a private
+//! network. Everything else that a registry says is judged before it is followed: redirects and
+//! token services go to public addresses only, and credentials to the registry's own host or its
+//! parent domain's. Nothing that it sends is taken for longer than it promised, and nothing is used
+//! that has another digest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +48,8 @@ pub use signature::{
 /// How a registry is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OciSourceSettings {
-    /// How often a tag is resolved, give or take a tenth so that many managers do not ask at once. Default 60 s, at least
+    /// How often a tag is resolved, give or take a tenth so that many managers do not ask at once.
+    /// Default 60 s, at least
     /// [`Self::POLL_MIN`]: public registries count requests.
     pub poll: Duration,
     /// For one look, its download included. Default 5 min.
@@ -64,7 +71,8 @@ impl Default for OciSourceSettings {
     }
 }
 
-/// First wait after a failure; each next one is twice as long, up to the poll's period or [`RETRY_MAX`], whichever is longer.
+/// First wait after a failure; each next one is twice as long, up to the poll's period or
+/// [`RETRY_MAX`], whichever is longer.
 const RETRY_MIN: Duration = Duration::from_secs(2);
 
 /// Longest wait after a failure of a reference by digest, which is not polled.
@@ -88,7 +96,8 @@ impl OciSource {
 
     /// Fetches the component and watches its tag until the returned stream is dropped.
     ///
-    /// The first item comes as soon as the registry has answered. Must be called on a tokio runtime with I/O and time enabled.
+    /// The first item comes as soon as the registry has answered. Must be called on a tokio runtime
+    /// with I/O and time enabled.
     #[must_use]
     pub fn watch(self) -> Offers {
         let (reports, receiver) = mpsc::channel(Offers::QUEUE);
@@ -110,7 +119,8 @@ impl Task {
     async fn run(mut self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
         loop {
             let OciSource { registry, reference, settings } = &self.source;
-            // Whoever was told of a failure has to hear that it is over: with the component, which may have been lost meanwhile.
+            // After a reported failure the recovery has to be reported: with the component, which
+            // may have been lost meanwhile.
             let known = self.manifest.filter(|_| !self.last.is_failure());
             let OciSourceSettings { bytes_max, timeout, ref signatures, .. } = *settings;
             let options = PullOptions { bytes_max, timeout, signatures: signatures.clone() };
@@ -131,7 +141,8 @@ impl Task {
         }
     }
 
-    /// Until the next look; none where there is nothing more to see. Never before the registry wants.
+    /// Until the next look; none where there is nothing more to see. Never before the registry
+    /// wants.
     fn wait(&mut self, pulled: &Result<Option<Pulled>, RegistryFailure>) -> Option<Duration> {
         let OciSource { reference, settings, .. } = &self.source;
         let (wait, at_least) = match pulled {
@@ -145,7 +156,7 @@ impl Task {
             Err(failure) => {
                 let (wait, rest) = (self.retry, failure.retry_after().unwrap_or_default());
                 self.retry = (self.retry * 2).min(settings.poll.max(RETRY_MAX));
-                // Many that are told the same come back one after the other.
+                // Many clients that got the same time come back one after the other.
                 (wait, rest.mul_f64(1.0 + 0.1 * fastrand::f64()))
             }
         };

@@ -22,10 +22,11 @@ pub struct Offer {
     pub origin: String,
 }
 
-/// The offers of one source, in order; never the same digest twice in a row, never the same error twice in a row.
+/// The offers of one source, in order; never the same digest twice in a row, never the same error
+/// twice in a row.
 ///
-/// One report waits in the channel; while it waits the source reads nothing, and afterwards it yields what is there then. Dropping this
-/// ends the source.
+/// One report waits in the channel; while it waits the source reads nothing, and afterwards it
+/// yields what is there then. Dropping this ends the source.
 #[derive(Debug)]
 pub struct Offers {
     reports: mpsc::Receiver<Result<Offer, SourceError>>,
@@ -33,14 +34,16 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Reports that wait for their taker. One: a second would only be older than what is on disk by then.
+    /// Reports that wait for their taker. One: a second would only be older than what is on disk by
+    /// then.
     pub(crate) const QUEUE: usize = 1;
 
     pub(crate) const fn new(reports: mpsc::Receiver<Result<Offer, SourceError>>, watcher: JoinSet<()>) -> Self {
         Self { reports, _watcher: watcher }
     }
 
-    /// The next offer, or why there is none. `None` after the source has ended, which it does only when its runtime shuts down.
+    /// The next offer, or why there is none. `None` after the source has ended, which it does only
+    /// when its runtime shuts down.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -57,7 +60,8 @@ impl Stream for Offers {
     }
 }
 
-/// What a source reported last: the same again is no news, and the first offer after a failure is, also of the same digest.
+/// What a source reported last: the same again is not reported; the first offer after a failure is,
+/// also of the same digest.
 #[derive(Default)]
 pub(crate) struct Last(Option<Result<Digest, String>>);
 

@@ -27,7 +27,8 @@ pub(crate) async fn serve(env: &Env) -> String {
     path
 }
 
-/// Asks until the answer has this code; a real API server serves a definition a moment after accepting it.
+/// Asks until the answer has this code; a real API server serves a definition a moment after
+/// accepting it.
 async fn until(env: &Env, path: &str, code: u16) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     while env.get(path).await.code != code {

@@ -60,7 +60,8 @@ impl Env {
         assert_eq!(self.post("/api/v1/namespaces", &body).await.code, 201, "the namespace of the test");
     }
 
-    /// Throws the history away where that can be done; a real server started with none before its first revision.
+    /// Throws the history away where that can be done; a real server started with none before its
+    /// first revision.
     pub(crate) fn compact(&self) {
         if let Some((server, _)) = &self.embedded {
             server.compact();

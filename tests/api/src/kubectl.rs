@@ -1,4 +1,5 @@
-//! The real kubectl: a script of commands, its output made comparable, one snapshot for both servers.
+//! The real kubectl: a script of commands, its output made comparable, one snapshot for both
+//! servers.
 
 use std::process::Stdio;
 

@@ -1,8 +1,9 @@
-//! One suite for the in-memory API server and a real one: what holds for one has to hold for the other.
+//! One suite for the in-memory API server and a real one: what holds for one has to hold for the
+//! other.
 //!
-//! Every test of `suite!` exists twice: `embedded::NAME` needs nothing, `real::NAME` starts a real kube-apiserver
-//! (`skysail_test_support::apiserver`). The `kubectl_…` tests run the real kubectl and compare what it prints with one
-//! snapshot for both. Update snapshots with `UPDATE_EXPECT=1`.
+//! Every test of `suite!` exists twice: `embedded::NAME` needs nothing, `real::NAME` starts a real
+//! kube-apiserver (`skysail_test_support::apiserver`). The `kubectl_…` tests run the real kubectl
+//! and compare what it prints with one snapshot for both. Update snapshots with `UPDATE_EXPECT=1`.
 
 #[cfg(test)]
 mod applies;

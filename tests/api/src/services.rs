@@ -36,7 +36,8 @@ pub(crate) async fn a_service_gets_its_defaults(env: &Env) {
     assert_eq!(made["spec"]["clusterIPs"], json!(["None"]));
 }
 
-/// The controllers write finalizers and who holds a load balancer there, so that they need no right to change Services.
+/// The controllers write finalizers and who holds a load balancer there, so that they need no right
+/// to change Services.
 pub(crate) async fn metadata_is_written_through_the_status_and_the_spec_is_not(env: &Env) {
     env.post(&env.core("services"), &service("s", json!({"ports": [{"port": 80}]}))).await.ok();
     let path = env.core("services/s/status");

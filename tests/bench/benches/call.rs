@@ -1,5 +1,5 @@
-//! What one provider call costs in the host with every limit on, against the bare engine in the same run; and what `ensure` costs over two
-//! thousand nodes for a guest that reads their names.
+//! What one provider call costs in the host with every limit on, against the bare engine in the
+//! same run; and what `ensure` costs over two thousand nodes for a guest that reads their names.
 //!
 //! `cargo bench -p skysail-test-bench --bench call`. `make bench` runs it.
 
@@ -37,7 +37,8 @@ async fn serve(engine: &Engine, wasm: &[u8]) -> SandboxedProvider {
     SandboxedProvider::new(sandbox, release, info)
 }
 
-/// The same component without the host: pre-instantiated, pooled, no fuel, no epoch, no limiter, a fresh store for each call.
+/// The same component without the host: pre-instantiated, pooled, no fuel, no epoch, no limiter, a
+/// fresh store for each call.
 struct Bare {
     engine: wasmtime::Engine,
     pre: wasmtime::component::InstancePre<()>,

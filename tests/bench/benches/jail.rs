@@ -1,6 +1,8 @@
-//! What the compile jail takes by itself: the same component judged and compiled in it, and compiled in this process, on the same threads.
+//! What the compile jail takes by itself: the same component judged and compiled in it, and
+//! compiled in this process, on the same threads.
 //!
-//! `cargo bench -p skysail-test-bench --bench jail`; `make bench` runs it. The difference of the two medians is to be at most 100 ms; `deploy/docs/figures.md` says what it is.
+//! `cargo bench -p skysail-test-bench --bench jail`; `make bench` runs it. The difference of the
+//! two medians is to be at most 100 ms; `deploy/docs/figures.md` says what it is.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 

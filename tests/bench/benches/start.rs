@@ -1,8 +1,10 @@
-//! `skysail run` as a process, with one provider (simcloud), against the in-memory Kubernetes API and the simulated cloud of this process: from its
-//! start to the first node that it has initialised, and how much memory it then holds.
+//! `skysail run` as a process, with one provider (simcloud), against the in-memory Kubernetes API
+//! and the simulated cloud of this process: from its start to the first node that it has
+//! initialised, and how much memory it then holds.
 //!
-//! The start includes what a cold start has: reading the cluster's version, the compile jail, `describe`, `check-config`, the first list of nodes,
-//! and the requests to the cloud (whose latency is set to nothing). No compiled code is kept between two starts.
+//! The start includes what a cold start has: reading the cluster's version, the compile jail,
+//! `describe`, `check-config`, the first list of nodes, and the requests to the cloud (whose
+//! latency is set to nothing). No compiled code is kept between two starts.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a bench that cannot be set up has nothing else to do")]
 #![expect(clippy::print_stdout, reason = "criterion measures time only; the memory is a line beside its own")]
@@ -111,7 +113,8 @@ impl World {
 struct Manager(Child);
 
 impl Manager {
-    /// Looks until it stays as it is: the first burst is over and the allocator has given back what it will.
+    /// Looks until it stays as it is: the first burst is over and the allocator has given back what
+    /// it will.
     async fn wait_until_settled(&self) -> (f64, f64) {
         let mut last = self.resident();
         for _ in 0..LOOKS_MAX {

@@ -1,6 +1,7 @@
-//! From a file that is renamed into place to the release that serves: notification, settling, admission, the compile jail, linking,
-//! `describe`, `check-config`, exchange. Every round is a new digest, so nothing comes from the cache of compiled code; its functions are those of
-//! the one before it, and are not compiled again.
+//! From a file that is renamed into place to the release that serves: notification, settling,
+//! admission, the compile jail, linking, `describe`, `check-config`, exchange. Every round is a new
+//! digest, so nothing comes from the cache of compiled code; its functions are those of the one
+//! before it, and are not compiled again.
 //!
 //! `cargo bench -p skysail-test-bench --bench swap`; `make bench` runs it.
 

@@ -48,7 +48,8 @@ pub fn skysail() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The first argument of a benchmark that is its own compile jail: it has to look for it before anything else.
+/// The first argument of a benchmark that is its own compile jail: it has to look for it before
+/// anything else.
 pub const JAIL: &str = "compile-jail";
 
 /// The program that runs, as its own compile jail: with the optimisation that everything here has.

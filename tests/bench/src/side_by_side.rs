@@ -1,6 +1,8 @@
-//! Skysail and a manager in Go over upstream's controllers, with the same simulated cloud and a real kube-apiserver, one after the other in one script.
+//! Skysail and a manager in Go over upstream's controllers, with the same simulated cloud and a
+//! real kube-apiserver, one after the other in one script.
 //!
-//! Each run has an API server of its own, empty, and a cloud of its own in this process; only the manager is measured. `peer/` has the Go program.
+//! Each run has an API server of its own, empty, and a cloud of its own in this process; only the
+//! manager is measured. `peer/` has the Go program.
 
 mod cluster;
 mod contestant;

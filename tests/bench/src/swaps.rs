@@ -1,9 +1,11 @@
-//! One release after another from each source, under calls: how long a swap takes, whether a call fails, whether memory stays.
+//! One release after another from each source, under calls: how long a swap takes, whether a call
+//! fails, whether memory stays.
 //!
 //! And how soon a manager serves again that was killed while its registry was away.
 //!
-//! The slot, the sources and the compile jail are the manager's own. What they run in is this process, so that nothing but the swap is between an offer and the
-//! look at the slot's status; the jail's child is the manager's executable, as users have it.
+//! The slot, the sources and the compile jail are the manager's own. What they run in is this
+//! process, so that nothing but the swap is between an offer and the look at the slot's status; the
+//! jail's child is the manager's executable, as users have it.
 
 mod calls;
 mod figures;

@@ -1,6 +1,8 @@
-//! What the conformance tests stand in: a cluster in memory, clouds in memory, and the controllers between them under a paused clock.
+//! What the conformance tests stand in: a cluster in memory, clouds in memory, and the controllers
+//! between them under a paused clock.
 //!
-//! The tests themselves are in `tests/it`. Those of pure functions stand beside the functions, in `runtime/controllers`.
+//! The tests themselves are in `tests/it`. Those of pure functions stand beside the functions, in
+//! `runtime/controllers`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -108,7 +108,8 @@ pub fn routes_of(cloud: &Cloud) -> Vec<String> {
     lines
 }
 
-/// Routes out of lines `target destination address`: `-` is no target, `=` before the address (which may be missing) asks to keep addresses equal.
+/// Routes out of lines `target destination address`: `-` is no target, `=` before the address
+/// (which may be missing) asks to keep addresses equal.
 pub fn routes(lines: &[&str]) -> Vec<Route> {
     let route = |(index, line): (usize, &&str)| {
         let mut words = line.split(' ');

@@ -202,7 +202,8 @@ impl World {
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
-            // Periodic provider calls would stand in every transcript: what is about them switches them on.
+            // Periodic provider calls would stand in every transcript: what is about them switches
+            // them on.
             settings: ControllerSettings {
                 configure_cloud_routes: false,
                 orphan_scan_period: Duration::ZERO,

@@ -1,4 +1,5 @@
-//! A real kube-apiserver ([`skysail_test_support::apiserver`]) with what these tests do to it: clients, kubeconfigs, kubectl.
+//! A real kube-apiserver ([`skysail_test_support::apiserver`]) with what these tests do to it:
+//! clients, kubeconfigs, kubectl.
 
 use std::{
     fs,
@@ -99,7 +100,8 @@ impl ApiServer {
         client(&self.kubeconfig()).await
     }
 
-    /// What this user has written so far: verb and path of each request. A review (of access, of a token) is a question: nothing is kept of it.
+    /// What this user has written so far: verb and path of each request. A review (of access, of a
+    /// token) is a question: nothing is kept of it.
     ///
     /// # Errors
     /// The audit log cannot be read.

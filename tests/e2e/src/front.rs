@@ -31,7 +31,8 @@ struct Shared {
     sent: AtomicU64,
     /// Connections so far.
     connections: AtomicU64,
-    /// Connections before this number stay open and carry nothing, as after a NAT or a load balancer has lost its state.
+    /// Connections before this number stay open and carry nothing, as after a NAT or a load
+    /// balancer has lost its state.
     swallowed: AtomicU64,
 }
 

@@ -1,4 +1,5 @@
-//! A real Incus, by `incus/incus.sh`: containers, an OVN network, load balancers that carry traffic. All in namespaces of its own.
+//! A real Incus, by `incus/incus.sh`: containers, an OVN network, load balancers that carry
+//! traffic. All in namespaces of its own.
 
 use std::{
     fs::{self, File},
@@ -24,10 +25,12 @@ impl Incus {
     /// Installs what is missing, and starts one.
     ///
     /// # Errors
-    /// Not root, a package that cannot be installed, a daemon that does not start: with what the script says.
+    /// Not root, a package that cannot be installed, a daemon that does not start: with what the
+    /// script says.
     pub fn start() -> Result<Self> {
         script(&["install"]).context("there is no real Incus to test against")?;
-        // Short, because Unix sockets are made in it; of this process, so that two runs do not meet.
+        // Short, because Unix sockets are made in it; of this process, so that two runs do not
+        // meet.
         let incus = Self { folder: PathBuf::from(format!("/tmp/skysail-incus-{}", std::process::id())) };
         incus.script("up", &[]).context("there is no real Incus to test against")?;
         Ok(incus)
@@ -57,7 +60,8 @@ impl Incus {
         Ok(serde_json::from_str(&self.incus(&["query", path])?)?)
     }
 
-    /// A client certificate that the server trusts: certificate, key and the server's own certificate, as files in this folder.
+    /// A client certificate that the server trusts: certificate, key and the server's own
+    /// certificate, as files in this folder.
     ///
     /// # Errors
     /// A file cannot be written, or the server refuses the certificate.
@@ -73,7 +77,8 @@ impl Incus {
         Ok(folder)
     }
 
-    /// Runs a test on a thread of its own inside the network namespace: its sockets, and the processes that it starts, are in there.
+    /// Runs a test on a thread of its own inside the network namespace: its sockets, and the
+    /// processes that it starts, are in there.
     ///
     /// # Errors
     /// The namespace cannot be entered, or those of the test.
@@ -84,7 +89,8 @@ impl Incus {
         let body = || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .context("cannot enter Incus's network namespace")?;
-            // Of one thread: a further one would be in the namespace too, but nothing here needs it.
+            // Of one thread: a further one would be in the namespace too, but nothing here needs
+            // it.
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(test())
         };
         std::thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| {

@@ -1,8 +1,9 @@
-//! Environments for the tests from end to end: a real kube-apiserver, a real Incus, a real registry, the manager as a
-//! process.
+//! Environments for the tests from end to end: a real kube-apiserver, a real Incus, a real
+//! registry, the manager as a process.
 //!
-//! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error that says what is missing. What a test
-//! starts ends with it. Only `tests/it` and the benchmark of swaps use this crate; `make check` runs none of it.
+//! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error
+//! that says what is missing. What a test starts ends with it. Only `tests/it` and the benchmark of
+//! swaps use this crate; `make check` runs none of it.
 
 pub mod api_server;
 pub mod front;

@@ -33,7 +33,8 @@ pub struct Manager {
 impl Manager {
     /// Starts `skysail run` in the network namespace of this thread and waits until it is ready.
     ///
-    /// `component` is copied to `provider.wasm` beside the provider file, whose text follows; so are other files, each a name and a text.
+    /// `component` is copied to `provider.wasm` beside the provider file, whose text follows; so
+    /// are other files, each a name and a text.
     ///
     /// # Errors
     /// It does not build, does not start or is not ready in time: with the end of its log.
@@ -111,7 +112,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Starts it again in the same folder, as a kubelet does, without waiting for anything. The log goes on.
+    /// Starts it again in the same folder, as a kubelet does, without waiting for anything. The log
+    /// goes on.
     ///
     /// # Errors
     /// It does not start.
@@ -135,7 +137,8 @@ impl Manager {
         lines.last().map(digest).context("no release serves")
     }
 
-    /// The digests of the releases that made the calls of this function, for example `load-balancers.ensure`, in order.
+    /// The digests of the releases that made the calls of this function, for example
+    /// `load-balancers.ensure`, in order.
     #[must_use]
     pub fn calls(&self, function: &str) -> Vec<String> {
         self.lines(|fields| fields["provider.operation"] == function).iter().map(digest).collect()
@@ -176,8 +179,8 @@ impl Manager {
         Ok(request.send().await?.status().as_u16())
     }
 
-    /// Offers another release of the same provider: the component with one custom section more, and so with another digest. Written beside
-    /// the old one and renamed over it, as editors do.
+    /// Offers another release of the same provider: the component with one custom section more, and
+    /// so with another digest. Written beside the old one and renamed over it, as editors do.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -264,7 +267,8 @@ impl Drop for Manager {
     }
 }
 
-/// `skysail run` with what all tests have in common; the provider file and the log are in the folder.
+/// `skysail run` with what all tests have in common; the provider file and the log are in the
+/// folder.
 fn command(folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
     let log = File::create(folder.join("log"))?;
     let mut command = Command::new(skysail()?);

@@ -14,7 +14,8 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The taint of a node whose machine is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// Registers a node as a kubelet with `--cloud-provider=external` does: tainted, without provider ID, ready.
+/// Registers a node as a kubelet with `--cloud-provider=external` does: tainted, without provider
+/// ID, ready.
 ///
 /// # Errors
 /// The API server refuses.
@@ -22,7 +23,8 @@ pub async fn register_node(client: &Client, name: &str) -> Result<()> {
     register_node_at(client, name, &json!({}), &[]).await
 }
 
-/// The same, of a kubelet that was given a `--node-ip`: with these annotations, and these internal addresses after its host name.
+/// The same, of a kubelet that was given a `--node-ip`: with these annotations, and these internal
+/// addresses after its host name.
 ///
 /// # Errors
 /// The API server refuses.
@@ -112,7 +114,8 @@ pub fn address_in(service: &Service) -> Option<String> {
     balancer.ingress.iter().flatten().find_map(|ingress| ingress.ip.clone())
 }
 
-/// The node, once it is initialised: it has a provider ID and an internal address, and not the taint.
+/// The node, once it is initialised: it has a provider ID and an internal address, and not the
+/// taint.
 ///
 /// # Errors
 /// It is not there, or not initialised.

@@ -1,4 +1,5 @@
-//! A real OCI registry: Debian's `docker-registry` on loopback, with TLS and a password or without both.
+//! A real OCI registry: Debian's `docker-registry` on loopback, with TLS and a password or without
+//! both.
 
 pub mod signing;
 
@@ -22,7 +23,8 @@ use crate::{
 /// Seconds until it answers.
 const START_SECONDS: u64 = 30;
 
-/// User `pilot` with the password `clear skies`, as bcrypt has it, which is all that this registry reads.
+/// User `pilot` with the password `clear skies`, as bcrypt has it, which is all that this registry
+/// reads.
 const HTPASSWD: &str = "pilot:$2b$05$V0MtRsa1pSCyqZ7Y2ClUrOh0c.xjA2YOW4lq0MGvcIfVRarI3gRIm\n";
 
 /// A running registry; it ends when this is dropped, and what was pushed goes with it.
@@ -124,7 +126,8 @@ impl Registry {
         format!(r#"{{"auths":{{"{}":{{"auth":"cGlsb3Q6Y2xlYXIgc2tpZXM="}}}}}}"#, self.host())
     }
 
-    /// `source` of a provider that follows a tag of `org/provider`; [`Self::files`] lie beside the provider file.
+    /// `source` of a provider that follows a tag of `org/provider`; [`Self::files`] lie beside the
+    /// provider file.
     #[must_use]
     pub fn source(&self, tag: &str) -> String {
         format!(
@@ -141,7 +144,8 @@ impl Registry {
         Ok([("docker.json", self.docker_config()), ("ca.pem", fs::read_to_string(self.path("ca.pem"))?)])
     }
 
-    /// Runs `skysail push` or `pull` with what it takes to reach this registry; gives what it printed.
+    /// Runs `skysail push` or `pull` with what it takes to reach this registry; gives what it
+    /// printed.
     ///
     /// # Errors
     /// It fails: with what it said.

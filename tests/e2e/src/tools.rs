@@ -1,4 +1,5 @@
-//! What others push and pull with: `wkg`, and `oras` from Python. Both lie where `.ci/setup test` has put them, in the versions that it pins.
+//! What others push and pull with: `wkg`, and `oras` from Python. Both lie where `.ci/setup test`
+//! has put them, in the versions that it pins.
 
 use std::{
     fs,
@@ -12,7 +13,8 @@ use crate::{
     workspace::{root, run, target},
 };
 
-/// What oras has to be told of a component: the type in the CNCF layout, which `wkg` writes by itself.
+/// What oras has to be told of a component: the type in the CNCF layout, which `wkg` writes by
+/// itself.
 const TYPE: &str = "application/wasm";
 
 /// A tool that is not ours.
@@ -25,7 +27,8 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Pushes a component under a tag of `org/provider`, with the registry's certificate and password.
+    /// Pushes a component under a tag of `org/provider`, with the registry's certificate and
+    /// password.
     ///
     /// # Errors
     /// The tool is not installed, or says why not.

@@ -11,7 +11,8 @@ use crate::{
     wait::eventually,
 };
 
-/// Waits until exactly these machines answer, each with its name: as many requests in a row as make it certain enough that no other one does.
+/// Waits until exactly these machines answer, each with its name: as many requests in a row as make
+/// it certain enough that no other one does.
 ///
 /// # Errors
 /// They do not, or others do.
@@ -31,8 +32,8 @@ pub async fn wait_for_answers(address: &str, port: u16, names: &[&str]) -> Resul
     eventually("exactly these machines answer", 60, look).await
 }
 
-/// Another release takes over while requests to the Service `web` go on (port 8080). Then it does what only it can do: a change that comes after (port
-/// 9090), after which these machines answer.
+/// Another release takes over while requests to the Service `web` go on (port 8080). Then it does
+/// what only it can do: a change that comes after (port 9090), after which these machines answer.
 ///
 /// # Errors
 /// It does not, a request fails, or the old release was called.

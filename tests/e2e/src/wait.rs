@@ -4,7 +4,8 @@ use std::{fmt::Display, future::Future, time::Duration};
 
 use anyhow::{Result, bail};
 
-/// Between two looks. Short against what is waited for (milliseconds to seconds), long against what a look costs.
+/// Between two looks. Short against what is waited for (milliseconds to seconds), long against what
+/// a look costs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Looks until there is a value, for at most so many seconds of real time.

@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// Seconds for one command: a cold build of the manager takes about 400 on two cores, everything else far less.
+/// Seconds for one command: a cold build of the manager takes about 400 on two cores, everything
+/// else far less.
 const RUN_SECONDS: u32 = 1200;
 
 /// How `timeout` says that the time was over.
@@ -53,7 +54,8 @@ pub fn digest_of(file: &Path) -> Result<String> {
     Ok(format!("sha256:{}", sums.split(' ').next().context("no sum")?))
 }
 
-/// Runs a command in the repository's root, as a shell outside of Cargo would, for at most [`RUN_SECONDS`].
+/// Runs a command in the repository's root, as a shell outside of Cargo would, for at most
+/// [`RUN_SECONDS`].
 ///
 /// # Errors
 /// It cannot be started, fails or takes too long: with what it printed.
@@ -75,8 +77,9 @@ pub fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     Ok(printed(&output.stdout))
 }
 
-/// What `cargo test` tells a test about its package. A build inside the test must not see it: build scripts that watch these variables
-/// (ring's does) would run again, and everything above them, each time a build changes sides.
+/// What `cargo test` tells a test about its package. A build inside the test must not see it: build
+/// scripts that watch these variables (ring's does) would run again, and everything above them,
+/// each time a build changes sides.
 fn is_of_this_package(variable: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "CARGO_TARGET_TMPDIR"]
         .iter()

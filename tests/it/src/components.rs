@@ -1,4 +1,5 @@
-//! Where the tests' components come from: the folder that `make guests` fills, and the hand-written ones in `guests/wat`.
+//! Where the tests' components come from: the folder that `make guests` fills, and the hand-written
+//! ones in `guests/wat`.
 
 use std::{
     fs,
@@ -13,7 +14,8 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A component that `make guests` has built: from `components` in the target folder that this test itself was built into.
+/// A component that `make guests` has built: from `components` in the target folder that this test
+/// itself was built into.
 #[track_caller]
 pub(crate) fn built(name: &str) -> Vec<u8> {
     // TARGET/PROFILE/deps/it-…

@@ -1,4 +1,5 @@
-//! The compile jail with its real child: good components come back as machine code, hostile ones are contained.
+//! The compile jail with its real child: good components come back as machine code, hostile ones
+//! are contained.
 
 use std::{
     fmt::Write as _,
@@ -25,7 +26,8 @@ use tokio::{
 
 use crate::components::{built, hand_written, marked, with, with_instances};
 
-/// One of this package's binaries: Cargo builds them before its tests, and puts them two folders above.
+/// One of this package's binaries: Cargo builds them before its tests, and puts them two folders
+/// above.
 fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(std::path::Path::parent).unwrap().join(name);
@@ -135,8 +137,8 @@ fn with_module(module: &[u8]) -> Vec<u8> {
     [built("dummy"), section(1, module)].concat()
 }
 
-/// A provider with one function of so many jump tables that each lead to as many places: each edge is work for the compiler, and there
-/// are as many edges as the component has bytes.
+/// A provider with one function of so many jump tables that each lead to as many places: each edge
+/// is work for the compiler, and there are as many edges as the component has bytes.
 fn slow_to_compile(tables: usize) -> Vec<u8> {
     let mut body = String::new();
     for _ in 0..tables {
@@ -180,7 +182,8 @@ async fn the_default_limits_stop_what_would_compile_for_minutes() {
     assert!(matches!(hit.limit, Limit::CompileTime | Limit::CompileMemory), "{hit}");
 }
 
-/// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory, length; then the component.
+/// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory,
+/// length; then the component.
 fn request(component: &[u8], time: Duration) -> Vec<u8> {
     let words = [
         u64::from_le_bytes(*b"SKYJAIL4"),
@@ -370,7 +373,8 @@ impl io::Write for Log {
     }
 }
 
-/// What a manager on such a kernel logs of its jail while it compiles two components and refuses a third.
+/// What a manager on such a kernel logs of its jail while it compiles two components and refuses a
+/// third.
 async fn logged(command: JailCommand) -> String {
     let log = Log::default();
     let writer = log.clone();

@@ -1,4 +1,5 @@
-//! Tests of real components in the real host, in one binary. `make guests` builds the components; a missing one is a failure.
+//! Tests of real components in the real host, in one binary. `make guests` builds the components; a
+//! missing one is a failure.
 
 #[cfg(test)]
 mod components;

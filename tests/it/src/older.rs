@@ -1,4 +1,5 @@
-//! Upstream's older interfaces as components: `Instances` v1 through the SDK's adapter, and labels of volumes, good and hostile.
+//! Upstream's older interfaces as components: `Instances` v1 through the SDK's adapter, and labels
+//! of volumes, good and hostile.
 
 use std::{collections::BTreeMap, sync::Arc};
 

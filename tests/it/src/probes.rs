@@ -1,7 +1,8 @@
 //! One test for each probe: what the host does about a guest that attacks one of its limits.
 //!
-//! Every test goes through [`Attacked`], which shows for each attack what has to be true of all of them: the same provider's next call
-//! works, another provider's calls went on meanwhile, and the pool is as empty as before.
+//! Every test goes through [`Attacked`], which shows for each attack what has to be true of all of
+//! them: the same provider's next call works, another provider's calls went on meanwhile, and the
+//! pool is as empty as before.
 
 mod calls;
 mod guards;
@@ -32,7 +33,8 @@ use crate::{
     older, provider,
 };
 
-/// Every probe, and the test that is about it. A folder of `guests/probes` or a file of `guests/wat` without one fails below.
+/// Every probe, and the test that is about it. A folder of `guests/probes` or a file of
+/// `guests/wat` without one fails below.
 const TESTS: &[(&str, fn())] = &[
     ("cache-bytes", soft::cache_bytes_is_refused_beyond_its_limit),
     ("cache-entries", soft::cache_entries_are_refused_beyond_their_limit),
@@ -158,8 +160,8 @@ impl Attacked {
         Self { engine, probe, records: recorder.subscribe(), bystander }
     }
 
-    /// Attacks until the other provider has answered three calls meanwhile; each attack's end is judged. Then what has to be true after
-    /// every attack.
+    /// Attacks until the other provider has answered three calls meanwhile; each attack's end is
+    /// judged. Then what has to be true after every attack.
     pub(crate) async fn run(mut self, attack: Attack, judge: impl Fn(Result<String, Error>, &CallRecord)) {
         assert_eq!(self.good().await, Ok("good".to_owned()));
         self.record().await;
@@ -229,7 +231,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// A slot that asks a release beside its predecessor before it serves, and refuses it where it answers otherwise.
+/// A slot that asks a release beside its predecessor before it serves, and refuses it where it
+/// answers otherwise.
 pub(crate) fn shadowed(sandbox: SandboxOptions) -> Slot {
     let services = SlotServices {
         engine: Engine::on_demand().unwrap(),

@@ -34,7 +34,8 @@ fn sandbox(engine: &Engine) -> Arc<Sandbox> {
     Sandbox::new(engine, CallRecorder::default(), options).unwrap()
 }
 
-/// What takes its place for a good release has to be one until it is called: else the rollback is not what a test of it shows.
+/// What takes its place for a good release has to be one until it is called: else the rollback is
+/// not what a test of it shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn regression_passes_for_the_release_that_it_follows_and_traps() {
     let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());

@@ -1,6 +1,7 @@
 //! The provider for the simulated cloud, as a real component in the real host, over real HTTP.
 //!
-//! Each test has a cloud of its own, and looks at what the cloud then holds and at the requests it was sent.
+//! Each test has a cloud of its own, and looks at what the cloud then holds and at the requests it
+//! was sent.
 
 mod balancing;
 mod failures;
@@ -85,7 +86,8 @@ impl World {
         self.cloud.set_knobs(knobs).unwrap();
     }
 
-    /// Machines of these names and their nodes, each with a server behind both node ports of [`service`].
+    /// Machines of these names and their nodes, each with a server behind both node ports of
+    /// [`service`].
     async fn nodes(&self, names: &[&str]) -> NodeSet {
         let mut nodes = Vec::new();
         for name in names {

@@ -6,8 +6,8 @@ use tokio::time::{Duration, Instant};
 
 /// The time that a budget is for.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Requests for one object within a window in which people do nothing: retries, a new leader and another
-/// one after that, and the periodic passes. Loops without a rate take thousands.
+/// Requests for one object within a window in which people do nothing: retries, a new leader and
+/// another one after that, and the periodic passes. Loops without a rate take thousands.
 const IDLE_MAX: u32 = 60;
 /// Requests for one object that one operation of people, or one fault, may cause.
 const PER_OPERATION_MAX: u32 = 6;

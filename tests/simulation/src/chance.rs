@@ -2,7 +2,8 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Draws from a seed. Streams of different names are independent, so that one more draw here changes nothing there.
+/// Draws from a seed. Streams of different names are independent, so that one more draw here
+/// changes nothing there.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(fastrand::Rng);
 

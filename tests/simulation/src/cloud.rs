@@ -1,7 +1,8 @@
 //! A cloud: what it holds, and how one request to it fares.
 //!
-//! A request that was sent takes effect, or not, whatever becomes of who sent it. Reads may show the past; writes are of the present. Names are unique, as in a
-//! cloud whose API lets a client repeat itself.
+//! A request that was sent takes effect, or not, whatever becomes of who sent it. Reads may show
+//! the past; writes are of the present. Names are unique, as in a cloud whose API lets a client
+//! repeat itself.
 
 mod state;
 
@@ -21,7 +22,8 @@ use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudW
 const LAG_MAX_MS: u64 = 2_000;
 /// The host ends a call after this.
 const HOST_DEADLINE: Duration = Duration::from_secs(30);
-/// A sent request takes effect within this: after the death of its sender, nobody follows sooner than a lease runs out.
+/// A sent request takes effect within this: after the death of its sender, nobody follows sooner
+/// than a lease runs out.
 const EFFECT_MAX_MS: u64 = 2_000;
 
 /// Who asks.

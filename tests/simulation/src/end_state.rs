@@ -30,7 +30,8 @@ struct Seen {
 
 /// Everything that is not as it has to be; empty when all is well.
 ///
-/// Where orphans are not deleted, one that a process made out of the past and did not live to see the present is told of, which is all that can be done.
+/// Where orphans are not deleted, an orphan that a process made from an old state before it died is
+/// reported, which is all that can be done.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
@@ -90,7 +91,8 @@ fn strings<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether its finalizer is another manager's: it came with it, wants a load balancer of that one now, and was never ours.
+/// Whether its finalizer is another manager's: it came with it, wants a load balancer of that one
+/// now, and was never ours.
 fn has_anothers_finalizer(service: &Value, clouds: &[Seen]) -> bool {
     let wants = text(service, "/spec/type") == "LoadBalancer";
     let is_anothers = !clouds.iter().any(|cloud| is_of_class(service, cloud));

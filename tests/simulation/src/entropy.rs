@@ -1,7 +1,8 @@
 //! The source of all chance in the process: the seed.
 //!
-//! Hash maps of the standard library, the branches of `tokio::select!` and the jitter of back-offs take their seeds from the operating system. Here they get
-//! them from the simulation's seed, so that a run repeats itself exactly.
+//! Hash maps of the standard library, the branches of `tokio::select!` and the jitter of back-offs
+//! take their seeds from the operating system. Here they get them from the simulation's seed, so
+//! that a run repeats itself exactly.
 #![expect(unsafe_code, reason = "to stand in for the C library's function is to export its symbol")]
 
 use std::{
@@ -21,7 +22,8 @@ pub fn fix(seed: u64) {
     fastrand::seed(seed);
 }
 
-/// Stands in for the C library's function of that name, which the standard library and `getrandom` call.
+/// Stands in for the C library's function of that name, which the standard library and `getrandom`
+/// call.
 ///
 /// # Safety
 /// As that one: `buffer` has to be valid for writes of `length` bytes.

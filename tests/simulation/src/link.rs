@@ -1,5 +1,5 @@
-//! What carries the requests of one process. A connection can be lost without a sign of it, and a process
-//! can be frozen.
+//! What carries the requests of one process. A connection can be lost without a sign of it, and a
+//! process can be frozen.
 
 use std::{
     pin::pin,
@@ -64,7 +64,8 @@ impl Link {
         *self.frozen.borrow()
     }
 
-    /// The established connections carry nothing any more, and nothing says so. New connections work.
+    /// The established connections carry nothing any more, and nothing says so. New connections
+    /// work.
     pub(crate) fn lose_connections(&self) {
         self.losses.send_modify(|losses| *losses += 1);
     }
@@ -82,8 +83,8 @@ impl Link {
         }
     }
 
-    /// Carries one request to the API server and its answer back. A request that was sent takes effect,
-    /// also after the death of its sender.
+    /// Carries one request to the API server and its answer back. A request that was sent takes
+    /// effect, also after the death of its sender.
     pub(crate) async fn exchange(
         self: Arc<Self>,
         server: Arc<ApiServer>,

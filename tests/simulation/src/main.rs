@@ -1,4 +1,5 @@
-//! `simulate`: lives through bad days, each in a process of its own, and tells the story of those that end badly.
+//! `simulate`: lives through bad days, each in a process of its own, and tells the story of those
+//! that end badly.
 
 use std::{
     io::{self, Write as _},
@@ -30,8 +31,9 @@ const LINES_MAX: usize = 500;
 
 /// Simulate bad days of a cluster, its clouds and its managers.
 ///
-/// Each seed is one day: it decides what people do, which requests fail and how, which processes die, and when. A day that ends badly is told line by line,
-/// and can be lived through again: the same seed is the same day, to the last line.
+/// Each seed is one day: it decides what people do, which requests fail and how, which processes
+/// die, and when. A day that ends badly is printed line by line, and can be lived through again:
+/// the same seed is the same day, to the last line.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -79,7 +81,7 @@ fn one(seed: u64, story: bool) -> io::Result<ExitCode> {
     let told = Arc::new(OnceLock::new());
     let watched = Arc::clone(&told);
     thread::spawn(move || end_in_time(&watched));
-    // Whoever panics, the manager or the simulation: what led to it is worth more than the stack.
+    // Whether the manager or the simulation panics: what led to it is worth more than the stack.
     let lived = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(Plan::of(seed), &told))));
     let outcome = lived.unwrap_or_else(|_| Outcome {
         failures: vec!["VIOLATION somebody panicked: standard error says who".to_owned()],

@@ -129,7 +129,8 @@ impl People {
                 self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
             }
             Operation::ChangeType => {
-                // A class is of load balancers only, and stays while the type does; the node ports of a NodePort stay, too.
+                // A class is of load balancers only, and stays while the type does; the node ports
+                // of a NodePort stay, too.
                 let spec = match self.chance.number(0..=5) {
                     0 | 1 => json!({ "type": "ClusterIP", "loadBalancerClass": null, "externalTrafficPolicy": null }),
                     2 | 3 => json!({ "type": "NodePort", "loadBalancerClass": null }),
@@ -170,11 +171,13 @@ impl People {
         }
     }
 
-    /// All machines run and their kubelets say so; those without a node register again; nodes without a machine are not heard of.
+    /// All machines run and their kubelets say so; those without a node register again; nodes
+    /// without a machine are not heard of.
     pub(crate) async fn bring_everything_up(&mut self) {
         self.begun.clear();
         if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
-            // Of a cluster without a single node no route is deleted: an empty list is more often a mistake than a cluster.
+            // Of a cluster without a single node no route is deleted: an empty list is more often a
+            // mistake than a cluster.
             self.add_machine().await;
         }
         for cloud in self.clouds.clone() {
@@ -220,7 +223,8 @@ impl People {
         }
     }
 
-    /// Somebody deletes the backend pool of a load balancer, which keeps its backends until the next change.
+    /// Somebody deletes the backend pool of a load balancer, which keeps its backends until the
+    /// next change.
     pub(crate) fn delete_some_pool(&mut self) {
         let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
         let names: Vec<String> = cloud.state().balancers.into_keys().collect();
@@ -275,8 +279,8 @@ impl People {
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
     }
 
-    /// A Service is there from another manager's time: with the finalizer, and nothing says who made what it guards. While everyone is asked, it becomes a load
-    /// balancer again.
+    /// A Service is there from another manager's time: with the finalizer, and nothing says who
+    /// made what it guards. While everyone is asked, it becomes a load balancer again.
     async fn adopt_service(&mut self) {
         let name = format!("s{}", self.chance.number(0..=self.names_max));
         let spec = json!({ "type": "ClusterIP", "ports": self.ports() });
@@ -436,7 +440,8 @@ impl People {
         self.heartbeat(&name, "Unknown").await;
     }
 
-    /// A machine goes, and another one comes under its name: about when a controller has seen twice that the first is gone.
+    /// A machine goes, and another one comes under its name: about when a controller has seen twice
+    /// that the first is gone.
     async fn replace_some_machine(&mut self) {
         let Some(name) = self.some_node() else { return };
         let Some((cloud, _)) = self.machine_of(&name) else { return };

@@ -1,4 +1,5 @@
-//! The operator, who adds, edits and removes providers. All processes follow the same list of providers.
+//! The operator, who adds, edits and removes providers. All processes follow the same list of
+//! providers.
 
 use tokio::sync::watch;
 
@@ -17,8 +18,8 @@ pub(crate) struct Ownership {
     pub(crate) pinned: bool,
     /// The second provider may give any address; else only those of its cloud.
     pub(crate) any_address: bool,
-    /// A younger provider is there, which claims the class of the second provider and whose component
-    /// describes the scheme of the first one: another account of the same cloud.
+    /// A younger provider is there, which claims the class of the second provider and whose
+    /// component describes the scheme of the first one: another account of the same cloud.
     pub(crate) younger: bool,
 }
 
@@ -66,8 +67,8 @@ impl Operator {
         self.change(|ownership| ownership.younger = !ownership.younger);
     }
 
-    /// Takes back what owners of objects suffer from. The younger provider stays where it is: it must not
-    /// disturb the older ones.
+    /// Takes back what owners of objects suffer from. The younger provider stays where it is: it
+    /// must not disturb the older ones.
     pub(crate) fn restore(&mut self) {
         self.change(|ownership| {
             *ownership = Ownership {

@@ -1,4 +1,5 @@
-//! What a seed decides before anything happens: how many replicas, which settings, and how bad the weather is.
+//! What a seed decides before anything happens: how many replicas, which settings, and how bad the
+//! weather is.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use skysail_controllers::ControllerSettings;
 
 use crate::chance::Chance;
 
-/// Highest shares and weights of the kinds of faults. Zero switches a kind off, for a fault that the
-/// controllers still have.
+/// Highest shares and weights of the kinds of faults. Zero switches a kind off, for a fault that
+/// the controllers still have.
 mod most {
     /// Of API requests: never answered, and not carried out or carried out.
     pub(super) const NEVER_ANSWERED: f64 = 0.0;
@@ -31,7 +32,8 @@ mod most {
     pub(super) const MASS_LIE: usize = 3;
     /// Days on which the account may not list Services for a while.
     pub(super) const FORBIDDEN: f64 = 0.0;
-    /// Days on which an operator edits one provider after all is well, which must cost the others nothing.
+    /// Days on which an operator edits one provider after all is well, which must cost the others
+    /// nothing.
     pub(super) const QUIET_EDIT: f64 = 0.0;
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct ApiWeather {
     pub(crate) late_answer: f64,
     /// Of watches: ends after a few events.
     pub(crate) dropped_watch: f64,
-    /// Of watches: is told that it has to list again.
+    /// Of watches: the client has to list again.
     pub(crate) expired_watch: f64,
     /// Of watches: lags behind.
     pub(crate) delayed_watch: f64,
@@ -87,7 +89,8 @@ pub(crate) struct CloudWeather {
     pub(crate) lies_short: f64,
 }
 
-/// How likely each thing is that befalls a process or a whole cluster, relative to the operations of people.
+/// How likely each thing is that befalls a process or a whole cluster, relative to the operations
+/// of people.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mishaps {
     pub(crate) crash: u32,
@@ -109,7 +112,8 @@ pub(crate) struct Mishaps {
 const NAMES: usize = 9;
 /// The same on some days.
 const NAMES_LARGE: usize = 60;
-/// Thousandths. The lease has room for 200: its holder stops after 10 s and the next one begins after 15 s.
+/// Thousandths. The lease has room for 200: its holder stops after 10 s and the next one begins
+/// after 15 s.
 const CLOCK_SKEW: usize = 30;
 /// Of the nodes, how many the breaker lets go.
 const BREAKER_PERCENT: u8 = 20;
@@ -137,8 +141,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws the plan. Each kind of fault is there on some days only: a fault that is never alone can hide
-    /// what it does alone.
+    /// Draws the plan. Each kind of fault is there on some days only: a fault that is never alone
+    /// can hide what it does alone.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::of(seed, "plan");

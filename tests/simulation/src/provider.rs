@@ -302,7 +302,8 @@ impl Routes for CloudProvider {
         let entered = self.enter(call, "delete-routes", None).await?;
         let mut results = Vec::new();
         for route in routes {
-            // A route has the name of its target: one that was made since to another target is another one.
+            // A route has the name of its target: one that was made since to another target is
+            // another one.
             let (cidr, target) = (route.destination_cidr.clone(), route.name.clone());
             let what = format!("delete route {cidr} -> {target}");
             let delete = move |state: &mut CloudState| {

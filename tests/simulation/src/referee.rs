@@ -1,4 +1,5 @@
-//! What must never happen, whatever the weather: judged while it happens, by the state of the API and not by what a process believes.
+//! What must never happen, whatever the weather: judged while it happens, by the state of the API
+//! and not by what a process believes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,10 +38,11 @@ pub struct Referee {
 
 struct Inner {
     budget: Budget,
-    /// Calls under way, by the Service's UID: which call, and the link of the process that makes it.
+    /// Calls under way, by the Service's UID: which call, and the link of the process that makes
+    /// it.
     calls: BTreeMap<String, (String, Arc<Link>)>,
-    /// Nodes whose machine was there, or not called missing often enough, when a process asked for their
-    /// deletion: name and UID, and when the request was carried out, if it was.
+    /// Nodes whose machine was there, or not called missing often enough, when a process asked for
+    /// their deletion: name and UID, and when the request was carried out, if it was.
     suspects: BTreeMap<(String, String), Instant>,
     /// By process and UID of a node: how often in a row its machine was called missing.
     missing: BTreeMap<(String, String), u32>,
@@ -54,7 +56,8 @@ struct Inner {
     nodes_most: usize,
     /// Some process was shown a list of the past.
     past_was_shown: bool,
-    /// UIDs of Services for which something was made when a process had been shown the past, and the present would have forbidden it.
+    /// UIDs of Services for which something was made when a process had been shown the past, and
+    /// the present would have forbidden it.
     made_in_the_past: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
@@ -119,8 +122,8 @@ impl Referee {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never two calls for one Service at once, of all processes. A process that is frozen makes no call:
-    /// what it sent has arrived by the time that another one leads.
+    /// Never two calls for one Service at once, of all processes. A process that is frozen makes no
+    /// call: what it sent has arrived by the time that another one leads.
     pub(crate) fn call_begins(
         self: &Arc<Self>,
         (process, link): (&str, &Arc<Link>),
@@ -194,8 +197,8 @@ impl Referee {
         self.lock().lied_about.contains(uid)
     }
 
-    /// A process asks for the deletion of this node. Never of more nodes than the breaker lets go while a
-    /// provider calls all machines missing.
+    /// A process asks for the deletion of this node. Never of more nodes than the breaker lets go
+    /// while a provider calls all machines missing.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
         let mut inner = self.lock();
@@ -216,7 +219,8 @@ impl Referee {
         self.lock().past_was_shown = true;
     }
 
-    /// Never anything in the cloud for a Service that would go without us, or is gone. Whoever was shown the past cannot know.
+    /// Never anything in the cloud for a Service that would go without us, or is gone. A process
+    /// that was shown an old state cannot know.
     pub(crate) fn made_for(&self, uid: &str) {
         let services = self.objects("/api/v1/services");
         let service = services.iter().find(|service| text(service, "/metadata/uid") == uid);
@@ -233,13 +237,14 @@ impl Referee {
         }
     }
 
-    /// Whether a process that had been shown the past made something for this Service. If it died before it saw the present, nobody else can know more than
-    /// that no Service wants it.
+    /// Whether a process that had been shown the past made something for this Service. If it died
+    /// before it saw the present, nobody else can know more than that no Service wants it.
     pub(crate) fn made_in_the_past(&self, uid: &str) -> bool {
         self.lock().made_in_the_past.contains(uid)
     }
 
-    /// A process asks for the deletion of a node whose machine is there, or was never called missing.
+    /// A process asks for the deletion of a node whose machine is there, or was never called
+    /// missing.
     pub(crate) fn suspect(&self, node: &str, uid: &str, carried_out: Duration) {
         self.lock().suspects.insert((node.to_owned(), uid.to_owned()), Instant::now() + carried_out);
     }
@@ -249,7 +254,8 @@ impl Referee {
         self.lock().deleted_by_people.insert(uid.to_owned());
     }
 
-    /// Never a node whose machine is there: a deletion may have been asked for that a precondition refused. To be called each [`LOOK_EVERY`].
+    /// Never a node whose machine is there: a deletion may have been asked for that a precondition
+    /// refused. To be called each [`LOOK_EVERY`].
     pub(crate) fn settle(&self) {
         let now = Instant::now();
         let lease = self.object(LEASE_PATH);

@@ -1,4 +1,5 @@
-//! One of the manager's processes, put together as `skysail run` does: it stands by, leads, and ends when it loses the lease.
+//! One of the manager's processes, put together as `skysail run` does: it stands by, leads, and
+//! ends when it loses the lease.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -68,7 +69,8 @@ impl Slot {
     }
 }
 
-/// The machine's clocks: they run a little faster or slower than time, and show different times of day.
+/// The machine's clocks: they run a little faster or slower than time, and show different times of
+/// day.
 struct ReplicaClock {
     began: Instant,
     rate: f64,
@@ -233,8 +235,8 @@ impl Life {
         };
         match ending {
             Err(error) => panic!("{name}: {error}"),
-            // As `skysail run`: requests of calls that were cut off may still arrive, so the process keeps
-            // the lease until it runs out.
+            // As `skysail run`: requests of calls that were cut off may still arrive, so the
+            // process keeps the lease until it runs out.
             Ok(Ending::CutOff) => "is stopped, cut off".to_owned(),
             Ok(Ending::Clean) => format!("is stopped: {:?}", leader.release().await),
         }

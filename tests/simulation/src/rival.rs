@@ -1,4 +1,5 @@
-//! Another controller, which empties the status of a Service each time that one of our processes writes it.
+//! Another controller, which empties the status of a Service each time that one of our processes
+//! writes it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

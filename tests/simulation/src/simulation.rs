@@ -24,9 +24,9 @@ use crate::{
     weather::Weather,
 };
 
-/// How long after the last fault everything may take. Retries of what the cloud denied come up to five
-/// minutes apart. It is shorter than the slow resync of 30 minutes less the longest day, so that the
-/// resync cannot hide a lost wake-up.
+/// How long after the last fault everything may take. Retries of what the cloud denied come up to
+/// five minutes apart. It is shorter than the slow resync of 30 minutes less the longest day, so
+/// that the resync cannot hide a lost wake-up.
 const CALM_MAX: Duration = Duration::from_mins(16);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ enum Event {
 
 /// Lives through the day of this plan. The clock of the runtime has to be paused.
 ///
-/// What is told so far is in `told` from its first moment on, also where this panics or never ends.
+/// The lines so far are in `told` from the first moment on, also where this panics or never ends.
 pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     let mut day = Day::begin(plan);
     // It is empty: each day has its own.
@@ -353,7 +353,8 @@ impl Day {
 
     /// What is well stays well, and costs nothing.
     async fn stays_quiet(&mut self) -> Vec<String> {
-        // What was about to be done when all was well already: tries of what was done and whose answer was lost come up to five minutes apart.
+        // What was about to be done when all was well already: tries of what was done and whose
+        // answer was lost come up to five minutes apart.
         self.pass(Duration::from_mins(6)).await;
         let told = self.site.story.lines().len();
         if self.plan.quiet_edit {

@@ -81,9 +81,9 @@ impl Weather {
         }
     }
 
-    /// The referee watches a node whose deletion is asked for without enough answers that its machine is
-    /// missing, or while a cloud has the machine and has not lied. The node may stay all the same: the
-    /// request may name another UID.
+    /// The referee watches a node whose deletion is asked for without enough answers that its
+    /// machine is missing, or while a cloud has the machine and has not lied. The node may stay all
+    /// the same: the request may name another UID.
     fn watch_deletion(&self, process: &str, name: &str, carried_out: Duration) {
         let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
         let (id, uid) = (text(&node, "/spec/providerID"), text(&node, "/metadata/uid"));

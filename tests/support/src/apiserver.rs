@@ -1,8 +1,9 @@
 //! A real kube-apiserver with its etcd on loopback, started for tests and killed after them.
 //!
-//! `KUBEBUILDER_ASSETS` names a folder with the binaries `kube-apiserver` and `etcd`, as everywhere in the ecosystem.
-//! Where it is not set, `apiserver/build.sh` builds one Go program that is both, once, into a cache folder. Where
-//! neither works, starting fails and says what is missing; nothing is skipped.
+//! `KUBEBUILDER_ASSETS` names a folder with the binaries `kube-apiserver` and `etcd`, as everywhere
+//! in the ecosystem. Where it is not set, `apiserver/build.sh` builds one Go program that is both,
+//! once, into a cache folder. Where neither works, starting fails and says what is missing; nothing
+//! is skipped.
 
 mod binaries;
 
@@ -16,7 +17,8 @@ use tempfile::TempDir;
 use self::binaries::Binaries;
 use crate::ports;
 
-/// How long the API server may take to be ready: 3 s on an idle machine, a minute on one that compiles beside it.
+/// How long the API server may take to be ready: 3 s on an idle machine, a minute on one that
+/// compiles beside it.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(100);
@@ -26,7 +28,8 @@ const TOKEN: &str = "skysail-tests";
 /// Every request once it is answered, without its body.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n";
 
-/// Runs a program until it ends or until our end of its standard input closes: also when the test process is killed.
+/// Runs a program until it ends or until our end of its standard input closes: also when the test
+/// process is killed.
 const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null & p=$!; (cat <&3 >/dev/null; kill -9 $p) 2>/dev/null & wait $p"#;
 
 /// A running API server; it dies when this is dropped.
@@ -38,7 +41,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Sees to it that the binaries are there: the first time on a machine they may be built, for minutes and over the network.
+    /// Sees to it that the binaries are there: the first time on a machine they may be built, for
+    /// minutes and over the network.
     ///
     /// # Errors
     /// Where no binaries can be had, naming what is missing.
@@ -46,10 +50,12 @@ impl ApiServer {
         Binaries::find().map(drop)
     }
 
-    /// Starts one on free ports and waits until it is ready. The first start on a machine may build it: minutes.
+    /// Starts one on free ports and waits until it is ready. The first start on a machine may build
+    /// it: minutes.
     ///
     /// # Errors
-    /// Where no binaries can be had, naming what is missing, and where it does not become ready, with the end of its log.
+    /// Where no binaries can be had, naming what is missing, and where it does not become ready,
+    /// with the end of its log.
     pub fn start() -> anyhow::Result<Self> {
         let binaries = Binaries::find()?;
         let folder = tempfile::tempdir().context("making a folder for the API server")?;
@@ -140,7 +146,8 @@ impl ApiServer {
         vec![
             format!("--etcd-servers=http://127.0.0.1:{etcd}"),
             "--bind-address=127.0.0.1".into(),
-            // Nobody connects to it (TEST-NET-1); without it the server looks for a default route, which a network namespace may not have.
+            // Nobody connects to it (TEST-NET-1); without it the server looks for a default route,
+            // which a network namespace may not have.
             "--advertise-address=192.0.2.1".into(),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={folder}/certs"),
@@ -154,7 +161,8 @@ impl ApiServer {
             "--authorization-mode=RBAC".into(),
             format!("--audit-policy-file={folder}/audit.yaml"),
             format!("--audit-log-path={folder}/audit.log"),
-            // No controller manager runs: nobody would make default accounts or take the not-ready taint away.
+            // No controller manager runs: nobody would make default accounts or take the not-ready
+            // taint away.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
         ]
     }

@@ -1,8 +1,9 @@
 //! Ports for servers that are processes of their own and cannot be handed a socket.
 //!
-//! Binding port 0, closing it and passing the number on is a race: the kernel gives the same number to the next that binds port 0 and to any
-//! connection that goes out. These numbers are below those the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless somebody set
-//! it lower), and each is locked on this machine until the process that asked has ended.
+//! Binding port 0, closing it and passing the number on is a race: the kernel gives the same number
+//! to the next that binds port 0 and to any connection that goes out. These numbers are below those
+//! the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless somebody set it lower),
+//! and each is locked on this machine until the process that asked has ended.
 
 use std::{
     fs::{self, File},

@@ -1,6 +1,7 @@
 //! The provider of the simulated cloud, as operators would configure it.
 
-/// A provider file for a simulated cloud at this URL. It expects the component as `provider.wasm` and the bearer token as `token` beside it.
+/// A provider file for a simulated cloud at this URL. It expects the component as `provider.wasm`
+/// and the bearer token as `token` beside it.
 #[must_use]
 pub fn provider_file(url: &str) -> String {
     format!(

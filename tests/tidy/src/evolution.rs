@@ -1,8 +1,9 @@
-//! Compares two versions of the contract by the rules of `wit/README.md`: may components that were built against the old one run on a
-//! host that speaks the new one?
+//! Compares two versions of the contract by the rules of `wit/README.md`: may components that were
+//! built against the old one run on a host that speaks the new one?
 //!
-//! A type is its shape: components carry theirs, and wasmtime refuses a component whose record, variant, enum or flags differ in anything
-//! from the host's. Functions are looked up by name, so more of them do no harm. Documentation is no part of a shape.
+//! A type is its shape: components carry theirs, and wasmtime refuses a component whose record,
+//! variant, enum or flags differ in anything from the host's. Functions are looked up by name, so
+//! more of them do no harm. Documentation is no part of a shape.
 
 mod shape;
 mod shipped;

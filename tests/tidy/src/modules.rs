@@ -1,6 +1,7 @@
 //! Which Rust files a crate root reaches by `mod`, and which of them only tests see.
 //!
-//! It follows `mod x;`, `#[path]` and `include!` by text; what a macro would declare it does not see.
+//! It follows `mod x;`, `#[path]` and `include!` by text; what a macro would declare it does not
+//! see.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,8 @@ impl fmt::Display for Finding<'_> {
     }
 }
 
-/// Every rule, in the order of the style sheet: crates, files, names, errors and limits, documents, tests, repository.
+/// Every rule, in the order of the style sheet: crates, files, names, errors and limits, documents,
+/// tests, repository.
 pub(crate) const RULES: &[Rule] = &[
     rules::crates::INHERITS_WORKSPACE,
     rules::crates::ONE_TOOLCHAIN,
@@ -67,6 +68,8 @@ pub(crate) const RULES: &[Rule] = &[
     rules::code::PURE_STEPS,
     rules::code::STEPS_MARKED,
     rules::code::TELEMETRY_FIELDS,
+    rules::prose::WIDTH,
+    rules::prose::PLAIN_ENGLISH,
     rules::tests::NAMES,
     rules::tests::NONE_SILENCED,
     rules::tests::WAIT_FOR_CONDITIONS,

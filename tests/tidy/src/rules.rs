@@ -4,6 +4,7 @@ pub(crate) mod code;
 pub(crate) mod conformance;
 pub(crate) mod crates;
 pub(crate) mod files;
+pub(crate) mod prose;
 pub(crate) mod repository;
 pub(crate) mod tests;
 

@@ -1,4 +1,5 @@
-//! Reads Rust source just far enough for the rules: what is code, what is a comment, what is a literal, what is under `cfg(test)`.
+//! Reads Rust source just far enough for the rules: what is code, what is a comment, what is a
+//! literal, what is under `cfg(test)`.
 //!
 //! It does not parse Rust; it must never be cleverer than a reader who skims.
 
@@ -53,7 +54,8 @@ pub(crate) fn function_name(line: &str) -> Option<&str> {
     (end > 0).then(|| &name[..end])
 }
 
-/// Whether `word` stands in `text` with no letter, digit or underscore on either side; gives its place.
+/// Whether `word` stands in `text` with no letter, digit or underscore on either side; gives its
+/// place.
 pub(crate) fn find_word(text: &str, word: &str) -> Option<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).map(|(at, _)| at).find(|&at| {
@@ -196,7 +198,8 @@ fn is_char(rest: &[u8]) -> bool {
     }
 }
 
-/// Marks the lines of every item under `#[cfg(test)]`, from the attribute to the end of its braces or its semicolon.
+/// Marks the lines of every item under `#[cfg(test)]`, from the attribute to the end of its braces
+/// or its semicolon.
 fn test_lines(code: &str) -> Vec<bool> {
     let mut marks = vec![false; code.lines().count()];
     for (start, _) in code.match_indices("#[cfg(test)]").chain(code.match_indices("#[cfg(all(test")) {

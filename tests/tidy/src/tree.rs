@@ -1,4 +1,5 @@
-//! The repository as the rules see it: tracked files with their text, and the crates' dependencies as `cargo tree` resolves them.
+//! The repository as the rules see it: tracked files with their text, and the crates' dependencies
+//! as `cargo tree` resolves them.
 //!
 //! A fixture gives the same thing made by hand, with the lines marked that a rule has to find.
 
@@ -8,10 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{modules, source::Source};
 
-/// The name of the virtual file that holds `package: dependency features` lines, one for each crate of ours and each package in its tree.
+/// The name of the virtual file that holds `package: dependency features` lines, one for each crate
+/// of ours and each package in its tree.
 pub(crate) const CARGO_TREE: &str = "@cargo-tree";
 
-/// Where the violations lie that the rules are tried on; no rule reads this folder as part of the repository.
+/// Where the violations lie that the rules are tried on; no rule reads this folder as part of the
+/// repository.
 const FIXTURES: &str = "tests/tidy/fixtures/";
 
 /// One file of the repository.
@@ -53,7 +56,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads this repository: what git tracks or would track. Without git (an unpacked archive) everything but build output.
+    /// Reads this repository: what git tracks or would track. Without git (an unpacked archive)
+    /// everything but build output.
     pub(crate) fn of_this_repository() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = Vec::new();
@@ -69,8 +73,9 @@ impl Tree {
         Ok(Self::sorted(files))
     }
 
-    /// Reads a fixture: `//- path` begins a file, ` ~!` at the end of a line (also of the `//-` line: the file as a whole, line 0)
-    /// says that this is a finding; `//- path (N bytes)` claims a size. Returns the tree and the expected places.
+    /// Reads a fixture: `//- path` begins a file, ` ~!` at the end of a line (also of the `//-`
+    /// line: the file as a whole, line 0) says that this is a finding; `//- path (N bytes)` claims
+    /// a size. Returns the tree and the expected places.
     pub(crate) fn of_fixture(rule: &str) -> Result<(Self, Vec<(String, usize)>)> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format!("{rule}.txt"));
         let text = fs::read_to_string(&path).with_context(|| format!("rule {rule} has no {}", path.display()))?;
@@ -160,8 +165,9 @@ fn walk(root: &Path, folder: &str, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// `cargo tree` for each crate under `runtime/` and for the SDK, each resolved for itself, so that a feature which only another crate
-/// switches on is not held against this one. Tests' dependencies are left out.
+/// `cargo tree` for each crate under `runtime/` and for the SDK, each resolved for itself, so that
+/// a feature which only another crate switches on is not held against this one. Tests' dependencies
+/// are left out.
 fn cargo_trees(root: &Path, files: &[File]) -> Result<String> {
     let mut text = String::new();
     for file in files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {

@@ -7,7 +7,8 @@ use crate::{settings, wire};
 
 const CONFIG: &str = "endpoint = https://a:8443\nproject = kube\nnetwork = ovn0\nregion = home\nzone = shed\n";
 
-/// Shortened from an answer of Incus 6.0.4; node-1 as a virtual machine on a cluster member, switched off.
+/// Shortened from an answer of Incus 6.0.4; node-1 as a virtual machine on a cluster member,
+/// switched off.
 const LISTED: &str = r#"[
   {"name": "Node-0", "type": "container", "status": "Running", "status_code": 103, "location": "none", "project": "kube",
    "expanded_config": {"volatile.uuid": "u-0", "limits.cpu": "2", "limits.memory": "4GiB",

@@ -1,5 +1,5 @@
-//! A probe that asks for the credentials of the machine it runs on: at the configured URLs, whose names may lead to the metadata service,
-//! then in several spellings of the service's address.
+//! A probe that asks for the credentials of the machine it runs on: at the configured URLs, whose
+//! names may lead to the metadata service, then in several spellings of the service's address.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{Failure, Request, request, send};

@@ -1,4 +1,5 @@
-//! A provider of upstream's older `Instances` and `Zones`, made a component by the SDK's adapter. Its cloud is in the names of the nodes.
+//! A provider of upstream's older `Instances` and `Zones`, made a component by the SDK's adapter.
+//! Its cloud is in the names of the nodes.
 
 use skysail_guest_sdk::{
     AddressKind, Detail, Error, Identity, Info, Instance, Instances, NodeAddress, NodeSet, Problem, Result, Zone,

@@ -1,4 +1,5 @@
-//! A probe that reads the names of nodes and nothing else of them: what it costs must not depend on the rest of a node.
+//! A probe that reads the names of nodes and nothing else of them: what it costs must not depend on
+//! the rest of a node.
 
 use skysail_guest_sdk::{
     Identity, Info, Ingress, LoadBalancerStatus, LoadBalancers, NodeSet, Problem, Result, Service, provider,

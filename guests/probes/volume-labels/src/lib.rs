@@ -1,4 +1,5 @@
-//! A probe whose labels of a volume are too many, too long, twice there or no text for machines: the volume's handle says which.
+//! A probe whose labels of a volume are too many, too long, twice there or no text for machines:
+//! the volume's handle says which.
 
 use skysail_guest_sdk::{
     Error, Identity, Info, Pair, PersistentVolume, PersistentVolumeLabels, Problem, Result, provider,

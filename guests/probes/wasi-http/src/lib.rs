@@ -1,4 +1,5 @@
-//! A probe that sends its requests through `wasi:http`, hoping that the operator's rules are only in the other door.
+//! A probe that sends its requests through `wasi:http`, hoping that the operator's rules are only
+//! in the other door.
 
 use skysail_guest_sdk::{Result, config};
 use skysail_probe::wasi::fetch;

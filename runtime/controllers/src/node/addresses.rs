@@ -1,4 +1,5 @@
-//! The addresses that a node's status shall have (pure): the cloud's, with the kubelet's host name kept and `--node-ip` honoured.
+//! The addresses that a node's status shall have (pure): the cloud's, with the kubelet's host name
+//! kept and `--node-ip` honoured.
 
 use std::net::IpAddr;
 
@@ -27,7 +28,8 @@ pub(crate) const ADDRESSES_MAX: usize = 64;
 /// The list to write; empty where the cloud gave none, which keeps what is there.
 ///
 /// # Errors
-/// The annotation is not valid or names an address that the cloud does not know; an address is malformed, or there are too many.
+/// The annotation is not valid or names an address that the cloud does not know; an address is
+/// malformed, or there are too many.
 pub(crate) fn desired(
     present: &[NodeAddress],
     cloud: &[NodeAddress],
@@ -39,7 +41,8 @@ pub(crate) fn desired(
     if let Some(bad) = cloud.iter().find(|address| !is_well_formed(address)) {
         return Err(AddressError::Malformed(bad.address.chars().take(64).collect()));
     }
-    // The annotation is judged even where there is nothing to filter: a node must not lose its taint with a wrong one.
+    // The annotation is judged even where there is nothing to filter: a node must not lose its
+    // taint with a wrong one.
     let node_ips = provided_node_ip.map(parse_node_ips).transpose()?.unwrap_or_default();
     if cloud.is_empty() {
         return Ok(Vec::new());
@@ -63,8 +66,8 @@ pub(crate) struct Update {
 /// What to write to a node that was initialised; none where nothing differs.
 ///
 /// # Errors
-/// As [`desired`]; and a list without any `InternalIP` for a node that has one: some clouds answer in part while they are in trouble, and an API
-/// server does not reach a kubelet that lost it.
+/// As [`desired`]; and a list without any `InternalIP` for a node that has one: some clouds answer
+/// in part while they are in trouble, and an API server does not reach a kubelet that lost it.
 pub(crate) fn update(
     present: &[NodeAddress],
     cloud: &[NodeAddress],
@@ -82,8 +85,9 @@ pub(crate) fn update(
     Ok(Some(Update { addresses, removed }))
 }
 
-/// In order: the first address of a type is the one that others use. Upstream compares by type, keeps the last of each, and so patches dual-stack
-/// nodes for ever and never sees a new order. An empty list is no change: it keeps what is there.
+/// In order: the first address of a type is the one that others use. Upstream compares by type,
+/// keeps the last of each, and so patches dual-stack nodes for ever and never sees a new order. An
+/// empty list is no change: it keeps what is there.
 pub(crate) fn is_changed(present: &[NodeAddress], desired: &[NodeAddress]) -> bool {
     !desired.is_empty() && desired != present
 }
@@ -113,7 +117,8 @@ fn filter(addresses: &[NodeAddress], node_ips: &[IpAddr]) -> Result<Vec<NodeAddr
     Ok(kept)
 }
 
-/// One IP, or two of different families with a comma and no space between; of two, neither unspecified.
+/// One IP, or two of different families with a comma and no space between; of two, neither
+/// unspecified.
 fn parse_node_ips(text: &str) -> Result<Vec<IpAddr>, AddressError> {
     let malformed = || AddressError::Annotation(text.chars().take(100).collect());
     let ips: Vec<IpAddr> = text.split(',').map(parse_ip).collect::<Option<_>>().ok_or_else(malformed)?;

@@ -83,7 +83,8 @@ fn provided_node_ip(object: &core::Node) -> Option<&str> {
     object.metadata.annotations.as_ref()?.get(names::PROVIDED_NODE_IP_ANNOTATION).map(String::as_str)
 }
 
-/// None only where the cloud has no IDs. An ID of another's scheme would make the node another's, for ever.
+/// None only where the cloud has no IDs. An ID of another's scheme would make the node another's,
+/// for ever.
 fn own_provider_id(instance: &Instance, schemes: &[String]) -> Result<Option<String>, InitializeError> {
     if instance.provider_id.is_empty() {
         return if instance.without_provider_id { Ok(None) } else { Err(InitializeError::NoProviderId) };

@@ -1,4 +1,5 @@
-//! Labels of nodes (pure): those that a machine's description gives, and the older spellings kept equal to the newer ones.
+//! Labels of nodes (pure): those that a machine's description gives, and the older spellings kept
+//! equal to the newer ones.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +28,12 @@ const MIRRORED: [(&str, &str); 3] = [
     (names::BETA_INSTANCE_TYPE_LABEL, names::INSTANCE_TYPE_LABEL),
 ];
 
-/// The labels to set when a node is initialised: type, zone and region in both spellings, whatever is there; further ones only where the key
-/// is free and not in Kubernetes' own namespaces.
+/// The labels to set when a node is initialised: type, zone and region in both spellings, whatever
+/// is there; further ones only where the key is free and not in Kubernetes' own namespaces.
 ///
 /// # Errors
-/// A key or value that no API server accepts: nothing is written then, so that a bug of a provider is seen and not half applied.
+/// A key or value that no API server accepts: nothing is written then, so that a bug of a provider
+/// is seen and not half applied.
 pub(crate) fn from_instance(
     present: &BTreeMap<String, String>,
     instance: &Instance,
@@ -42,8 +44,9 @@ pub(crate) fn from_instance(
     Ok(labels)
 }
 
-/// The labels to change on an initialised node so that it has what its machine has now: type, zone, region and further ones, whatever is there. A label
-/// that the provider gives no longer stays: nobody can tell who wrote it.
+/// The labels to change on an initialised node so that it has what its machine has now: type, zone,
+/// region and further ones, whatever is there. A label that the provider gives no longer stays:
+/// nobody can tell who wrote it.
 ///
 /// # Errors
 /// As [`from_instance`].
@@ -84,7 +87,8 @@ fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> 
     Ok(labels)
 }
 
-/// The labels to change on an initialised node so that each newer spelling equals the older one; empty where none does not.
+/// The labels to change on an initialised node so that each newer spelling equals the older one;
+/// empty where none does not.
 pub(crate) fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for (source, mirror) in MIRRORED {

@@ -1,4 +1,5 @@
-//! The periodic pass over all initialised nodes of a provider: their addresses, and their labels where the operator wants that.
+//! The periodic pass over all initialised nodes of a provider: their addresses, and their labels
+//! where the operator wants that.
 //!
 //! # Flow
 //! 1. observe (pure): the provider's nodes without the taint.
@@ -63,7 +64,8 @@ async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: P
         Ok(instance) => match compare(context, view, &instance) {
             Ok(changes) => write(context, voice, view, changes).await,
             Err(error) => {
-                // What was given cannot be used: a person has to look. That a cloud does not answer is no word about this node.
+                // What was given cannot be used: a person has to look. That a cloud does not answer
+                // is no word about this node.
                 let error = Error::provider("use instance metadata")(error.into());
                 let kind = (EventKind::Warning, reasons::UPDATING_NODE_FAILED);
                 context.reporter.event(voice, &reference, kind, chain(&error));

@@ -1,10 +1,11 @@
-//! Who is told when about nodes that the breaker keeps (pure): once when it begins, and again while it lasts.
+//! When Events report nodes that the breaker keeps (pure): once when it begins, and again while it
+//! lasts.
 
 use std::{collections::HashMap, time::Duration};
 
 use super::Moment;
 
-/// A stop that lasts is told again after this: an API server forgets Events after an hour.
+/// A stop that lasts is reported again after this time: an API server forgets Events after an hour.
 pub(crate) const REMINDER: Duration = Duration::from_mins(30);
 
 /// What changed with a pass.
@@ -28,7 +29,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Whether the cluster is told of the breaker's state.
+    /// Whether an Event on the cluster reports the breaker's state.
     pub(crate) fn turn(&mut self, is_open: bool, now: Moment) -> Turn {
         let turn = match (is_open, self.cluster) {
             (true, None) => Turn::Opened,
@@ -41,7 +42,8 @@ impl Alarm {
         turn
     }
 
-    /// Which of the nodes that are kept are told of it, in order; each comes with its UID. Others are forgotten.
+    /// Which of the kept nodes get an Event, in order; each comes with its UID. Others are
+    /// forgotten.
     pub(crate) fn due<'a, T>(&mut self, held: impl Iterator<Item = (&'a str, T)>, now: Moment) -> Vec<T> {
         let before = std::mem::take(&mut self.nodes);
         let mut due = Vec::new();

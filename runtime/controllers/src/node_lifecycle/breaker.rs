@@ -1,22 +1,27 @@
-//! How many nodes of one provider may go (pure): a guest that lies, or a cloud that answers "not found" where it means "not allowed", must not empty a cluster.
+//! How many nodes of one provider may go (pure): a guest that lies, or a cloud that answers "not
+//! found" where it means "not allowed", must not empty a cluster.
 //!
 //! # Rule
-//! Within [`Limits::window`] the number of a provider's nodes may fall by [`Limits::percent_max`] from its highest, and always by one. It falls by what we
-//! delete and by what is missing now; what a person or another controller deletes is not our doing and counts for nothing. While it would fall deeper,
-//! no node goes, but:
-//! - a node whose deletion somebody else than the provider announced ([`Missing::announced`]) goes at once and does not count;
-//! - a node that has been missing for a whole window goes within what is left of the budget, the longest missing first.
+//! Within [`Limits::window`] the number of a provider's nodes may fall by [`Limits::percent_max`]
+//! from its highest, and always by one. It falls by what we delete and by what is missing now; what
+//! a person or another controller deletes is not our doing and counts for nothing. While it would
+//! fall deeper, no node goes, but:
+//! - a node whose deletion somebody else than the provider announced ([`Missing::announced`]) goes
+//!   at once and does not count;
+//! - a node that has been missing for a whole window goes within what is left of the budget, the
+//!   longest missing first.
 //!
 //! # Why so
-//! A share of one pass would stop a guest that says "gone" about all nodes at once, and none that says it about one node each minute. A count of deletions would stop an
-//! upgrade that replaces every machine; the number of nodes does not fall there. And counted from the highest, a cluster that grew has not earned the
-//! right to lose its growth.
+//! A share of one pass would stop a guest that says "gone" about all nodes at once, and none that
+//! says it about one node each minute. A count of deletions would stop an upgrade that replaces
+//! every machine; the number of nodes does not fall there. And counted from the highest, a cluster
+//! that grew has not earned the right to lose its growth.
 //!
 //! # Small numbers
 //! A third of ten nodes is three, and a scale-in from ten to six is ordinary. So where the provider
 //! finds the machine of each other node in the same pass, the budget is [`CONFIRMED_MAX`] nodes, as
-//! long as the majority of the highest number is left. A cloud that answers "not found" where it means
-//! "not allowed" says so about the other nodes, too, and loses nothing by this rule.
+//! long as the majority of the highest number is left. A cloud that answers "not found" where it
+//! means "not allowed" says so about the other nodes, too, and loses nothing by this rule.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -29,7 +34,8 @@ const CONFIRMED_MAX: usize = 10;
 /// What an operator allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Of the highest number of nodes, rounded down; at least one node, so that a cluster of one or two can lose any. 100 and more never stop.
+    /// Of the highest number of nodes, rounded down; at least one node, so that a cluster of one or
+    /// two can lose any. 100 and more never stop.
     pub(crate) percent_max: u8,
     /// The time that a loss counts.
     pub(crate) window: Duration,
@@ -42,7 +48,8 @@ pub(crate) struct Missing {
     pub(crate) since: Moment,
     /// When the node arrived; none where it was there before we were.
     pub(crate) arrived: Option<Moment>,
-    /// Somebody in the cluster expects it: a person's annotation, or the autoscaler's taint. No provider can write either.
+    /// Somebody in the cluster expects it: a person's annotation, or the autoscaler's taint. No
+    /// provider can write either.
     pub(crate) announced: bool,
 }
 
@@ -145,7 +152,8 @@ fn confirmed_budget(peak: usize) -> usize {
     CONFIRMED_MAX.min(peak.saturating_sub(1) / 2)
 }
 
-/// All that were announced, and at most `left` others that are missing for as long as `patience`, the longest missing first.
+/// All that were announced, and at most `left` others that are missing for as long as `patience`,
+/// the longest missing first.
 fn choose(missing: &[Missing], (left, patience): (usize, Duration), now: Moment) -> Vec<bool> {
     let mut waited: Vec<(Moment, usize)> = missing
         .iter()

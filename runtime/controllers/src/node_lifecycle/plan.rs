@@ -22,7 +22,8 @@ pub(crate) enum Action {
     Keep,
     /// Nothing was learnt: the node stays as it is.
     Unknown(Error),
-    /// The machine is gone for certain, says the provider; whether the node goes is for the sightings and the breaker to say.
+    /// The machine is gone for certain, says the provider; whether the node goes is for the
+    /// sightings and the breaker to say.
     Gone,
     /// The whole list.
     SetTaints(Vec<core::Taint>),

@@ -1,7 +1,8 @@
 //! How often in a row, and since when, a machine was said to be gone (pure).
 //!
-//! An answer is a guest's word, and clouds forget a machine for a moment and find it again: a node goes only after several passes said the same.
-//! One entry for each node of the last pass whose machine is missing, so its size is bounded by the nodes that are not ready.
+//! An answer is a guest's word, and clouds forget a machine for a moment and find it again: a node
+//! goes only after several passes said the same. One entry for each node of the last pass whose
+//! machine is missing, so its size is bounded by the nodes that are not ready.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ pub(crate) enum Word {
 pub(crate) struct Sighting {
     /// When it was first said, with no word since that it is there.
     pub(crate) since: Moment,
-    /// Passes in a row that said so. A failed look-up in between begins anew: a cloud in trouble is the one that forgets.
+    /// Consecutive passes that said so. A failed look-up in between starts the count again: a cloud
+    /// in trouble forgets machines.
     pub(crate) in_a_row: u32,
 }
 
@@ -30,7 +32,8 @@ pub(crate) struct Sighting {
 pub(crate) struct Sightings(HashMap<String, Sighting>);
 
 impl Sightings {
-    /// Takes one pass. A node that is not named is forgotten: it is ready, its machine is there, or it is no node any more.
+    /// Takes one pass. A node that is not named is forgotten: it is ready, its machine is there, or
+    /// it is no node any more.
     pub(crate) fn note<'a>(&mut self, pass: impl Iterator<Item = (&'a str, Word)>, now: Moment) {
         let before = std::mem::take(&mut self.0);
         let seen = pass.filter_map(|(uid, word)| {
@@ -46,7 +49,8 @@ impl Sightings {
         self.0 = seen.collect();
     }
 
-    /// Since when the machine of this node is missing, where at least this many passes in a row said so.
+    /// Since when the machine of this node is missing, where at least this many passes in a row
+    /// said so.
     pub(crate) fn confirmed(&self, uid: &str, passes: u32) -> Option<Moment> {
         self.0.get(uid).filter(|sighting| sighting.in_a_row >= passes.max(1)).map(|sighting| sighting.since)
     }
@@ -61,7 +65,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// One letter for each pass, a second apart: gone, nothing learnt, or there; then for how long it counts as gone after two in a row.
+    /// One letter for each pass, a second apart: gone, nothing learnt, or there; then for how long
+    /// it counts as gone after two in a row.
     #[track_caller]
     fn check(passes: &str, missing: Option<u32>) {
         let mut sightings = Sightings::default();

@@ -1,4 +1,5 @@
-//! Says what the breaker does: on the namespace that stands for the cluster, on the nodes that are kept, and as metrics.
+//! Says what the breaker does: on the namespace that stands for the cluster, on the nodes that are
+//! kept, and as metrics.
 
 use super::{
     Moment,

@@ -1,6 +1,8 @@
-//! A node as it is kept: what providers read, once, and beside it what only the steps of the controllers read.
+//! A node as it is kept: what providers read, once, and beside it what only the steps of the
+//! controllers read.
 //!
-//! The API's own type is some 1.5 KiB before the first string, and would hold labels, annotations and addresses a second time.
+//! The API's own type is some 1.5 KiB before the first string, and would hold labels, annotations
+//! and addresses a second time.
 
 use std::collections::BTreeMap;
 

@@ -78,7 +78,8 @@ fn other_id(node: &mut Node) {
     provider_id(node, "one://b");
 }
 
-/// The last column of the catalogue: upstream's stable set, which production uses, ignores readiness.
+/// The last column of the catalogue: upstream's stable set, which production uses, ignores
+/// readiness.
 #[rstest]
 #[case::s15_1_zero_node(nothing, nothing, true)]
 #[case::s15_2_ready_with_provider_id(is_ready, id, true)]
@@ -123,8 +124,9 @@ fn with_id(name: &str, id: &str) -> Node {
     node
 }
 
-/// Whether the change of a node is one that Services are told. Upstream asks whether a node sync is to run, which then compares all sets; here only
-/// what changes a set is told, so three sorts of cases differ, each with its remark.
+/// Whether Services hear of the change of a node. Upstream asks whether a node sync is to run,
+/// which then compares all sets; here only only a change of a set counts, so three sorts of cases
+/// differ, each with its remark.
 fn is_told(always: Change, old: Change, new: Change) -> bool {
     let nodes = nodes();
     nodes.put(&changed(&[always, old]));
@@ -146,7 +148,8 @@ fn is_told(always: Change, old: Change, new: Change) -> bool {
 #[case::s17_10_not_ready_to_absent(not_ready, nothing, false)]
 #[case::s17_11_absent_to_not_ready(nothing, not_ready, false)]
 #[case::s17_12_absent_stays(nothing, nothing, false)]
-// Upstream lets a node that is being deleted serve until the next sync that happens for another reason; here it leaves at once.
+// Upstream lets a node that is being deleted serve until the next sync that happens for another
+// reason; here it leaves at once.
 #[case::s17_17_deletion(nothing, deleting, true)]
 #[case::s17_18_provider_id_set(nothing, id, true)]
 #[case::s17_19_provider_id_set_on_an_empty_one(|n: &mut Node| provider_id(n, ""), id, true)]
@@ -176,7 +179,8 @@ async fn a_condition_is_no_change_of_a_set(#[case] always: Change, #[case] old: 
 }
 
 #[rstest]
-// Upstream runs a sync that finds the sets equal: a node that the autoscaler takes away is in none, whatever its label.
+// Upstream runs a sync that finds the sets equal: a node that the autoscaler takes away is in none,
+// whatever its label.
 #[case::s18_1_autoscaler_taint_and_exclude_added(autoscaler, nothing, excluded, false)]
 #[case::s18_2_autoscaler_taint_and_exclude_removed(autoscaler, excluded, nothing, false)]
 #[case::s18_3_autoscaler_taint_and_id_set(autoscaler, nothing, id, false)]
@@ -192,7 +196,8 @@ async fn a_condition_is_no_change_of_a_set(#[case] always: Change, #[case] old: 
 #[case::s18_12_excluded_and_id_set(excluded, nothing, id, false)]
 #[case::s18_13_excluded_and_id_unset(excluded, id, nothing, false)]
 #[case::s18_14_excluded_and_id_changed(excluded, id, other_id, false)]
-// Upstream does not look at the taint until another sync, so a node that goes keeps its traffic; here it leaves at once and comes back at once.
+// Upstream does not look at the taint until another sync, so a node that goes keeps its traffic;
+// here it leaves at once and comes back at once.
 #[case::s18_15_not_ready_and_autoscaler_taint_added(not_ready, nothing, autoscaler, true)]
 #[case::s18_16_not_ready_and_autoscaler_taint_removed(not_ready, autoscaler, nothing, true)]
 #[case::s18_17_not_ready_and_exclude_added(not_ready, nothing, excluded, true)]
@@ -241,7 +246,8 @@ async fn s16_the_nodes_that_satisfy_the_predicate_are_listed() {
     assert!(put(|_| false).is_empty());
 }
 
-/// The digest is kept by each change alone: it has to be that of the set, however the nodes came to be what they are.
+/// The digest is kept by each change alone: it has to be that of the set, however the nodes came to
+/// be what they are.
 #[tokio::test(start_paused = true)]
 async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
     let (one, other) = (nodes(), nodes());
@@ -262,7 +268,8 @@ async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
     assert_eq!(names_in(&one, 0), names_in(&other, 0));
 }
 
-/// A set is built for those who read it: a node whose annotations change all the time costs no pass over all nodes while no Service has work.
+/// A set is built for those who read it: a node whose annotations change all the time costs no pass
+/// over all nodes while no Service has work.
 #[tokio::test(start_paused = true)]
 async fn a_publication_that_nobody_reads_builds_no_set() {
     let nodes = nodes();
@@ -285,7 +292,8 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
     }
 }
 
-/// Who reads before the others sees a node that the others are yet to be told of; and one that is gone before the others are told.
+/// A reader that comes first sees a node before the other readers do, and misses a node that is
+/// gone before the others hear of it.
 #[tokio::test(start_paused = true)]
 async fn an_early_reader_takes_no_change_away_from_the_others() {
     let nodes = nodes();
@@ -303,7 +311,8 @@ async fn an_early_reader_takes_no_change_away_from_the_others() {
     assert!(!nodes.publish(0));
 }
 
-/// Between a publication and the next, all Services see one and the same set: nodes that come meanwhile cost no call of their own.
+/// Between a publication and the next, all Services see one and the same set: nodes that come
+/// meanwhile cost no call of their own.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_read_stays_until_the_next_publication() {
     let nodes = nodes();

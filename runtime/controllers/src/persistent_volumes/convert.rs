@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1 as core;
 use serde_json::Value;
 use skysail_provider::PersistentVolume;
 
-/// Members of `spec` that are a cloud's, each with the field that the cloud knows the volume by. Whatever else a volume can be (`nfs`,
-/// `hostPath`, `local`, …) no cloud is asked about.
+/// Members of `spec` that are a cloud's, each with the field that the cloud knows the volume by.
+/// Whatever else a volume can be (`nfs`, `hostPath`, `local`, …) no cloud is asked about.
 const SOURCES: [(&str, &str); 9] = [
     ("awsElasticBlockStore", "volumeID"),
     ("azureDisk", "diskURI"),

@@ -14,7 +14,8 @@ const ZONES_SEPARATOR: &str = "__";
 
 type Labels = BTreeMap<String, String>;
 
-/// The labels of where a volume is, if whoever made it for its claim gave both: zone and region, in the newer spelling or in the older.
+/// The labels of where a volume is, if the provisioner gave both: zone and region, in the newer
+/// spelling or in the older.
 pub(super) fn trusted(object: &core::PersistentVolume, present: &Labels) -> Option<Labels> {
     let annotations = object.metadata.annotations.as_ref()?;
     annotations.get(names::PROVISIONED_BY_ANNOTATION)?;
@@ -27,8 +28,8 @@ pub(super) fn trusted(object: &core::PersistentVolume, present: &Labels) -> Opti
 
 /// Adds the labels that are absent, and the affinity to nodes that have the same.
 ///
-/// Upstream replaced labels that were there. Here they stay, with a warning and without affinity: who wrote another zone than the
-/// cloud's is told, and not overruled.
+/// Upstream replaced labels that were there. Here they stay, with a warning and without affinity:
+/// who wrote another zone than the cloud's is reported, and not overruled.
 ///
 /// # Errors
 /// A key or value that no API server accepts.
@@ -70,8 +71,8 @@ fn requirement(key: &str, value: &str) -> Result<core::NodeSelectorRequirement> 
     })
 }
 
-/// The volume's affinity with these requirements in every term; none where it stays as it is: there is none to add, or one of the keys is
-/// in it already, and then it is somebody's own.
+/// The volume's affinity with these requirements in every term; none where it stays as it is: there
+/// is none to add, or one of the keys is in it already, and then it is somebody's own.
 fn with_requirements(
     object: &core::PersistentVolume,
     requirements: Vec<core::NodeSelectorRequirement>,

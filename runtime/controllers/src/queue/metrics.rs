@@ -1,6 +1,8 @@
-//! The metrics of the work queues: client-go's names, buckets and meanings, with the provider beside the queue's name.
+//! The metrics of the work queues: client-go's names, buckets and meanings, with the provider
+//! beside the queue's name.
 //!
-//! What happens is counted as it happens. What a queue holds at a moment is read when somebody asks; client-go writes it down twice a second.
+//! What happens is counted as it happens. What a queue holds at a moment is read when somebody
+//! asks; client-go writes it down twice a second.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +66,8 @@ pub(super) struct Held {
     pub(super) longest: Duration,
 }
 
-/// The queues whose state is told. The last one of a name counts: a manager that follows another takes its place.
+/// The queues whose state the metrics report. The last one of a name counts: a manager that follows
+/// another takes its place.
 #[derive(Clone, Default)]
 struct Watched(Arc<Mutex<BTreeMap<QueueLabels, Look>>>);
 

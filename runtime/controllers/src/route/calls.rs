@@ -1,12 +1,14 @@
-//! Creates and deletes routes in pages (provider). One call at a time: a provider that is slow has one call in flight, not two hundred.
+//! Creates and deletes routes in pages (provider). One call at a time: a provider that is slow has
+//! one call in flight, not two hundred.
 
 use skysail_provider::{Call, Code, Error, Result, Route};
 use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, lane::Lane};
 
-/// Most routes in one call. A cloud without lists takes a request for each, and one more to take an old one away; with the pages that are
-/// listed before, both stay below the default of `httpRequests`.
+/// Most routes in one call. A cloud without lists takes a request for each, and one more to take an
+/// old one away; with the pages that are listed before, both stay below the default of
+/// `httpRequests`.
 const ROUTES_PER_PAGE: usize = 25;
 
 /// One result for each route, in order.
@@ -45,7 +47,7 @@ impl<'a> Calls<'a> {
             if answers.is_over(page.len(), self.stop) {
                 continue;
             }
-            // Asked anew for each page: a swap may come in between.
+            // Asked again for each page: a swap may come in between.
             let answer = match self.lane.provider.routes() {
                 Some(routes) => routes.create(&self.call, &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
@@ -105,7 +107,8 @@ impl Answers {
             Err(error) => error,
         };
         self.results.extend((0..asked).map(|_| Err(error.clone())));
-        // What the cloud says about all calls; any other failure may be that of one route of the page.
+        // What the cloud says about all calls; any other failure may be that of one route of the
+        // page.
         if matches!(error.code, Code::RetryAfter | Code::Denied | Code::NotServing | Code::NotLeading) {
             self.refused = Some(error);
         }

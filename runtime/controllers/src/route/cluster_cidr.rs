@@ -1,4 +1,5 @@
-//! What `--cluster-cidr` says: the networks that the pods of the cluster get their addresses from. Pure.
+//! What `--cluster-cidr` says: the networks that the pods of the cluster get their addresses from.
+//! Pure.
 
 use ipnet::IpNet;
 
@@ -23,8 +24,8 @@ pub enum ClusterCidrError {
     TooMany(usize),
 }
 
-/// Reads one network, or one of each family separated by a comma: upstream's rules, whose process does not start without them. Bits of the host
-/// part are dropped.
+/// Reads one network, or one of each family separated by a comma: upstream's rules, whose process
+/// does not start without them. Bits of the host part are dropped.
 ///
 /// # Errors
 /// Nothing named, a part that is no network, two of one family, more than two.

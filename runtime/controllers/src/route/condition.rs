@@ -4,8 +4,9 @@ use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time
 
 use crate::names::conditions;
 
-/// The condition to write; none where the node says the same already. The reason counts: what a network plugin wrote is replaced once. The time
-/// does not: a write for its sake would be one for each node and period.
+/// The condition to write; none where the node says the same already. The reason counts: what a
+/// network plugin wrote is replaced once. The time does not: a write for its sake would be one for
+/// each node and period.
 pub(crate) fn changed(node: &core::Node, has_routes: bool, now: Timestamp) -> Option<core::NodeCondition> {
     let (status, reason, message) = if has_routes {
         ("False", conditions::ROUTE_CREATED, "RouteController created a route")
@@ -18,8 +19,8 @@ pub(crate) fn changed(node: &core::Node, has_routes: bool, now: Timestamp) -> Op
     if same_status.is_some_and(|condition| condition.reason.as_deref() == Some(reason)) {
         return None;
     }
-    // A transition is a change of the status: merged into the condition, none leaves its time as it is. Upstream gives the time of the write although
-    // only the reason changed.
+    // A transition is a change of the status: merged into the condition, none leaves its time as it
+    // is. Upstream gives the time of the write although only the reason changed.
     let transition = same_status.is_none().then_some(Time(now));
     Some(core::NodeCondition {
         type_: conditions::NETWORK_UNAVAILABLE.to_owned(),
@@ -60,12 +61,14 @@ mod tests {
         Node { status: Some(NodeStatus { conditions: Some(conditions), ..NodeStatus::default() }), ..Node::default() }
     }
 
-    /// Status and reason that are there, whether the routes are, and what is written; `true` where the status changes by it.
+    /// Status and reason that are there, whether the routes are, and what is written; `true` where
+    /// the status changes by it.
     #[rstest]
     #[case::no_condition_and_routes("", "", true, Some(("False", "RouteCreated", true)))]
     #[case::r4_2_no_condition_and_no_routes("", "", false, Some(("True", "NoRouteCreated", true)))]
     #[case::r4_3_nothing_new("False", "RouteCreated", true, None)]
-    // In the next three upstream gives the time of the write as that of a transition; the status did not change.
+    // In the next three upstream gives the time of the write as that of a transition; the status
+    // did not change.
     #[case::r4_4_the_word_of_calico("False", "CalicoIsUp", true, Some(("False", "RouteCreated", false)))]
     #[case::r4_5_the_word_of_another_plugin("False", "ExternalCNI", true, Some(("False", "RouteCreated", false)))]
     #[case::r4_6_another_reason("True", "SomeOtherReason", false, Some(("True", "NoRouteCreated", false)))]

@@ -1,7 +1,9 @@
-//! From the routes that a provider lists and the nodes that it owns to what is deleted, what is created, and what each node is told. Pure.
+//! From the routes that a provider lists and the nodes that it owns to what is deleted, what is
+//! created, and which Events each node gets. Pure.
 //!
-//! A route is deleted where it lies in the cluster's networks, and is a blackhole, or its target is no node at all, or its target is a node of this
-//! provider that does not want it. What leads to a node of another provider, or of nobody, is not judged.
+//! A route is deleted where it lies in the cluster's networks, and is a blackhole, or its target is
+//! no node at all, or its target is a node of this provider that does not want it. What leads to a
+//! node of another provider, or of nobody, is not judged.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +23,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) nodes: &'a [Arc<Node>],
     /// The networks of the cluster.
     pub(crate) cluster: &'a [IpNet],
-    /// False while no node is known at all: that is how a cache looks that is empty by mistake, and every route would seem to lead nowhere.
+    /// False while no node is known at all: that is how a cache looks that is empty by mistake, and
+    /// every route would seem to lead nowhere.
     pub(crate) may_delete: bool,
 }
 
@@ -38,7 +41,8 @@ pub(crate) struct Creation {
 pub(crate) struct Plan {
     pub(crate) deletions: Vec<Route>,
     pub(crate) creations: Vec<Creation>,
-    /// For each node whether it will have its routes, once the creations have succeeded; none where that is not ours to say.
+    /// For each node whether it will have its routes, once the creations have succeeded; none where
+    /// that is not ours to say.
     pub(crate) has_routes: Vec<Option<bool>>,
     /// For each node what is wrong with its pod ranges; empty where nothing is.
     pub(crate) complaints: Vec<String>,
@@ -53,7 +57,7 @@ struct Listed<'a> {
     keep: bool,
 }
 
-/// Plans a pass. `is_known` tells whether a node of this name is in the cluster, whoever owns it.
+/// Plans a pass. `is_known` says whether a node of this name is in the cluster, of any owner.
 pub(crate) fn plan(observed: &Observed<'_>, is_known: impl Fn(&str) -> bool) -> Plan {
     let Observed { nodes, cluster, may_delete, .. } = *observed;
     let mut listed = read(observed);
@@ -102,8 +106,9 @@ fn target(route: &Route) -> Option<&str> {
     route.target_node.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The routes that lead to a node of the provider, by name and network. Upstream compares CIDRs as text; one network has more than one spelling, and a
-/// cloud need not give back ours. A blackhole serves nobody: upstream takes it for the node's route in the same pass in which it deletes it.
+/// The routes that lead to a node of the provider, by name and network. Upstream compares CIDRs as
+/// text; one network has more than one spelling, and a cloud need not give back ours. A blackhole
+/// serves nobody: upstream takes it for the node's route in the same pass in which it deletes it.
 fn index(listed: &[Listed<'_>]) -> HashMap<(String, IpNet), Vec<usize>> {
     let mut live: HashMap<(String, IpNet), Vec<usize>> = HashMap::new();
     for (index, Listed { route, network, node, .. }) in listed.iter().enumerate() {
@@ -116,8 +121,9 @@ fn index(listed: &[Listed<'_>]) -> HashMap<(String, IpNet), Vec<usize>> {
     live
 }
 
-/// Keeps the first route whose addresses are right; false where there is none. Further ones are left to be deleted, as upstream never does: they
-/// are quota, and one that leads to an earlier machine of the name takes traffic. One of the same name is the same route, listed twice.
+/// Keeps the first route whose addresses are right; false where there is none. Further ones are
+/// left to be deleted, as upstream never does: they are quota, and one that leads to an earlier
+/// machine of the name takes traffic. One of the same name is the same route, listed twice.
 fn keep_one(listed: &mut [Listed<'_>], candidates: &[usize], node: &Node) -> bool {
     let right = |index: &&usize| listed.get(**index).is_some_and(|listed| has_right_addresses(listed.route, node));
     let Some(kept) = candidates.iter().find(right).and_then(|index| listed.get(*index)).map(|kept| kept.route) else {
@@ -158,8 +164,8 @@ fn wanted(node: &Node, range: &Range) -> Route {
     }
 }
 
-/// A node without pod range that has a route is in trouble, one without either is not ours; nor is one whose ranges are all wrong: an Event says
-/// so, and a taint would help nobody.
+/// A node without pod range that has a route is in trouble, one without either is not ours; nor is
+/// one whose ranges are all wrong: an Event says so, and a taint would help nobody.
 const fn expected(node: &Node, ranges: &Ranges, is_targeted: bool) -> Option<bool> {
     if !ranges.routed.is_empty() {
         Some(true)

@@ -1,7 +1,8 @@
 //! The pod ranges of nodes: which of them get a route, and what is wrong with the others. Pure.
 //!
-//! A range that no route can be made for, or that a route was made for which could never be deleted again, is judged here, before anything
-//! happens. Upstream tries: with a wrong `--cluster-cidr` it marks every node of the cluster unavailable and says nothing.
+//! A range that no route can be made for, or that a route was made for which could never be deleted
+//! again, is judged here, before anything happens. Upstream tries: with a wrong `--cluster-cidr` it
+//! marks every node of the cluster unavailable and says nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,12 +33,14 @@ pub(crate) fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().map(|network| network.trunc())
 }
 
-/// Whether routes to this network are ours to delete: its first or its last address lies in a network of the cluster. As upstream.
+/// Whether routes to this network are ours to delete: its first or its last address lies in a
+/// network of the cluster. As upstream.
 pub(crate) fn is_responsible(network: &IpNet, cluster: &[IpNet]) -> bool {
     cluster.iter().any(|own| own.contains(&network.network()) || own.contains(&network.broadcast()))
 }
 
-/// Judges the ranges of all nodes of a provider. Where two nodes have one range, the one that `has_route` keeps it, else the first by name.
+/// Judges the ranges of all nodes of a provider. Where two nodes have one range, the one that
+/// `has_route` keeps it, else the first by name.
 pub(crate) fn judge(nodes: &[&Node], cluster: &[IpNet], has_route: impl Fn(&str, &IpNet) -> bool) -> Vec<Ranges> {
     let mut judged: Vec<Ranges> = nodes.iter().map(|node| judge_one(node, cluster)).collect();
     let mut holders: HashMap<IpNet, &Node> = HashMap::new();

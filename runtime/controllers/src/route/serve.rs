@@ -1,8 +1,10 @@
 //! When a pass over a provider's routes begins.
 //!
-//! By default every `--route-reconciliation-period`, as upstream: a pass that took longer is followed by the next at once. Behind the gate
-//! `CloudControllerManagerWatchBasedRoutesReconciliation` when a node came, went, or changed what its routes are made of, at most once in
-//! [`WATCH_PACE`]; upstream looks again only at the informer's resync, we also after a failure, with backoff.
+//! By default every `--route-reconciliation-period`, as upstream: a pass that took longer is
+//! followed by the next at once. Behind the gate
+//! `CloudControllerManagerWatchBasedRoutesReconciliation` when a node came, went, or changed what
+//! its routes are made of, at most once in [`WATCH_PACE`]; upstream looks again only at the
+//! informer's resync, we also after a failure, with backoff.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +25,8 @@ use crate::{
 const KEY: &str = "routes";
 /// Upstream's limiter: one in 10 s, without a burst.
 const WATCH_PACE: Duration = Duration::from_secs(10);
-/// Upstream's informer hands all nodes out again after 12 to 24 h, and that is a pass. There are no replicas of ours to spread it over.
+/// Upstream's informer hands all nodes out again after 12 to 24 h, and that is a pass. There are no
+/// replicas of ours to spread it over.
 const WATCH_RESYNC: Duration = Duration::from_hours(12);
 
 /// Serves one provider until `stop`.
@@ -125,12 +128,14 @@ pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Optio
         lane.routes.add(KEY);
     }
     if old.is_none() && new.is_some() && context.nodes.len() == 1 {
-        // While there was no node at all, no pass deleted anything: each provider may have routes that lead nowhere.
+        // While there was no node at all, no pass deleted anything: each provider may have routes
+        // that lead nowhere.
         context.lanes.all().iter().for_each(|lane| lane.routes.add(KEY));
     }
 }
 
-/// Whether routes depend on what changed: who owns the node, its pod ranges, its addresses. As upstream; a relist that repeats a node is no change.
+/// Whether routes depend on what changed: who owns the node, its pod ranges, its addresses. As
+/// upstream; a relist that repeats a node is no change.
 fn matters(old: Option<&NodeView>, new: Option<&NodeView>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
     let content = |view: &NodeView| (view.owner, Arc::clone(&view.node));

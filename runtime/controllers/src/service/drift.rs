@@ -1,11 +1,15 @@
-//! Drift repair: each load balancer is ensured once in a period though nothing changed, so that one that somebody changed or deleted in the cloud
-//! comes back. Off unless the operator sets a period; upstream has none.
+//! Drift repair: each load balancer is ensured once in a period though nothing changed, so that one
+//! that somebody changed or deleted in the cloud comes back. Off unless the operator sets a period;
+//! upstream has none.
 //!
-//! A Service's turns are the multiples of the period, shifted by a phase of its own that its UID gives: the load is even, nobody has to remember
-//! anything, and a restart does not make a herd. Within [`crate::ControllerSettings::drift_repairs_per_minute`] the turns that are due begin in their
-//! order; where there are more Services than the rate allows in a period, each waits longer and none is left out.
+//! A Service's turns are the multiples of the period, shifted by a phase of its own that its UID
+//! gives: the load is even, nobody has to remember anything, and a restart does not make a herd.
+//! Within [`crate::ControllerSettings::drift_repairs_per_minute`] the turns that are due begin in
+//! their order; where there are more Services than the rate allows in a period, each waits longer
+//! and none is left out.
 //!
-//! What it must not do: call a provider. It marks the Service and wakes its queue; one that waits for a backoff goes on waiting.
+//! What it must not do: call a provider. It marks the Service and wakes its queue; one that waits
+//! for a backoff goes on waiting.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -19,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::ledger::Entry;
 use crate::{context::Context, lane::Lane, metrics::ProviderLabels, watch::ObjectKey};
 
-/// How often new Services are looked for while no turn is due. One whose turn falls between two looks was ensured just before, when it was made.
+/// How often new Services are looked for while no turn is due. One whose turn falls between two
+/// looks was ensured just before, when it was made.
 const LOOK: Duration = Duration::from_mins(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -32,7 +37,8 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &Cancellation
     let mut over = Duration::ZERO;
     loop {
         let now = begun.elapsed();
-        // Where the rate is too low for all, the order stays and only the count of turns is brought up: else always the same would be left out.
+        // Where the rate is too low for all, the order stays and only the count of turns is brought
+        // up: else always the same would be left out.
         let late = nanos(now.saturating_sub(over)) / nanos(period).max(1);
         over += Duration::from_nanos(nanos(period).saturating_mul(late));
         let wait = match first_turn(context, lane, over) {

@@ -8,8 +8,8 @@
 //! # What a Service says is hearsay
 //! Everybody who may write a Service may write any provider's name into it. So the provider that a
 //! Service names is asked what it has (`get`) before the name counts; where it has nothing, the
-//! Service is treated as if it named nobody. That provider is told to delete what is this Service's
-//! in any case: a load balancer that `get` does not see may be there.
+//! Service is treated as if it named no provider. That provider gets an `ensure-deleted` for this
+//! Service in any case: a load balancer that `get` does not see may be there.
 
 use std::{
     collections::{BTreeSet, HashMap},

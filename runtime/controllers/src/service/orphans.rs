@@ -1,13 +1,17 @@
-//! Load balancers that the cloud has for this cluster and that no Service wants: found by a slow scan, told, and deleted only when asked.
+//! Load balancers that the cloud has for this cluster and that no Service wants: found by a slow
+//! scan, told, and deleted only when asked.
 //!
 //! # Guarantees
-//! - A scan begins only when the lists of nodes and Services are complete, and one whose list or names failed changes nothing.
-//! - What any Service may want is no orphan: of type LoadBalancer, whoever owns it and ensured or not; held by our finalizer; still held by a provider.
+//! - A scan begins only when the lists of nodes and Services are complete, and one whose list or
+//!   names failed changes nothing.
+//! - What any Service may want is no orphan: of type LoadBalancer, of any owner, ensured or not;
+//!   held by our finalizer; still held by a provider.
 //! - A load balancer is an orphan after [`SCANS`] scans in a row.
 //!
 //! # Why deletion is not the default
-//! "This cluster's" is what the provider says, and it knows the cluster by its name alone: two clusters of the same `--cluster-name` in one account are
-//! one cluster to it, and each would delete the other's load balancers. A person can tell them apart.
+//! "This cluster's" is what the provider says, and it knows the cluster by its name alone: two
+//! clusters of the same `--cluster-name` in one account are one cluster to it, and each would
+//! delete the other's load balancers. A person can tell them apart.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,7 +61,8 @@ pub fn orphan_notice(provider: &str, name: &str) -> String {
     format!("The provider {provider} has a load balancer {}, ", shown(name))
 }
 
-/// The load balancers of this cluster that none of these Services may want; none where the provider cannot say.
+/// The load balancers of this cluster that none of these Services may want; none where the provider
+/// cannot say.
 ///
 /// # Errors
 /// Those of the provider's list or of a name: then nothing is known.
@@ -144,7 +149,8 @@ async fn delete(
     }
 }
 
-/// Every Service that may want a load balancer, of whichever provider, also those whose object is gone and whose load balancer still has to go.
+/// Every Service that may want a load balancer, of whichever provider, also those whose object is
+/// gone and whose load balancer still has to go.
 fn candidates(context: &Context) -> Vec<Arc<Service>> {
     let lanes = context.lanes.all();
     let held = lanes.iter().flat_map(|lane| context.ledger.services_of(&lane.name));

@@ -1,4 +1,5 @@
-//! What of a Service matters to its load balancer (pure): upstream's predicates, in upstream's order.
+//! What of a Service matters to its load balancer (pure): upstream's predicates, in upstream's
+//! order.
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
@@ -7,9 +8,10 @@ use super::validate::{class, convert, has_finalizer, is_load_balancer, named_cla
 
 /// Whether `ensure` has to be called because the Service changed.
 ///
-/// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load balancer is wanted at all is decided before. The class
-/// cannot change while the type stays, but between two looks the type may have changed twice; upstream, which sees each change, compares the number of the
-/// families.
+/// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load
+/// balancer is wanted at all is decided before. The class cannot change while the type stays, but
+/// between two looks the type may have changed twice; upstream, which sees each change, compares
+/// the number of the families.
 pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
     old.source_ranges != new.source_ranges
         || old.ports != new.ports
@@ -24,8 +26,9 @@ pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
         || old.load_balancer_class != new.load_balancer_class
 }
 
-/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and a status changed by others is not either, unless it is
-/// empty now: the API server empties it when the type changes, be it for a moment.
+/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and
+/// a status changed by others is not either, unless it is empty now: the API server empties it when
+/// the type changes, be it for a moment.
 pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     let concerns_us = |object| is_load_balancer(object) || has_finalizer(object);
     if !concerns_us(old) && !concerns_us(new) {
@@ -37,7 +40,8 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
         // Somebody took our finalizer away: it has to come back before the object can be deleted.
         || (has_finalizer(old) && !has_finalizer(new))
         || (is_load_balancer(new) && lost_status(old, new))
-        // Somebody else wrote who holds it. One who only takes the line away is left in peace: writing it again would be a quarrel.
+        // Somebody else wrote who holds it. One who only takes the line away is left in peace:
+        // writing it again would be a quarrel.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
         || (named_class(old).is_some() && named_class(new).is_some() && named_class(old) != named_class(new))
     {

@@ -1,4 +1,5 @@
-//! A provider's answer, judged before it is written (pure). What the API server would refuse, or a client could stumble over, never gets there.
+//! A provider's answer, judged before it is written (pure). What the API server would refuse, or a
+//! client could stumble over, never gets there.
 
 use std::net::IpAddr;
 
@@ -7,9 +8,11 @@ use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortSta
 
 use super::validate::shown;
 
-/// Most entries of `ingress`. Clouds give one per zone and family; each is written into the object and read by every client.
+/// Most entries of `ingress`. Clouds give one per zone and family; each is written into the object
+/// and read by every client.
 const INGRESS_MAX: usize = 64;
-/// Most ports of one entry: no load balancer has more listeners, and every one is written into the object.
+/// Most ports of one entry: no load balancer has more listeners, and every one is written into the
+/// object.
 const PORTS_MAX: usize = 1024;
 /// As the API server's limit for `ports[].error`.
 const PORT_ERROR_BYTES_MAX: usize = 316;

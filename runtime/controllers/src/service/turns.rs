@@ -1,4 +1,5 @@
-//! Whose turn it is with which Service: the providers have a queue each, and a Service may be in two of them while it changes hands.
+//! Whose turn it is with which Service: the providers have a queue each, and a Service may be in
+//! two of them while it changes hands.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,7 +16,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Whether it is this provider's turn now, until [`Self::end`]; where it is not, `end` names it.
+    /// Whether it is this provider's turn now, until [`Self::end`]; where it is not, `end` names
+    /// it.
     pub(crate) fn begin(&self, key: &ObjectKey, lane: LaneId) -> bool {
         let mut taken = self.lock();
         if let Some(waiting) = taken.get_mut(key) {

@@ -1,4 +1,5 @@
-//! Services whose load balancer no provider looks after: what is wrong and what a person can do, in words.
+//! Services whose load balancer no provider looks after: what is wrong and what a person can do, in
+//! words.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ pub(crate) fn taken_over(former: &str, provider: &str) -> String {
     )
 }
 
-/// What has to be said about a Service that has our finalizer and no owner; nothing where it has either, or where only somebody else can have set
-/// the finalizer and nothing waits for it.
+/// What has to be said about a Service that has our finalizer and no owner; nothing where it has
+/// either, or where only somebody else can have set the finalizer and nothing waits for it.
 pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -> Option<String> {
     if !has_finalizer(object) || context.service_owner(object) != Owner::Nobody {
         return None;
@@ -58,7 +59,8 @@ pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -
              Give the provider {holder} back, with {wanted}; or {}",
             by_hand(key)
         )),
-        // Other controllers use the same finalizer: as long as nothing waits for it, it is none of our business.
+        // Other controllers use the same finalizer: as long as nothing waits for it, it is none of
+        // our business.
         None if object.metadata.deletion_timestamp.is_some() => Some(format!(
             "This Service is kept by a finalizer, and no provider here claims {wanted}. If another controller looks after it, wait for that one. If a provider of \
              ours made its load balancer, let that provider claim it again; or {}",

@@ -1,4 +1,5 @@
-//! A Service object to what a provider is handed (pure). The only code that reads optional fields and annotations of a Service.
+//! A Service object to what a provider is handed (pure). The only code that reads optional fields
+//! and annotations of a Service.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -14,14 +15,16 @@ use crate::{names, providers::is_provider_name};
 const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
 /// As the API server's limit for `sessionAffinityConfig.clientIP.timeoutSeconds`: a day.
 const CLIENT_IP_TIMEOUT_MAX: u32 = 86_400;
-/// Most problems that are told one by one: an Event has room for no more, and an annotation for thousands.
+/// Most problems that are listed: an Event has room for no more, and an annotation can have
+/// thousands.
 const PROBLEMS_TOLD_MAX: usize = 8;
 /// Most characters of an object's own text in a message.
 const SHOWN_CHARS_MAX: usize = 64;
 
 /// A Service in the provider's words, with what is wrong with it.
 ///
-/// A problem means that `service` lacks the entry: enough to delete a load balancer by, never enough to make one.
+/// A problem means that `service` lacks the entry: enough to delete a load balancer by, never
+/// enough to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Converted {
     pub(crate) service: Service,
@@ -73,8 +76,8 @@ pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
 }
 
-/// The provider that made the load balancer, as the object says it. Whoever may write the object may have written this: it is believed only where
-/// that provider bears it out.
+/// The provider that made the load balancer, as the object says it. Anyone with write access to the
+/// object may have written this: it is believed only where that provider bears it out.
 pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
     let annotation = object.metadata.annotations.as_ref()?.get(names::LOAD_BALANCER_PROVIDER_ANNOTATION)?;
     Some(annotation.as_str()).filter(|name| is_provider_name(name))
@@ -90,15 +93,17 @@ fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// The class that this object had when its load balancer was made, as it says; none where it does not say, or says it of another object.
+/// The class that this object had when its load balancer was made, as it says; none where it does
+/// not say, or says it of another object.
 pub(crate) fn named_class(object: &core::Service) -> Option<Option<&str>> {
     let text = annotation(object, names::LOAD_BALANCER_MADE_FOR_ANNOTATION)?;
     let (uid, class) = text.split_once(' ').map_or((text, None), |(uid, class)| (uid, Some(class)));
     (object.metadata.uid.as_deref() == Some(uid)).then_some(class)
 }
 
-/// Whether the object names another provider as the holder, or something that is no provider's name at all, or says that it made it for something else.
-/// What is not there says nothing: writing it again would be a quarrel.
+/// Whether the object names another provider as the holder, or something that is no provider's name
+/// at all, or says that it made it for something else. What is not there says nothing: writing it
+/// again would be a quarrel.
 pub(crate) fn names_another(object: &core::Service, provider: &str) -> bool {
     let differs = |name: &str, ours: &str| annotation(object, name).is_some_and(|text| text != ours);
     differs(names::LOAD_BALANCER_PROVIDER_ANNOTATION, provider)
@@ -119,7 +124,8 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     let empty = core::ServiceSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&empty);
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
-    // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it changes nothing for the load balancer.
+    // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it
+    // changes nothing for the load balancer.
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
     let mut problems = Problems::default();
@@ -279,7 +285,8 @@ fn ip_family_policy(name: &str) -> Option<IpFamilyPolicy> {
     }
 }
 
-/// The field wins; else the annotation; each entry trimmed, repeated ones once. Empty means everywhere.
+/// The field wins; else the annotation; each entry trimmed, repeated ones once. Empty means
+/// everywhere.
 fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &mut Problems) -> Vec<String> {
     let field = spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
     let annotation = annotation.map(str::trim).filter(|text| !text.is_empty());

@@ -1,7 +1,8 @@
 //! Cluster IPs and node ports: which are taken, and which comes next.
 //!
-//! The next free one in order, so that a run is repeatable; a real API server draws at random. What is taken follows
-//! the stored Services ([`Allocator::transfer`]), so a refused write leaks nothing.
+//! The next free one in order, so that a run is repeatable; a real API server draws at random. What
+//! is taken follows the stored Services ([`Allocator::transfer`]), so a refused write leaks
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

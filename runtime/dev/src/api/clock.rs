@@ -1,4 +1,5 @@
-//! Time as the API server sees it: a given epoch plus tokio's clock, so that a paused clock pauses the cluster too.
+//! Time as the API server sees it: a given epoch plus tokio's clock, so that a paused clock pauses
+//! the cluster too.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Decoding of request bodies: wrong types are refused, unknown fields dropped and reported, empty fields left out.
+//! Decoding of request bodies: wrong types are refused, unknown fields dropped and reported, empty
+//! fields left out.
 //!
-//! What comes out is what the API server would store, so that two spellings of one object are one object. Custom
-//! resources are decoded by `custom`.
+//! What comes out is what the API server would store, so that two spellings of one object are one
+//! object. Custom resources are decoded by `custom`.
 
 use serde_json::Value;
 

@@ -1,7 +1,9 @@
-//! Custom resources: served from their definitions, pruned, defaulted and checked by their structural schema.
+//! Custom resources: served from their definitions, pruned, defaulted and checked by their
+//! structural schema.
 //!
-//! Checked are types, required fields, enums, bounds and lengths. Not checked are `pattern`, `format` and CEL rules:
-//! an object that only breaks those is accepted here and refused by a real API server.
+//! Checked are types, required fields, enums, bounds and lengths. Not checked are `pattern`,
+//! `format` and CEL rules: an object that only breaks those is accepted here and refused by a real
+//! API server.
 
 use std::sync::Arc;
 
@@ -43,7 +45,8 @@ pub(crate) fn served_kinds(definition: &Value) -> Vec<Arc<Kind>> {
         .collect()
 }
 
-/// Fills the status of a definition as its controllers do: the names are free and the resource is served.
+/// Fills the status of a definition as its controllers do: the names are free and the resource is
+/// served.
 pub(crate) fn accept_names(definition: &mut Value, now: &Value) {
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message});
     if list(definition, "/status/conditions").is_empty() {
@@ -66,7 +69,8 @@ fn schema(kind: &Kind) -> Option<&Value> {
     kind.custom.as_deref()?.pointer("/schema/openAPIV3Schema")
 }
 
-/// Decodes a custom resource: metadata as every object has it, the rest pruned and defaulted by the schema.
+/// Decodes a custom resource: metadata as every object has it, the rest pruned and defaulted by the
+/// schema.
 pub(crate) fn decode(kind: &Kind, body: &Value) -> Result<Decoded, ApiError> {
     let mut object = body.clone();
     object::set(&mut object, "/apiVersion", kind.api_version());

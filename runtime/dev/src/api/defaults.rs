@@ -1,4 +1,5 @@
-//! What the API server fills in, keeps and resets when an object is written. Services are in `defaults/services.rs`.
+//! What the API server fills in, keeps and resets when an object is written. Services are in
+//! `defaults/services.rs`.
 
 pub(crate) mod services;
 
@@ -55,7 +56,8 @@ pub(crate) fn on_update(kind: &Kind, subresource: &str, old: &Value, new: &mut V
     every_write(kind, new);
 }
 
-/// A write to `status` changes the status, and of the metadata what the kind's strategy lets through.
+/// A write to `status` changes the status, and of the metadata what the kind's strategy lets
+/// through.
 fn only_status(kind: &Kind, old: &Value, new: &mut Value) {
     let mut merged = old.clone();
     object::copy(new, &mut merged, "/status");
@@ -113,7 +115,8 @@ const NODE_INFO: [&str; 10] = [
     "systemUUID",
 ];
 
-/// The admission plugin `TaintNodesByCondition`: a new node is not ready until the node controller says otherwise.
+/// The admission plugin `TaintNodesByCondition`: a new node is not ready until the node controller
+/// says otherwise.
 fn taint_not_ready(new: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let mut taints = object::list(new, "/spec/taints").to_vec();

@@ -128,7 +128,8 @@ impl State {
         Deletion::Waits(self.commit(key.clone(), marked))
     }
 
-    /// The work of the namespace controller, which no API server does itself: everything inside goes first.
+    /// The work of the namespace controller, which no API server does itself: everything inside
+    /// goes first.
     fn empty_namespace(&mut self, key: &Key, stored: &Object) -> Deletion {
         let mut terminating = (**stored).clone();
         if !object::is_deleting(stored) {

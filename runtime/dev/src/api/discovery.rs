@@ -1,4 +1,5 @@
-//! Discovery: which groups, versions and resources there are, as `kubectl` and clients ask before anything else.
+//! Discovery: which groups, versions and resources there are, as `kubectl` and clients ask before
+//! anything else.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Errors as Kubernetes spells them: a `Status` object with reason, code and details.
 //!
-//! Clients branch on `reason`, `code` and `details`, so these are exact; the messages follow the API server's
-//! wording where people or tools read them. No HTTP here: `http` turns an [`ApiError`] into a response.
+//! Clients branch on `reason`, `code` and `details`, so these are exact; the messages follow the
+//! API server's wording where people or tools read them. No HTTP here: `http` turns an [`ApiError`]
+//! into a response.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Faults on purpose: a hook that judges every request before it is served.
 //!
-//! For simulations and tests of retries. The hook decides; this module only carries out. Without a hook nothing is
-//! disturbed.
+//! For simulations and tests of retries. The hook decides; this module only carries out. Without a
+//! hook nothing is disturbed.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::errors::ApiError;
 /// A request as a fault hook sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestInfo {
-    /// Kubernetes verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// Kubernetes verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
+    /// `deletecollection`.
     pub verb: &'static str,
     /// API group; empty for the core group.
     pub group: String,
@@ -42,21 +43,24 @@ pub enum Fault {
     LoseAnswer(ApiError),
     /// Do it, and answer this much later: what it changed is seen before the answer is there.
     LateAnswer(Duration),
-    /// Never answer, as over a connection that a proxy has silently dropped. Where `done`, the request
-    /// arrived and takes effect; otherwise it takes none.
+    /// Never answer, as over a connection that a proxy has silently dropped. Where `done`, the
+    /// request arrived and takes effect; otherwise it takes none.
     NeverAnswer {
         /// Whether the request takes effect.
         done: bool,
     },
     /// End a watch without a word after this many events; other requests are served as usual.
     DropWatchAfter(usize),
-    /// Tell a watch that begins at a version that this version is too old, as an API server whose watch cache was rebuilt; other requests are served as usual.
+    /// Tell a watch that begins at a version that this version is too old, as an API server whose
+    /// watch cache was rebuilt; other requests are served as usual.
     ExpireWatch,
-    /// Show a watch each change this much later, as an API server that lags behind; other requests are served as usual.
+    /// Show a watch each change this much later, as an API server that lags behind; other requests
+    /// are served as usual.
     DelayWatch(Duration),
-    /// Answer a list from the state of so many revisions ago, as far as it is remembered, as an API server that lags behind; other requests are served as usual.
-    /// A list that takes any state (`resourceVersion=0`) may always show it; one that asks for the most recent state only where something is broken, such as
-    /// a cluster store that was cut off from its majority.
+    /// Answer a list from the state of so many revisions ago, as far as it is remembered, as an API
+    /// server that lags behind; other requests are served as usual. A list that takes any state
+    /// (`resourceVersion=0`) may always show it; one that asks for the most recent state only where
+    /// something is broken, such as a cluster store that was cut off from its majority.
     StaleList(u64),
 }
 

@@ -1,4 +1,5 @@
-//! From an HTTP request to an answer: routing, content negotiation, bodies; and the `tower` service over it.
+//! From an HTTP request to an answer: routing, content negotiation, bodies; and the `tower` service
+//! over it.
 
 pub(crate) mod serve;
 
@@ -353,7 +354,8 @@ struct Accept {
 }
 
 impl Accept {
-    /// Takes the first form that this server has. Protobuf is never chosen: every client that asks for it takes JSON.
+    /// Takes the first form that this server has. Protobuf is never chosen: every client that asks
+    /// for it takes JSON.
     fn of(header: &str) -> Result<Self, ApiError> {
         if header.is_empty() {
             return Ok(Self { table: None });

@@ -1,7 +1,8 @@
 //! The table of served resources: names, scope, verbs, and how each kind is decoded.
 //!
-//! Built-in kinds are decoded through k8s-openapi's types, which drops unknown fields and refuses wrong types as the
-//! API server does; custom resources are added and removed with their definitions.
+//! Built-in kinds are decoded through k8s-openapi's types, which drops unknown fields and refuses
+//! wrong types as the API server does; custom resources are added and removed with their
+//! definitions.
 
 use std::sync::Arc;
 

@@ -1,10 +1,13 @@
-//! OpenAPI: what `kubectl explain` reads, and what kubectl needs before it trusts a server with validation.
+//! OpenAPI: what `kubectl explain` reads, and what kubectl needs before it trusts a server with
+//! validation.
 //!
-//! kubectl looks for the `fieldValidation` parameter on the patch operation of a kind; where it is, unknown fields are the server's
-//! business (`codec`). No patch operation says which patches it takes: kubectl then merges by the types that it knows.
+//! kubectl looks for the `fieldValidation` parameter on the patch operation of a kind; where it is,
+//! unknown fields are the server's business (`codec`). No patch operation says which patches it
+//! takes: kubectl then merges by the types that it knows.
 //!
-//! `openapi.txt` holds one schema a line, its name and its JSON: those of the built-in kinds and what they refer to, from the OpenAPI v3
-//! documents of kube-apiserver 1.36.3. The schemas of custom resources are those of their definitions.
+//! `openapi.txt` holds one schema a line, its name and its JSON: those of the built-in kinds and
+//! what they refer to, from the OpenAPI v3 documents of kube-apiserver 1.36.3. The schemas of
+//! custom resources are those of their definitions.
 
 use std::collections::HashMap;
 
@@ -65,7 +68,8 @@ pub(crate) fn document(state: &State, group: &str, version: &str) -> Option<Valu
         .then(|| json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}))
 }
 
-/// `/openapi/v2`: an empty document, for kubectl reads it before it says that nobody knows a kind. As protobuf, an empty message.
+/// `/openapi/v2`: an empty document, for kubectl reads it before it says that nobody knows a kind.
+/// As protobuf, an empty message.
 pub(crate) fn v2(accept: &str) -> Response<Body> {
     if accept.contains("proto-openapi") {
         let content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";

@@ -1,7 +1,8 @@
 //! Field ownership: `metadata.managedFields`, who owns what after each write.
 //!
-//! An entry belongs to a manager, an operation (`Apply` or `Update`), a version and a subresource, and holds a set of
-//! fields. A plain write takes over what it changes; server-side apply (`patch/apply.rs`) asks first.
+//! An entry belongs to a manager, an operation (`Apply` or `Update`), a version and a subresource,
+//! and holds a set of fields. A plain write takes over what it changes; server-side apply
+//! (`patch/apply.rs`) asks first.
 
 pub(crate) mod fields;
 pub(crate) mod types;

@@ -1,7 +1,9 @@
-//! Kubernetes' protobuf encoding, read only: `kubectl create configmap` and its kin send it without asking.
+//! Kubernetes' protobuf encoding, read only: `kubectl create configmap` and its kin send it without
+//! asking.
 //!
-//! Answers are always JSON, which those clients accept. Only the messages that kubectl's typed commands send for the kinds of this project
-//! are known (`messages`); anything else, a field included, is `415 UnsupportedMediaType`: nothing is lost in silence.
+//! Answers are always JSON, which those clients accept. Only the messages that kubectl's typed
+//! commands send for the kinds of this project are known (`messages`); anything else, a field
+//! included, is `415 UnsupportedMediaType`: nothing is lost in silence.
 
 mod messages;
 

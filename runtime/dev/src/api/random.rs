@@ -1,4 +1,5 @@
-//! Deterministic stand-ins for what an API server draws at random: uids and generated name suffixes.
+//! Deterministic stand-ins for what an API server draws at random: uids and generated name
+//! suffixes.
 
 /// A small generator (`SplitMix64`); good spread, no secrecy.
 #[derive(Clone, Debug)]

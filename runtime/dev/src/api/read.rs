@@ -98,7 +98,8 @@ impl State {
             return Ok((self.store.revision().saturating_sub(lag).max(remembered), None));
         };
         self.check_reached(asked)?;
-        // A limit pins a list to the asked revision even without a match rule: kubectl pages that way.
+        // A limit pins a list to the asked revision even without a match rule: kubectl pages that
+        // way.
         let exact =
             params.resource_version_match == "Exact" || params.limit > 0 && params.resource_version_match.is_empty();
         Ok((if exact { asked } else { self.store.revision() }, None))

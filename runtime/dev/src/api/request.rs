@@ -38,7 +38,8 @@ pub(crate) struct Params {
 }
 
 impl Target {
-    /// Splits `/api/v1/…` and `/apis/GROUP/VERSION/…`; `None` for every other path, and for paths without a resource.
+    /// Splits `/api/v1/…` and `/apis/GROUP/VERSION/…`; `None` for every other path, and for paths
+    /// without a resource.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, rest) = match parts.as_slice() {

@@ -7,7 +7,8 @@ use http::StatusCode;
 
 use super::fault::RequestInfo;
 
-/// The last requests are kept; older ones only count. Enough for any one test, small enough for days of `skysail dev`.
+/// The last requests are kept; older ones only count. Enough for any one test, small enough for
+/// days of `skysail dev`.
 pub const REQUESTS_KEPT_MAX: usize = 10_000;
 
 /// One served request.
@@ -43,7 +44,8 @@ impl RequestLog {
         }
     }
 
-    /// How many requests there were for a verb and a resource, such as `patch` and `services/status`.
+    /// How many requests there were for a verb and a resource, such as `patch` and
+    /// `services/status`.
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.counts.iter().filter(|((v, r), _)| *v == verb && r == resource).map(|(_, n)| n).sum()

@@ -1,6 +1,8 @@
-//! Questions about users and rights: may I, what may I, who am I; whose token is this, may they. Nothing of them is stored.
+//! Questions about users and rights: may I, what may I, who am I; whose token is this, may they.
+//! Nothing of them is stored.
 //!
-//! This API asks nobody who they are, so everybody is nobody in particular and may do everything, and no token is anybody's.
+//! This API asks nobody who they are, so everybody is nobody in particular and may do everything,
+//! and no token is anybody's.
 
 use serde_json::{Value, json};
 

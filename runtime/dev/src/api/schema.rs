@@ -1,8 +1,10 @@
-//! Facts about the fields of built-in kinds: which are maps, lists and structs, and how patches merge them.
+//! Facts about the fields of built-in kinds: which are maps, lists and structs, and how patches
+//! merge them.
 //!
-//! `schema.txt` holds one line per composite field: definition, field, shape, and Kubernetes' merge annotations. The
-//! table was derived from the OpenAPI v3 documents of kube-apiserver 1.36.3 and covers every field of the served kinds.
-//! Lists of custom resources are described by their definition instead; see `custom`.
+//! `schema.txt` holds one line per composite field: definition, field, shape, and Kubernetes' merge
+//! annotations. The table was derived from the OpenAPI v3 documents of kube-apiserver 1.36.3 and
+//! covers every field of the served kinds. Lists of custom resources are described by their
+//! definition instead; see `custom`.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

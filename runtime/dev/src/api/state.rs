@@ -1,7 +1,8 @@
-//! Everything the server remembers, behind one lock: objects, served kinds, allocations, the source of uids.
+//! Everything the server remembers, behind one lock: objects, served kinds, allocations, the source
+//! of uids.
 //!
-//! Every handler is a synchronous function over [`State`], so a request is atomic and, under a paused clock, a run is
-//! repeatable. Waiting (watches, latency) happens outside.
+//! Every handler is a synchronous function over [`State`], so a request is atomic and, under a
+//! paused clock, a run is repeatable. Waiting (watches, latency) happens outside.
 
 use std::sync::Arc;
 
@@ -94,7 +95,8 @@ impl State {
             .ok_or_else(ApiError::no_such_resource)
     }
 
-    /// Writes an object; claims and releases what Services hold, and serves or unserves custom resources.
+    /// Writes an object; claims and releases what Services hold, and serves or unserves custom
+    /// resources.
     pub(crate) fn commit(&mut self, key: Key, new: Value) -> Object {
         let old = self.store.get(&key).cloned();
         let new = self.store.put(key.clone(), new);

@@ -1,8 +1,9 @@
 //! The revisioned object store and its change log: what etcd is to an API server.
 //!
-//! Every write gets the next revision and one log entry, so a watch is a cursor into the log and an old list is the
-//! present with later entries undone. The log is bounded: what falls out of it is compacted, and asking for it is
-//! `410 Gone`. No Kubernetes semantics here beyond `metadata.resourceVersion`.
+//! Every write gets the next revision and one log entry, so a watch is a cursor into the log and an
+//! old list is the present with later entries undone. The log is bounded: what falls out of it is
+//! compacted, and asking for it is `410 Gone`. No Kubernetes semantics here beyond
+//! `metadata.resourceVersion`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use serde_json::Value;
 
 use super::object::{Object, with_resource_version};
 
-/// Where an object lives. `storage` is the resource it is stored as; cluster-scoped objects have no namespace.
+/// Where an object lives. `storage` is the resource it is stored as; cluster-scoped objects have no
+/// namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) storage: Arc<str>,
@@ -145,7 +147,8 @@ impl Store {
         self.compacted = self.revision;
     }
 
-    /// Revision 1 is the empty store and has no entry, so a log that starts there is one entry short.
+    /// Revision 1 is the empty store and has no entry, so a log that starts there is one entry
+    /// short.
     fn first_offset(&self) -> usize {
         usize::from(self.compacted == 0)
     }

@@ -12,7 +12,8 @@ use super::clock::Clock;
 use super::kinds::Kind;
 use super::object::{self, Object, list, text};
 
-/// Prints objects as Tables. `includeObject` is always `Metadata`, the default and what kubectl uses.
+/// Prints objects as Tables. `includeObject` is always `Metadata`, the default and what kubectl
+/// uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Tabulator;
 

@@ -1,4 +1,5 @@
-//! Validation that every kind shares: names, labels, annotations, finalizers. Kinds' own rules are below `validation/`.
+//! Validation that every kind shares: names, labels, annotations, finalizers. Kinds' own rules are
+//! below `validation/`.
 
 pub(crate) mod nodes;
 pub(crate) mod objects;
@@ -107,7 +108,8 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// The faults of an object of a built-in kind, apart from its metadata; `old` is the stored object on updates.
+/// The faults of an object of a built-in kind, apart from its metadata; `old` is the stored object
+/// on updates.
 pub(crate) fn object(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     if kind.custom.is_some() {
         return Vec::new();

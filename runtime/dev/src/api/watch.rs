@@ -1,7 +1,7 @@
 //! Watches: a cursor into the store's log, turned into a stream of JSON lines.
 //!
-//! A watch holds no queue: it reads the log when it is polled, so a slow client costs nothing but, once the log has
-//! moved past its cursor, its watch (`410 Expired`, as with a real API server).
+//! A watch holds no queue: it reads the log when it is polled, so a slow client costs nothing but,
+//! once the log has moved past its cursor, its watch (`410 Expired`, as with a real API server).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use super::state::{Call, State, view};
 use super::store::Change;
 use super::table::Tabulator;
 
-/// How long a watch lasts where the client names no time: within the range that an API server draws from.
+/// How long a watch lasts where the client names no time: within the range that an API server draws
+/// from.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 /// Bookmarks come about once a minute, as with a real API server.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -96,7 +97,8 @@ impl ApiServer {
     }
 }
 
-/// `sendInitialEvents` needs `resourceVersionMatch=NotOlderThan` and bookmarks, and the match needs it.
+/// `sendInitialEvents` needs `resourceVersionMatch=NotOlderThan` and bookmarks, and the match needs
+/// it.
 fn check_initial_events(call: &Call) -> Result<(), ApiError> {
     let params = &call.params;
     let fault = match (params.send_initial_events, params.resource_version_match.as_str()) {
@@ -194,7 +196,8 @@ impl Watch {
             (false, true) => ("ADDED", change.new.clone()?),
             (true, true) => ("MODIFIED", change.new.clone()?),
             (true, false) => {
-                // What left the selection is shown as it last matched, with the revision of its leaving.
+                // What left the selection is shown as it last matched, with the revision of its
+                // leaving.
                 let last = super::object::with_resource_version((**change.old.as_ref()?).clone(), change.revision);
                 ("DELETED", Arc::new(last))
             }

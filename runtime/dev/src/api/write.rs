@@ -1,7 +1,8 @@
 //! `create` and `update`: what happens between a decoded body and the store.
 //!
-//! In the API server's order: metadata, defaults, what the old object keeps, allocation, validation, field ownership,
-//! and a write only where something changed. Deletions are in `delete`, patches become updates in `patch`.
+//! In the API server's order: metadata, defaults, what the old object keeps, allocation,
+//! validation, field ownership, and a write only where something changed. Deletions are in
+//! `delete`, patches become updates in `patch`.
 
 use std::sync::Arc;
 
@@ -152,7 +153,8 @@ impl State {
         Ok(Written { object, created: false, warnings })
     }
 
-    /// Replaces the stored object with a decoded one; `patched` says that the new object began as the stored one.
+    /// Replaces the stored object with a decoded one; `patched` says that the new object began as
+    /// the stored one.
     pub(crate) fn replace(
         &mut self,
         call: &Call,
@@ -184,7 +186,8 @@ impl State {
         self.persist(call, key, new)
     }
 
-    /// Writes, or on a dry run only shows what would be written; a deletion that waited for this write happens now.
+    /// Writes, or on a dry run only shows what would be written; a deletion that waited for this
+    /// write happens now.
     fn persist(&mut self, call: &Call, key: Key, new: Value) -> Result<Object, ApiError> {
         if call.params.dry_run {
             return Ok(view(&call.kind, &Arc::new(new)));
@@ -194,7 +197,8 @@ impl State {
             && &*key.storage != "namespaces";
         let namespace = key.namespace.clone();
         let stored = if gone {
-            // The last write is not an event of its own: watchers see the final state in the deletion.
+            // The last write is not an event of its own: watchers see the final state in the
+            // deletion.
             self.store.replace_silently(&key, new);
             self.evict(&key).ok_or_else(|| ApiError::not_found(&call.kind, &key.name))?
         } else {
@@ -208,7 +212,8 @@ impl State {
     }
 }
 
-/// Judges unknown fields, and names and namespaces that differ from the path; converts to the stored version.
+/// Judges unknown fields, and names and namespaces that differ from the path; converts to the
+/// stored version.
 pub(crate) fn accept(call: &Call, decoded: Decoded) -> Result<(Value, Vec<String>), ApiError> {
     let Decoded { mut object, unknown } = decoded;
     let warnings = judge_unknown(call, unknown)?;

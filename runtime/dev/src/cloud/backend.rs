@@ -1,5 +1,5 @@
-//! A program on a simulated machine: an HTTP server that answers with the machine's name, so that a request through a virtual server
-//! shows where it ended.
+//! A program on a simulated machine: an HTTP server that answers with the machine's name, so that a
+//! request through a virtual server shows where it ended.
 
 use std::{convert::Infallible, net::SocketAddr};
 

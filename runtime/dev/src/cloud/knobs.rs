@@ -9,13 +9,15 @@ use tokio::time::{Duration, Instant};
 pub struct Knobs {
     /// How long each request takes before it is looked at. Milliseconds, default 0.
     pub latency_ms: u64,
-    /// Share of requests that fail with 500 before anything is done, 0 to 1. Default 0. `seed` decides which.
+    /// Share of requests that fail with 500 before anything is done, 0 to 1. Default 0. `seed`
+    /// decides which.
     pub error_rate: f64,
     /// Start of the random numbers behind `error_rate`; setting the knobs starts them again.
     pub seed: u64,
     /// Requests that fail in a row; taken down as they happen.
     pub fail: Option<Failures>,
-    /// Requests per second, with one second's worth as a burst; more get 429 with `Retry-After`. None, the default, is no limit; 0 refuses all.
+    /// Requests per second, with one second's worth as a burst; more get 429 with `Retry-After`.
+    /// None, the default, is no limit; 0 refuses all.
     pub requests_per_second: Option<u32>,
     /// How long a new elastic IP or virtual server stays `pending`. Milliseconds, default 0.
     pub provisioning_ms: u64,
@@ -124,7 +126,8 @@ impl Faults {
         if let Some(verdict) = self.planned(is_write) {
             return verdict;
         }
-        // Drawn for every request, so that the same seed and the same requests give the same failures.
+        // Drawn for every request, so that the same seed and the same requests give the same
+        // failures.
         if self.knobs.error_rate > 0.0 && self.random.unit() < self.knobs.error_rate {
             return Verdict::Fail(500);
         }

@@ -1,6 +1,8 @@
-//! The data plane: a virtual server's listener, which carries real TCP from an elastic IP to a real server.
+//! The data plane: a virtual server's listener, which carries real TCP from an elastic IP to a real
+//! server.
 //!
-//! Connects to loopback addresses only (the caller checks), so that nobody can reach another network through the simulated cloud.
+//! Connects to loopback addresses only (the caller checks), so that nobody can reach another
+//! network through the simulated cloud.
 
 use std::{
     collections::HashMap,
@@ -21,8 +23,9 @@ use super::{
     model::{Backend, Health, RealServer},
 };
 
-/// Connections that one virtual server carries at once; more wait in the kernel's queue. Two sockets each: half of the usual limit of
-/// 1,024 open files per listener would be used up by fewer, but demonstrations raise that limit, and tests stay far below.
+/// Connections that one virtual server carries at once; more wait in the kernel's queue. Two
+/// sockets each: half of the usual limit of 1,024 open files per listener would be used up by
+/// fewer, but demonstrations raise that limit, and tests stay far below.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 /// Backends tried for one connection: a client waits no longer than a few of them take.
 const ATTEMPTS_MAX: usize = 8;
@@ -63,7 +66,8 @@ struct Balancer {
 }
 
 impl Listener {
-    /// Listens at once: when this returns, clients are answered. Must be called within a tokio runtime.
+    /// Listens at once: when this returns, clients are answered. Must be called within a tokio
+    /// runtime.
     pub(super) fn bind(address: SocketAddr, rules: Rules) -> Result<Self, CloudError> {
         let listener = listen(address)?;
         let balancer = Arc::new(Mutex::new(Balancer { rules, ..Balancer::default() }));
@@ -148,7 +152,8 @@ async fn accept_all(listener: TcpListener, balancer: Arc<Mutex<Balancer>>) {
     }
 }
 
-/// Carries one connection to the first backend that accepts it; without one the client's connection is closed.
+/// Carries one connection to the first backend that accepts it; without one the client's connection
+/// is closed.
 async fn carry(mut client: TcpStream, peer: IpAddr, balancer: Arc<Mutex<Balancer>>) {
     let candidates = lock(&balancer).candidates(peer, Instant::now());
     for backend in candidates {
@@ -178,7 +183,8 @@ impl Balancer {
         }
     }
 
-    /// Backends in the order in which they are tried: the client's own one, then the others in turn, unhealthy ones last.
+    /// Backends in the order in which they are tried: the client's own one, then the others in
+    /// turn, unhealthy ones last.
     fn candidates(&mut self, peer: IpAddr, now: Instant) -> Vec<Backend> {
         self.turn = self.turn.wrapping_add(1);
         let mut backends = self.rules.backends.clone();

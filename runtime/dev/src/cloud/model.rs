@@ -1,4 +1,5 @@
-//! What the simulated cloud holds, in the form of its API: these types are the JSON that a provider reads and sends.
+//! What the simulated cloud holds, in the form of its API: these types are the JSON that a provider
+//! reads and sends.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -190,7 +191,8 @@ pub enum Health {
     Unknown,
     /// The last connection was accepted.
     Healthy,
-    /// The last connection failed: the backend is passed over for some seconds while another one is there.
+    /// The last connection failed: the backend is passed over for some seconds while another one is
+    /// there.
     Unhealthy,
 }
 
@@ -234,7 +236,8 @@ pub struct VirtualServer {
     pub real_servers: Vec<RealServer>,
     /// CIDRs of the clients that may connect; empty means everybody.
     pub allowed_sources: Vec<String>,
-    /// A client keeps its real server for so long after its last connection; 0 means that it keeps none.
+    /// A client keeps its real server for so long after its last connection; 0 means that it keeps
+    /// none.
     pub session_affinity_seconds: u32,
     /// `pending` for as long as the knob `provisioning_ms` says; it carries traffic from the start.
     pub state: Progress,

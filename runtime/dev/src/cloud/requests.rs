@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most requests that the log keeps: more than any test sends before it looks; the oldest go first.
 pub const REQUESTS_MAX: usize = 4_096;
-/// Longest path and request ID that are kept, in bytes: a request's target ends at 64 KiB, and 4,096 of those would be a lot.
+/// Longest path and request ID that are kept, in bytes: a request's target ends at 64 KiB, and
+/// 4,096 of those would be a lot.
 pub(super) const TEXT_BYTES_MAX: usize = 1_024;
 
 /// One request to the cloud's API.
@@ -65,7 +66,8 @@ impl RequestLog {
         self.count
     }
 
-    /// Those that came and are not answered yet, in the order of their coming: without time taken and status.
+    /// Those that came and are not answered yet, in the order of their coming: without time taken
+    /// and status.
     pub(super) fn under_way(&self) -> Vec<RequestRecord> {
         self.under_way.values().cloned().collect()
     }

@@ -1,4 +1,5 @@
-//! The cloud's API over HTTP: who may ask, how each request fares under the knobs, and the log. What requests do is in `handlers`.
+//! The cloud's API over HTTP: who may ask, how each request fares under the knobs, and the log.
+//! What requests do is in `handlers`.
 
 mod control;
 mod handlers;
@@ -80,9 +81,11 @@ fn router(cloud: SimCloud) -> Router {
         .with_state(cloud)
 }
 
-/// What comes before and after every request: the knobs and the log for `/v1`, the tokens for both parts.
+/// What comes before and after every request: the knobs and the log for `/v1`, the tokens for both
+/// parts.
 ///
-/// What has come to `/v1` is carried out, as in a real cloud: a client that dies or gives up takes nothing back.
+/// What has come to `/v1` is carried out, as in a real cloud: a client that dies or gives up takes
+/// nothing back.
 async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path.starts_with("/control/") {

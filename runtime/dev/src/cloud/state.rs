@@ -1,5 +1,5 @@
-//! The cloud's memory: records, their rules, and the listeners that hang on them. No HTTP here, and nothing waits: what takes time (a
-//! port becoming free) is handed to the caller.
+//! The cloud's memory: records, their rules, and the listeners that hang on them. No HTTP here, and
+//! nothing waits: what takes time (a port becoming free) is handed to the caller.
 
 mod balancing;
 mod instances;
@@ -25,7 +25,8 @@ use super::{
     requests::RequestLog,
 };
 
-/// Records of one kind: more than the largest cluster that tests make, and a bound for one that loops.
+/// Records of one kind: more than the largest cluster that tests make, and a bound for one that
+/// loops.
 pub(super) const RECORDS_MAX: usize = 10_000;
 /// Tags of one record.
 const TAGS_MAX: usize = 32;

@@ -1,4 +1,5 @@
-//! From an operator's spec to a credential that is ready for use: reads the values and refuses those that cannot be used.
+//! From an operator's spec to a credential that is ready for use: reads the values and refuses
+//! those that cannot be used.
 //!
 //! No error of it contains a value.
 
@@ -182,7 +183,8 @@ impl Reader<'_> {
     }
 }
 
-/// A header's whole value, and its part behind a scheme (`PVEAPIToken=user@realm!id=uuid`, `Token abc`): servers echo either.
+/// A header's whole value, and its part behind a scheme (`PVEAPIToken=user@realm!id=uuid`,
+/// `Token abc`): servers echo either.
 fn header_secrets(value: &Secret) -> Vec<Secret> {
     let parts = value.expose().split([' ', '=']).skip(1).filter(|part| part.len() >= SECRET_BYTES_MIN * 2);
     std::iter::once(value.clone()).chain(parts.map(Secret::new)).collect()

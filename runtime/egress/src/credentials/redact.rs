@@ -1,10 +1,14 @@
-//! Finds the values of credentials in what comes back, in the spellings in which servers echo them, and puts `[redacted]` there.
+//! Finds the values of credentials in what comes back, in the spellings in which servers echo them,
+//! and puts `[redacted]` there.
 //!
-//! A guest that can make a server echo a request (a debug endpoint, an error page, a login answer) would otherwise read the credential
-//! from the answer. Sought are the value itself and what `Authorization` carries; as JSON and percent-encoded text; in hexadecimal; and
-//! in base64 (both alphabets) wherever it begins inside a longer text, because the alignment changes the letters. The search ignores the case
-//! of letters. It looks at the text as it is, and once more as a reader of JSON, HTML, URLs, broken lines or UTF-16 sees it ([`view`]). This stops
-//! echoes, not a server that helps the guest (one that answers with the value reversed): the origins of a credential are the operator's choice.
+//! A guest that can make a server echo a request (a debug endpoint, an error page, a login answer)
+//! would otherwise read the credential from the answer. Sought are the value itself and what
+//! `Authorization` carries; as JSON and percent-encoded text; in hexadecimal; and in base64 (both
+//! alphabets) wherever it begins inside a longer text, because the alignment changes the letters.
+//! The search ignores the case of letters. It looks at the text as it is, and once more as a reader
+//! of JSON, HTML, URLs, broken lines or UTF-16 sees it ([`view`]). This stops echoes, not a server
+//! that helps the guest (one that answers with the value reversed): the origins of a credential are
+//! the operator's choice.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
 
@@ -31,7 +35,8 @@ impl Redactor {
     /// None of `values` is shorter than [`SECRET_BYTES_MIN`]: shorter ones would be ignored.
     ///
     /// # Errors
-    /// The values are too large together for a finder; what loads credentials bounds them far below.
+    /// The values are too large together for a finder; what loads credentials bounds them far
+    /// below.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, aho_corasick::BuildError> {
         let mut patterns = BTreeSet::new();
         for value in values.into_iter().filter(|value| value.len() >= SECRET_BYTES_MIN) {
@@ -40,8 +45,8 @@ impl Redactor {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        // The longest at each place, so that no tail of a longer spelling is left over. In either case: names of headers
-        // arrive in lower case, and digits of escapes in both.
+        // The longest at each place, so that no tail of a longer spelling is left over. In either
+        // case: names of headers arrive in lower case, and digits of escapes in both.
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .ascii_case_insensitive(true)
@@ -61,7 +66,8 @@ impl Redactor {
         self.clean(text.as_bytes()).is_some()
     }
 
-    /// `bytes` without the values, where there is one in them. They must be whole: half a value is not found.
+    /// `bytes` without the values, where there is one in them. They must be whole: half a value is
+    /// not found.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Option<Bytes> {
         self.clean(bytes).map(Into::into)
     }
@@ -87,7 +93,8 @@ impl Redactor {
     }
 }
 
-/// Looks where a reader would: an encoder chooses which characters it escapes and where it breaks lines, so no list has all spellings.
+/// Looks where a reader would: an encoder chooses which characters it escapes and where it breaks
+/// lines, so no list has all spellings.
 fn clean_as_read(finder: &AhoCorasick, text: &[u8]) -> Option<Vec<u8>> {
     let seen = view::seen(text)?;
     let mut found = finder.find_iter(&seen).map(|found| found.range()).peekable();
@@ -127,7 +134,8 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     add(value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
     let percent = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
     add(percent);
-    // Encoders differ in which characters they leave alone: once all but the unreserved ones, once only what must be.
+    // Encoders differ in which characters they leave alone: once all but the unreserved ones, once
+    // only what must be.
     const UNRESERVED: &percent_encoding::AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     let percent = utf8_percent_encode(value, UNRESERVED).to_string();
@@ -148,7 +156,8 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The base64 letters that depend on `value` alone when `before` bytes (mod 3) of something else stand before it.
+/// The base64 letters that depend on `value` alone when `before` bytes (mod 3) of something else
+/// stand before it.
 fn base64_inside(value: &str, before: usize) -> String {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value.as_bytes());

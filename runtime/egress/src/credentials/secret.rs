@@ -1,4 +1,5 @@
-//! A value that must not be seen: it prints as `[redacted]`. Must not implement anything that shows or serialises it.
+//! A value that must not be seen: it prints as `[redacted]`. Must not implement anything that shows
+//! or serialises it.
 
 use std::fmt;
 
@@ -24,7 +25,8 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself: only for the bytes that go to the peer, and for what looks for it in answers.
+    /// The value itself: only for the bytes that go to the peer, and for what looks for it in
+    /// answers.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

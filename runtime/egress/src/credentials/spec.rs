@@ -1,4 +1,5 @@
-//! How an operator writes a credential: the `credentials` part of the provider file. Must not read the values; the parent does.
+//! How an operator writes a credential: the `credentials` part of the provider file. Must not read
+//! the values; the parent does.
 
 use std::path::PathBuf;
 
@@ -29,7 +30,8 @@ pub struct CredentialSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HeaderSpec {
-    /// The header's name, for example X-Auth-Token. Headers that the connection sets by itself, such as Host, are refused.
+    /// The header's name, for example X-Auth-Token. Headers that the connection sets by itself,
+    /// such as Host, are refused.
     pub name: String,
     /// Where the header's whole value is.
     pub value: ValueFrom,
@@ -59,13 +61,13 @@ pub struct ClientCertificateSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum ValueFrom {
-    /// Path of a file in the manager's container, for example a key of a mounted Secret; at most 64 KiB. It is read again when it changes. White
-    /// space at its end is not part of the value.
+    /// Path of a file in the manager's container, for example a key of a mounted Secret; at most 64
+    /// KiB. It is read again when it changes. White space at its end is not part of the value.
     File(PathBuf),
     /// Name of an environment variable of the manager's process.
     Env(String),
-    /// A key of a Secret of the cluster, which the manager's account has to be allowed to get; at most 64 KiB. White space at its end is not
-    /// part of the value.
+    /// A key of a Secret of the cluster, which the manager's account has to be allowed to get; at
+    /// most 64 KiB. White space at its end is not part of the value.
     SecretKeyRef(SecretKeyRef),
 }
 

@@ -1,5 +1,6 @@
-//! A text as its reader sees it: escapes of JSON, HTML and URLs are read, line breaks are left out, and so are the zero bytes between ASCII
-//! characters in UTF-16 and UTF-32. Must not know what is sought in it.
+//! A text as its reader sees it: escapes of JSON, HTML and URLs are read, line breaks are left out,
+//! and so are the zero bytes between ASCII characters in UTF-16 and UTF-32. Must not know what is
+//! sought in it.
 
 /// A piece of a text, and what a reader sees there.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,8 @@ enum Seen {
     Char(char),
 }
 
-/// Longest number of an HTML character reference, leading zeros included: `&#x0010FFFF;`. A bound for the search of its end.
+/// Longest number of an HTML character reference, leading zeros included: `&#x0010FFFF;`. A bound
+/// for the search of its end.
 const REFERENCE_DIGITS_MAX: usize = 8;
 
 /// The pieces of `text` in order; together they are the text. Each takes constant time.
@@ -30,7 +32,8 @@ pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What a reader sees, where that may be anything else than what stands there. Runs of plain text are copied whole.
+/// What a reader sees, where that may be anything else than what stands there. Runs of plain text
+/// are copied whole.
 pub(super) fn seen(text: &[u8]) -> Option<Vec<u8>> {
     let is_special = |byte: &u8| matches!(byte, 0 | b'\\' | b'&' | b'%' | b'\n' | b'\r');
     let mut seen = Vec::new();

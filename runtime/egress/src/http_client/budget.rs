@@ -31,15 +31,18 @@ pub struct HttpUsage {
     pub refused: u64,
     /// Bytes of URLs, headers and bodies handed to the transport.
     pub bytes_sent: u64,
-    /// Bytes of headers and decompressed bodies taken from the transport, those of discarded answers included.
+    /// Bytes of headers and decompressed bodies taken from the transport, those of discarded
+    /// answers included.
     pub bytes_received: u64,
     /// Time during which at least one exchange was under way: parallel exchanges count once.
     pub time: Duration,
     /// Most exchanges in flight at once.
     pub in_flight_max: u32,
-    /// Requests that had no whole answer because of the cloud or the way to it, or an answer with 408, 429 or 5xx.
+    /// Requests that had no whole answer because of the cloud or the way to it, or an answer with
+    /// 408, 429 or 5xx.
     pub failed: u64,
-    /// Requests that the operator's rules and credentials do not allow, or that were answered with 401 or 403.
+    /// Requests that the operator's rules and credentials do not allow, or that were answered with
+    /// 401 or 403.
     pub denied: u64,
     /// Limits that were met: the first hit of each, in the order met.
     pub limit_hits: Vec<LimitHit>,
@@ -87,7 +90,8 @@ impl HttpBudget {
         Self::with_methods(limits, deadline, fence, false)
     }
 
-    /// The same, for a call that may change nothing: only requests leave whose method is safe by RFC 9110, section 9.2.1.
+    /// The same, for a call that may change nothing: only requests leave whose method is safe by
+    /// RFC 9110, section 9.2.1.
     #[must_use]
     pub fn reading(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
         Self::with_methods(limits, deadline, fence, true)
@@ -130,10 +134,12 @@ impl HttpBudget {
         usage
     }
 
-    /// Takes one request from the budget of a guest that holds these answers already: before anything of the request is read.
+    /// Takes one request from the budget of a guest that holds these answers already: before
+    /// anything of the request is read.
     ///
     /// # Errors
-    /// The call has asked for as many requests as it may, or the answers fill the guest's memory. Either is noted.
+    /// The call has asked for as many requests as it may, or the answers fill the guest's memory.
+    /// Either is noted.
     pub fn admit(&self, held: &Held) -> Result<Admitted, Failure> {
         let failure = match (self.take_request(), held.full()) {
             (Ok(()), None) => return Ok(Admitted(())),
@@ -166,7 +172,8 @@ impl HttpBudget {
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Notes `count` requests that the call has no budget for; all have the answer of the first. None where there are none.
+    /// Notes `count` requests that the call has no budget for; all have the answer of the first.
+    /// None where there are none.
     pub(crate) fn refuse(&self, count: usize) -> Option<Failure> {
         let more = (count as u64).checked_sub(1)?;
         let failure = self.take_request().err()?;

@@ -64,7 +64,8 @@ impl Clients {
         self.plain.clone()
     }
 
-    /// The client whose connections show `certificate`; another one when the certificate was exchanged.
+    /// The client whose connections show `certificate`; another one when the certificate was
+    /// exchanged.
     pub(super) fn with_certificate(
         &self,
         name: &str,

@@ -1,4 +1,5 @@
-//! One exchange on the wire: the answer is read up to its bounds, and the transport's errors become the contract's failures.
+//! One exchange on the wire: the answer is read up to its bounds, and the transport's errors become
+//! the contract's failures.
 //!
 //! Must not judge requests; by the time one arrives here, it may leave.
 
@@ -17,7 +18,8 @@ use crate::{
     transport::{Answer, Client, LookUpError, TransportError, causes, header_bytes},
 };
 
-/// The largest body that is redacted on the spot, in bytes: a millisecond at most. Larger ones go to a thread that may block.
+/// The largest body that is redacted on the spot, in bytes: a millisecond at most. Larger ones go
+/// to a thread that may block.
 const REDACTED_AT_ONCE_MAX: usize = 64 << 10;
 
 /// What one exchange needs besides its request.
@@ -100,7 +102,8 @@ fn interrupted(why: impl AsRef<str>) -> Failure {
     Failure::new(FailureKind::Interrupted, why)
 }
 
-/// Refuses a part of an answer: a guest cannot ask for one beside a credential, and an echo in pieces passes the redaction.
+/// Refuses a part of an answer: a guest cannot ask for one beside a credential, and an echo in
+/// pieces passes the redaction.
 fn check_whole(status: u16, received: &HeaderMap) -> Result<(), Failure> {
     if matches!(status, 206 | 226) || received.contains_key(header::CONTENT_RANGE) {
         return Err(interrupted("the answer is a part of one, which nothing asked for"));
@@ -108,7 +111,8 @@ fn check_whole(status: u16, received: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses characters that are not those of ASCII, such as UTF-16 and EBCDIC: the redaction seeks values in ASCII.
+/// Refuses characters that are not those of ASCII, such as UTF-16 and EBCDIC: the redaction seeks
+/// values in ASCII.
 fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
     let plain = |charset: &str| {
         let charset = charset.trim().trim_matches('"').to_ascii_lowercase();
@@ -145,14 +149,16 @@ impl Exchange<'_> {
         }
         if chain.iter().any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large))
         {
-            // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may be; it does not say which of both it was.
+            // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may
+            // be; it does not say which of both it was.
             return too_many_headers();
         }
         let is_connect = error.is_connect();
         let tls = chain.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>());
         let kind = match tls {
             Some(_) if is_connect => FailureKind::Tls,
-            // With TLS 1.3 the peer judges our certificate after our side is done: it has refused before it read the request.
+            // With TLS 1.3 the peer judges our certificate after our side is done: it has refused
+            // before it read the request.
             Some(rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => FailureKind::Tls,
             _ if is_connect => FailureKind::Unreachable,
             _ => FailureKind::Interrupted,

@@ -1,4 +1,5 @@
-//! Which headers a guest may set, and which of an answer it gets. Must not look at values of credentials.
+//! Which headers a guest may set, and which of an answer it gets. Must not look at values of
+//! credentials.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -22,7 +23,8 @@ const KEPT: [&str; 10] = [
     "upgrade",
 ];
 
-/// The guest's headers, judged. Those that `proof` sets are refused: the guest's copy must neither win nor travel beside it.
+/// The guest's headers, judged. Those that `proof` sets are refused: the guest's copy must neither
+/// win nor travel beside it.
 pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -56,8 +58,9 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
     Ok(headers)
 }
 
-/// Whether the guest would choose with it how an echo of the credential is spelled, or would get the echo in pieces, neither of which the
-/// redaction finds: character sets, and ranges under the names that servers have for them (`request-range`, `x-ms-range`).
+/// Whether the guest would choose with it how an echo of the credential is spelled, or would get
+/// the echo in pieces, neither of which the redaction finds: character sets, and ranges under the
+/// names that servers have for them (`request-range`, `x-ms-range`).
 fn shapes_the_echo(name: &HeaderName, value: &HeaderValue) -> bool {
     let charset = || value.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"charset");
     match *name {

@@ -1,4 +1,5 @@
-//! The numbers that bound HTTP: plain data, made by `Limits::http` of the host, which also has the ranges, the defaults and their reasons.
+//! The numbers that bound HTTP: plain data, made by `Limits::http` of the host, which also has the
+//! ranges, the defaults and their reasons.
 
 use std::time::Duration;
 

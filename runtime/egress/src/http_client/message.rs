@@ -1,4 +1,5 @@
-//! A request as the guest gives it, the response it gets, and why there is none. Must know neither wasm nor the transport.
+//! A request as the guest gives it, the response it gets, and why there is none. Must know neither
+//! wasm nor the transport.
 
 use std::{fmt, time::Duration};
 
@@ -18,12 +19,14 @@ pub struct HttpRequest {
     pub body: Option<Bytes>,
     /// Name of one of the provider's credentials.
     pub credential: Option<String>,
-    /// For the whole exchange; none means the provider's limit. Never longer than that limit or than what is left of the call.
+    /// For the whole exchange; none means the provider's limit. Never longer than that limit or
+    /// than what is left of the call.
     pub timeout: Option<Duration>,
 }
 
 impl fmt::Debug for HttpRequest {
-    /// Leaves out header values, query and body: they are the cloud's business and may carry tokens.
+    /// Leaves out header values, query and body: they are the cloud's business and may carry
+    /// tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpRequest")
             .field("method", &self.method)
@@ -66,8 +69,8 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never arises here), and one that a guest takes for
-/// `forbidden`: its answer to it is thrown away.
+/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never
+/// arises here), and one that a guest takes for `forbidden`: its answer to it is thrown away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No rule of the operator allows it. Nothing was sent.
@@ -86,7 +89,8 @@ pub enum FailureKind {
     Interrupted,
     /// The time is over. Perhaps carried out.
     Timeout,
-    /// The answer is larger than allowed, in bytes; 0 where its size is unknown. The request was carried out.
+    /// The answer is larger than allowed, in bytes; 0 where its size is unknown. The request was
+    /// carried out.
     TooLarge(u64),
 }
 
@@ -114,17 +118,20 @@ impl FailureKind {
 pub struct Failure {
     /// What the guest branches on.
     pub kind: FailureKind,
-    /// What a person reads: without any value of a credential, one line, at most [`Failure::MESSAGE_BYTES_MAX`] bytes.
+    /// What a person reads: without any value of a credential, one line, at most
+    /// [`Failure::MESSAGE_BYTES_MAX`] bytes.
     pub message: String,
     /// Where a limit of the provider was the reason: which, and how much was used.
     pub limit: Option<LimitHit>,
 }
 
 impl Failure {
-    /// Longest message, in bytes: it names an origin, a reason and a way out, and reaches the guest.
+    /// Longest message, in bytes: it names an origin, a reason and a way out, and reaches the
+    /// guest.
     pub const MESSAGE_BYTES_MAX: usize = 512;
 
-    /// A failure without a limit; the message is cut to [`Self::MESSAGE_BYTES_MAX`] bytes on one line.
+    /// A failure without a limit; the message is cut to [`Self::MESSAGE_BYTES_MAX`] bytes on one
+    /// line.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         let message = one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX);

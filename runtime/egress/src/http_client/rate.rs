@@ -1,4 +1,5 @@
-//! The rate of one provider over all its calls: a token bucket on tokio's clock. Must not know about requests.
+//! The rate of one provider over all its calls: a token bucket on tokio's clock. Must not know
+//! about requests.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,14 +11,16 @@ use tokio::time::Instant;
 
 /// How long a request waits for its turn before it is refused.
 ///
-/// A burst that is over within a second is smoothed; a flood is an answer to the guest and not a queue in the host.
+/// A burst that is over within a second is smoothed; a flood is an answer to the guest and not a
+/// queue in the host.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A bucket that holds one second's worth of tokens.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_second: u32,
-    /// When the bucket would be empty of debts: the time of the next token, less the burst (the "theoretical arrival time").
+    /// When the bucket would be empty of debts: the time of the next token, less the burst (the
+    /// "theoretical arrival time").
     next: Mutex<Option<Instant>>,
 }
 

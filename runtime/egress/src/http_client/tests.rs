@@ -1,4 +1,5 @@
-//! Tests of `crate::http_client` against real servers on loopback: what leaves, what comes back, what stops it.
+//! Tests of `crate::http_client` against real servers on loopback: what leaves, what comes back,
+//! what stops it.
 
 mod fence;
 mod http2;
@@ -108,7 +109,8 @@ fn local_egress(server: &Server) -> String {
     format!(r#"{{"rules": [{{"origins": ["http://{}"]}}], "allowCidrs": ["127.0.0.1/32"]}}"#, server.address)
 }
 
-/// Credentials that may go to one server: `api` (bearer), `key` and `underscore` (header), `user` (basic).
+/// Credentials that may go to one server: `api` (bearer), `key` and `underscore` (header), `user`
+/// (basic).
 fn local_credentials(server: &Server) -> Arc<Credentials> {
     let origins = format!(r#""origins": ["http://{}"]"#, server.address);
     credentials(&format!(
@@ -214,7 +216,8 @@ async fn a_reused_connection_needs_no_look_up_because_its_peer_was_judged() {
     let client = client(&egress, credentials("{}"), Arc::clone(&resolver));
     for _ in 0..3 {
         assert_eq!(send(&client, get(format!("http://api.example.com:{port}/"))).await.unwrap().body, "again");
-        // The transport's task takes the connection back to the pool once it runs; there is nothing else to see of it.
+        // The transport's task takes the connection back to the pool once it runs; there is nothing
+        // else to see of it.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -236,13 +239,14 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     assert_eq!(target.connections(), 0);
 }
 
-/// Runs the test above in a process whose environment names a proxy for everything: it must not notice.
+/// Runs the test above in a process whose environment names a proxy for everything: it must not
+/// notice.
 #[test]
 fn proxies_of_the_environment_are_ignored() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "http_client::tests::a_redirect_is_an_answer_and_is_not_followed"]);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
-        // Port 9 discards: whoever connects there fails.
+        // Port 9 discards: a connection there fails.
         child.env(name, "http://127.0.0.1:9");
     }
     let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
@@ -304,7 +308,8 @@ async fn an_echo_of_the_request_shows_no_credential() {
     }
 }
 
-/// An answer to a request with a credential: these headers, and a body that is not redacted if the guest gets it.
+/// An answer to a request with a credential: these headers, and a body that is not redacted if the
+/// guest gets it.
 async fn answer_beside_a_credential(status: &str, headers: &str) -> Result<HttpResponse, Failure> {
     let reply = format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\n\r\n5\r\nsome \r\n0\r\n\r\n");
     let server = Server::start(move |_| Reply::Last(reply.clone().into_bytes())).await;

@@ -1,7 +1,9 @@
-//! May a connection go to this address? One table of ranges that no provider reaches by default, and the operator's exceptions.
+//! May a connection go to this address? One table of ranges that no provider reaches by default,
+//! and the operator's exceptions.
 //!
-//! An address is judged as what it is, not as it is spelled: IPv4 inside IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo,
-//! ISATAP) is judged as the IPv4 address *and* as the IPv6 address that carries it. Must not resolve names.
+//! An address is judged as what it is, not as it is spelled: IPv4 inside IPv6 (mapped, compatible,
+//! translated, NAT64, 6to4, Teredo, ISATAP) is judged as the IPv4 address *and* as the IPv6 address
+//! that carries it. Must not resolve names.
 
 use std::{
     fmt,
@@ -25,8 +27,8 @@ struct Range {
 enum Exception {
     /// Any CIDR inside the range.
     Cidr,
-    /// Only the single address (`/32`, `/128`): a metadata service hands out the machine's own credentials, so it is never opened by a
-    /// range that happens to contain it.
+    /// Only the single address (`/32`, `/128`): a metadata service hands out the machine's own
+    /// credentials, so it is never opened by a range that happens to contain it.
     Single,
     /// Nothing: no server has such an address.
     Never,
@@ -41,9 +43,11 @@ const fn v6(bits: u128, prefix: u8, what: &'static str, exception: Exception) ->
     Range { net: IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix)), what, exception }
 }
 
-/// The first entry that contains an address decides, so narrow entries stand before the wide ones around them.
+/// The first entry that contains an address decides, so narrow entries stand before the wide ones
+/// around them.
 ///
-/// Sources: the IANA special-purpose registries for IPv4 and IPv6, and the clouds' documentation for the metadata services.
+/// Sources: the IANA special-purpose registries for IPv4 and IPv6, and the clouds' documentation
+/// for the metadata services.
 const REFUSED: &[Range] = &[
     // Metadata services and their relatives.
     v4([169, 254, 169, 254], 32, "the metadata service", Exception::Single),
@@ -76,7 +80,8 @@ const REFUSED: &[Range] = &[
     v4([224, 0, 0, 0], 4, "multicast", Exception::Never),
     v4([255, 255, 255, 255], 32, "broadcast", Exception::Never),
     v4([240, 0, 0, 0], 4, "reserved", Exception::Never),
-    // IPv6. What is not global unicast (2000::/3) and not named here is refused by the last entry's complement in `range_of`.
+    // IPv6. What is not global unicast (2000::/3) and not named here is refused by the last entry's
+    // complement in `range_of`.
     v6(0, 128, "unspecified", Exception::Never),
     v6(1, 128, "loopback", Exception::Cidr),
     v6(0x0064_ff9b_0001_0000_0000_0000_0000_0000, 48, "local-use NAT64", Exception::Cidr),
@@ -96,7 +101,8 @@ const REFUSED: &[Range] = &[
 const GLOBAL_UNICAST: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const UNASSIGNED: Range = v6(0, 0, "not assigned", Exception::Never);
 
-/// The well-known NAT64 prefix of RFC 6052: DNS64 answers with it on IPv6-only networks, so it carries public IPv4 legitimately.
+/// The well-known NAT64 prefix of RFC 6052: DNS64 answers with it on IPv6-only networks, so it
+/// carries public IPv4 legitimately.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// The addresses that the operator allows beyond the public ones.
@@ -143,7 +149,8 @@ pub enum CidrError {
 // === impl Addresses ===
 
 impl Addresses {
-    /// Allows one more CIDR: it must lie inside one refused range, so that no careless `0.0.0.0/0` opens everything.
+    /// Allows one more CIDR: it must lie inside one refused range, so that no careless `0.0.0.0/0`
+    /// opens everything.
     pub(super) fn allow(&mut self, text: &str) -> Result<(), CidrError> {
         let net: IpNet = text.parse().map_err(|_| CidrError::Syntax)?;
         if net != net.trunc() {
@@ -159,7 +166,8 @@ impl Addresses {
             Some(range) if range.exception == Exception::Never => return Err(CidrError::Never(range.what)),
             Some(_) => {}
             None => {
-                // The example is the widest network in it that may be opened as a whole: never a metadata service.
+                // The example is the widest network in it that may be opened as a whole: never a
+                // metadata service.
                 let inside = REFUSED.iter().filter(|range| net.contains(&range.net));
                 let example = inside
                     .clone()
@@ -180,7 +188,8 @@ impl Addresses {
         Ok(())
     }
 
-    /// The address that a connection may go to, in its plain spelling (an IPv4-mapped one comes back as IPv4).
+    /// The address that a connection may go to, in its plain spelling (an IPv4-mapped one comes
+    /// back as IPv4).
     pub(super) fn judge(&self, address: IpAddr) -> Result<IpAddr, RefusedAddress> {
         let plain = address.to_canonical();
         let refused = |judged_as: IpAddr, range: &Range| RefusedAddress {
@@ -228,14 +237,17 @@ fn range_of(address: IpAddr) -> Option<&'static Range> {
 fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
-        // ::1 and :: are themselves; what else lies in ::/96 is "compatible", ::ffff:0:0/96 mapped, ::ffff:0:0:0/96 translated.
+        // ::1 and :: are themselves; what else lies in ::/96 is "compatible", ::ffff:0:0/96 mapped,
+        // ::ffff:0:0:0/96 translated.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Vec::new(),
         [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => vec![v4(a, b)],
-        // NAT64: the well-known prefix, then the local-use one in its three common layouts (RFC 6052, /48, /64, /96).
+        // NAT64: the well-known prefix, then the local-use one in its three common layouts (RFC
+        // 6052, /48, /64, /96).
         [0x64, 0xff9b, 0, 0, 0, 0, a, b] => vec![v4(a, b)],
         [0x64, 0xff9b, 1, a, b, c, d, e] => {
             let layouts = [v4(a, (b << 8) | (c >> 8)), v4((b << 8) | (c >> 8), (c << 8) | (d >> 8)), v4(d, e)];
-            // Which layout a network uses is not to be seen; an address that begins with zero is the padding of another one.
+            // Which layout a network uses is not to be seen; an address that begins with zero is
+            // the padding of another one.
             layouts.into_iter().filter(|layout| layout.octets().first() != Some(&0)).collect()
         }
         // 6to4 carries the router, Teredo the server and, inverted, the client.

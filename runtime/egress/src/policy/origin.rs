@@ -1,4 +1,5 @@
-//! Where a request may go by name: scheme, host, port. Must not look at addresses; [`super::address`] does.
+//! Where a request may go by name: scheme, host, port. Must not look at addresses;
+//! [`super::address`] does.
 
 use std::{
     fmt,
@@ -9,9 +10,10 @@ use url::{Host, Url};
 
 /// An origin of the operator: exact, or with `*.` for exactly one label.
 ///
-/// Its text form is `https://api.example.com`, `https://*.example.com:8443`, `http://127.0.0.1:9000` or `https://[fd00::1]:8443`. The port
-/// is the scheme's unless given. A wildcard stands for one label, as in a certificate: `*.example.com` is `a.example.com`, and neither
-/// `example.com` nor `a.b.example.com`.
+/// Its text form is `https://api.example.com`, `https://*.example.com:8443`,
+/// `http://127.0.0.1:9000` or `https://[fd00::1]:8443`. The port is the scheme's unless given. A
+/// wildcard stands for one label, as in a certificate: `*.example.com` is `a.example.com`, and
+/// neither `example.com` nor `a.b.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     https: bool,
@@ -182,7 +184,8 @@ fn is_one_label_below(name: &str, tail: &str) -> bool {
     name.strip_suffix(tail).is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }
 
-/// An operator's address origin has one spelling, so that a reader of the file sees what it is: no octal, hexadecimal or short forms.
+/// An operator's address origin has one spelling, so that a reader of the file sees what it is: no
+/// octal, hexadecimal or short forms.
 fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError> {
     match address {
         IpAddr::V4(v4) => {
@@ -200,10 +203,11 @@ fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError
     }
 }
 
-/// Whether a wildcard directly below `name` would cover strangers.
+/// Whether a wildcard directly below `name` would cover names of other owners.
 ///
-/// A single label is a top-level domain; under a country code, these second labels are registries' own (`co.uk`, `com.au`, `gov.br`).
-/// This is a guard against slips, not the public suffix list: that list changes weekly and a copy would be stale in every release.
+/// A single label is a top-level domain; under a country code, these second labels are registries'
+/// own (`co.uk`, `com.au`, `gov.br`). This is a guard against slips, not the public suffix list:
+/// that list changes weekly and a copy would be stale in every release.
 fn is_public_suffix(name: &str) -> bool {
     const REGISTRY_LABELS: [&str; 15] =
         ["ac", "co", "com", "edu", "gob", "gov", "gv", "info", "ltd", "mil", "ne", "net", "or", "org", "plc"];
@@ -223,7 +227,8 @@ impl Authority {
             Host::Ipv4(address) => AuthorityHost::Address(address.into()),
             Host::Ipv6(address) => AuthorityHost::Address(address.into()),
             Host::Domain(name) => {
-                // The absolute form of a name is the same name; `url` has made it lower case and punycode.
+                // The absolute form of a name is the same name; `url` has made it lower case and
+                // punycode.
                 let name = name.strip_suffix('.').unwrap_or(name);
                 let usable = name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()));
                 usable.then(|| AuthorityHost::Name(name.to_owned()))?

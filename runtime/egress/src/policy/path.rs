@@ -1,8 +1,10 @@
-//! Path prefixes by whole segments, judged on what a server may make of the path. Must not judge origins.
+//! Path prefixes by whole segments, judged on what a server may make of the path. Must not judge
+//! origins.
 
 use percent_encoding::percent_decode_str;
 
-/// A path prefix of the operator, in decoded segments: `/v2/lb` covers `/v2/lb` and `/v2/lb/1`, not `/v2/lbx`.
+/// A path prefix of the operator, in decoded segments: `/v2/lb` covers `/v2/lb` and `/v2/lb/1`, not
+/// `/v2/lbx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathPrefix {
     segments: Vec<Vec<u8>>,
@@ -52,9 +54,11 @@ fn decoded(path: &str) -> Vec<Vec<u8>> {
 
 /// Whether two servers may disagree about where a path leads.
 ///
-/// Encoded slashes, backslashes, dots of a dot segment and control characters, once or twice encoded; backslashes; `..;` and `.. `, which some
-/// servers cut to `..`; a percent sign that encodes nothing; bytes that are no UTF-8, because lenient decoders read `%c0%ae` as a dot;
-/// look-alikes of dots and slashes. Plain dot segments are ambiguous here too: a URL has none left after it was parsed.
+/// Encoded slashes, backslashes, dots of a dot segment and control characters, once or twice
+/// encoded; backslashes; `..;` and `.. `, which some servers cut to `..`; a percent sign that
+/// encodes nothing; bytes that are no UTF-8, because lenient decoders read `%c0%ae` as a dot;
+/// look-alikes of dots and slashes. Plain dot segments are ambiguous here too: a URL has none left
+/// after it was parsed.
 pub(super) fn is_ambiguous(path: &str) -> bool {
     let mut text = path.as_bytes().to_vec();
     // Decoded up to three times: each round shows what one more careless server would see.
@@ -64,7 +68,8 @@ pub(super) fn is_ambiguous(path: &str) -> bool {
             return true;
         }
         let slashes = text.iter().filter(|byte| **byte == b'/').count();
-        // In the first round a percent sign that encodes nothing is a fault; later it may be what `%25` stood for.
+        // In the first round a percent sign that encodes nothing is a fault; later it may be what
+        // `%25` stood for.
         let Some(next) = decode_once(&text, round > 0) else { return true };
         if next.iter().filter(|byte| **byte == b'/').count() != slashes {
             return true;
@@ -78,7 +83,8 @@ pub(super) fn is_ambiguous(path: &str) -> bool {
     true
 }
 
-/// Characters that normalisation (NFKC) or a table of best fits turns into dots and slashes, alone or among others: `…`, `℀`, `∕`, `．`.
+/// Characters that normalisation (NFKC) or a table of best fits turns into dots and slashes, alone
+/// or among others: `…`, `℀`, `∕`, `．`.
 const fn folds_into_a_separator(c: char) -> bool {
     matches!(
         c,
@@ -100,7 +106,8 @@ const fn folds_into_a_separator(c: char) -> bool {
     )
 }
 
-/// Whether a segment is dots, also with blanks around them or something behind a `;`: some servers cut both off.
+/// Whether a segment is dots, also with blanks around them or something behind a `;`: some servers
+/// cut both off.
 fn has_dot_segment(path: &str) -> bool {
     path.split('/').any(|segment| {
         let name = segment.split(';').next().unwrap_or_default();
@@ -108,7 +115,8 @@ fn has_dot_segment(path: &str) -> bool {
     })
 }
 
-/// Decodes each `%XX`; a percent sign without two hexadecimal digits stays where `lenient`, else there is no result.
+/// Decodes each `%XX`; a percent sign without two hexadecimal digits stays where `lenient`, else
+/// there is no result.
 fn decode_once(text: &[u8], lenient: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! A guest's URL, read strictly: one spelling in, one target out. Must not judge whether the target is allowed.
+//! A guest's URL, read strictly: one spelling in, one target out. Must not judge whether the target
+//! is allowed.
 
 use url::Url;
 
@@ -38,7 +39,8 @@ impl Target {
         if text.len() > URL_BYTES_MAX {
             return Err(TargetError::Length);
         }
-        // The URL standard repairs these in silence (it drops tabs and newlines and turns backslashes); a request has no need of repair.
+        // The URL standard repairs these in silence (it drops tabs and newlines and turns
+        // backslashes); a request has no need of repair.
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
             return Err(TargetError::Characters);
         }
@@ -62,7 +64,8 @@ impl Target {
         let mut url = Url::parse(text).map_err(|_| TargetError::Host)?;
         url.set_fragment(None);
         let authority = Authority::of(&url).filter(|authority| authority.port != 0).ok_or(TargetError::Host)?;
-        // The connection, the Host header and the name in the handshake all take the judged spelling.
+        // The connection, the Host header and the name in the handshake all take the judged
+        // spelling.
         if let AuthorityHost::Name(name) = &authority.host
             && url.host_str() != Some(name)
         {

@@ -31,7 +31,8 @@ fn verdict(policy: &EgressPolicy, method: &str, url: &str) -> String {
     policy.judge(method, &target).map_or_else(|refusal| refusal.to_string(), |()| "allowed".to_owned())
 }
 
-/// URLs that must not leave, and a word of the reason. All of them go through the whole client, too: see `http_client/tests`.
+/// URLs that must not leave, and a word of the reason. All of them go through the whole client,
+/// too: see `http_client/tests`.
 pub(crate) const FORBIDDEN: &[(&str, &str)] = &[
     // The metadata service, by every spelling of its address.
     ("http://169.254.169.254/latest/meta-data/", "metadata"),
@@ -574,7 +575,8 @@ fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     })
 }
 
-/// One of the spellings that C's `inet_aton` reads: one to four parts, each decimal, octal or hexadecimal.
+/// One of the spellings that C's `inet_aton` reads: one to four parts, each decimal, octal or
+/// hexadecimal.
 fn spell(address: Ipv4Addr, parts: usize, bases: [u8; 4]) -> String {
     let bits = address.to_bits();
     let mut numbers: Vec<u32> = (0..parts - 1).map(|index| (bits >> (24 - 8 * index)) & 0xff).collect();

@@ -34,7 +34,8 @@ use crate::{Clock, ElectionConfig, ElectionMetrics, Health, Leader, Timing};
 
 const S: Duration = Duration::from_secs(1);
 
-/// A machine's clocks: tokio's, from another moment on, at another speed, showing another time of day.
+/// A machine's clocks: tokio's, from another moment on, at another speed, showing another time of
+/// day.
 #[derive(Clone)]
 struct TestClock {
     began: Instant,
@@ -202,7 +203,8 @@ async fn b19_a_candidate_waits_a_lease_duration_by_its_own_clock_after_a_crash()
     }
 }
 
-/// It sees each renewal, and so it knows when the last one runs out: a hand-over after a crash takes no longer than the lease lasts.
+/// It sees each renewal, and so it knows when the last one runs out: a hand-over after a crash
+/// takes no longer than the lease lasts.
 #[tokio::test(start_paused = true)]
 async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
     let world = World::new();
@@ -212,7 +214,7 @@ async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
     sleep(S * 5).await;
     let asked = world.server.requests().count("get", "leases");
     sleep(S * 60 + S / 2).await;
-    assert_eq!(world.server.requests().count("get", "leases"), asked, "whoever sees each renewal need not ask");
+    assert_eq!(world.server.requests().count("get", "leases"), asked, "a watcher that sees each renewal need not ask");
     let renewed = world.spec().await.renew_time.unwrap().0;
     drop(leader);
     waiting.join_next().await.unwrap().unwrap();
@@ -221,7 +223,8 @@ async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
     assert!((S * 15..S * 15 + S / 100).contains(&gap), "after {gap:?}");
 }
 
-/// Without a watch it asks every two to four seconds, as client-go does: refused, broken again and again, or never answered.
+/// Without a watch it asks every two to four seconds, as client-go does: refused, broken again and
+/// again, or never answered.
 #[tokio::test(start_paused = true)]
 async fn b19_a_candidate_whose_watch_does_not_work_asks_instead() {
     let forbidden = || Fault::Refuse(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", "no watch on leases"));
@@ -368,7 +371,8 @@ async fn b19_a_leader_outlives_failed_renewals_whatever_became_of_them() {
     }
 }
 
-/// Whoever edits or takes the lease ends our leadership at the next look, long before the renew deadline.
+/// A process that edits or takes the lease ends our leadership at the next look, long before the
+/// renew deadline.
 #[tokio::test(start_paused = true)]
 async fn b19_a_leader_whose_lease_was_taken_ends_at_once() {
     let world = World::new();
@@ -430,7 +434,7 @@ async fn b19_the_health_check_fails_only_for_a_leader_that_should_long_have_ende
     let elector = world.elector_with("a", clock.clone());
     let health: Health = elector.health();
     clock.freeze(S * 100);
-    assert_eq!(health.check(), Ok(()), "whoever stands by is well");
+    assert_eq!(health.check(), Ok(()), "a replica that stands by is healthy");
     let leader = lead(elector).await;
     clock.freeze(S * 35);
     assert_eq!(health.check(), Ok(()));

@@ -1,4 +1,5 @@
-//! What sort of file it is, told from its first bytes; and whether it is whole, told from the lengths of its sections.
+//! What sort of file it is, told from its first bytes; and whether it is whole, told from the
+//! lengths of its sections.
 
 use wasmparser::BinaryReader;
 use wasmtime::{Engine, Precompiled};
@@ -44,7 +45,8 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     }
 }
 
-/// Walks the outer sections by their lengths: a file that ends before a section does was not written to its end.
+/// Walks the outer sections by their lengths: a file that ends before a section does was not
+/// written to its end.
 pub(super) fn sections(bytes: &[u8]) -> Result<(), Refused> {
     let mut at = HEADER;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,5 @@
-//! Compares a component's imports and exports with the contract, and says of each difference what to do.
+//! Compares a component's imports and exports with the contract, and says of each difference what
+//! to do.
 
 use std::cmp::Ordering;
 
@@ -175,7 +176,7 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
 }
 
 fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
-    // What else a component exports is nobody's business: newer interfaces and a toolchain's own are never called.
+    // Other exports do not matter: newer interfaces and a toolchain's own are never called.
     let Standing::Ours(parts) = standing(&export.name) else { return };
     let contract = Contract::get();
     let name = shown(&export.name);

@@ -19,7 +19,8 @@ fn inspect(bytes: &[u8], origin: &str, bytes_max: u64) -> Inspection {
     }
 }
 
-/// A component with the world `test` of this WIT, whose every function traps. `contract` is the text of `skysail:provider`.
+/// A component with the world `test` of this WIT, whose every function traps. `contract` is the
+/// text of `skysail:provider`.
 fn component(contract: &[(&str, String)], wit: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let mut sources = wit_parser::SourceMap::default();
@@ -318,7 +319,8 @@ fn each_unmet_import_gets_a_sentence() {
 fn a_changed_type_is_named_with_its_place() {
     let wit = "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }";
     let changes = [
-        // A record field more, in an export; a case more, in an import; a parameter more; a function less.
+        // A record field more, in an export; a case more, in an import; a parameter more; a
+        // function less.
         ("has-cluster-id: bool,", "has-cluster-id: bool, region: string,"),
         ("enum level { trace, debug, info, warn, error }", "enum level { trace, debug, info, warn, error, fatal }"),
         ("check-config: func(text: string)", "check-config: func(text: string, strict: bool)"),

@@ -1,4 +1,5 @@
-//! Compares the types of a component's functions with the contract's, by structure, and names the first difference.
+//! Compares the types of a component's functions with the contract's, by structure, and names the
+//! first difference.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,8 @@ use super::shown;
 pub(super) struct Comparison<'a> {
     ours: &'a Resolve,
     theirs: &'a Resolve,
-    /// Pairs that were found equal, or are being compared: types are shared, and walking each path would take for ever.
+    /// Pairs that were found equal, or are being compared: types are shared, and walking each path
+    /// would take for ever.
     seen: BTreeSet<(usize, usize)>,
 }
 

@@ -83,7 +83,8 @@ pub(super) fn listed(items: &[Item<'_>]) -> Vec<Interface> {
     items.iter().take(LISTED_MAX).map(&mut interface).collect()
 }
 
-/// What the component and the modules in it were made with; what cannot be read is left out, for nothing depends on it.
+/// What the component and the modules in it were made with; what cannot be read is left out, for
+/// nothing depends on it.
 pub(super) fn producers(bytes: &[u8]) -> Vec<String> {
     /// Entries shown. A component of several modules names the same tools again and again.
     const PRODUCERS_MAX: usize = 20;

@@ -81,7 +81,7 @@ async fn a_process_that_does_not_lead_calls_nobody() {
     assert!(!metrics.contains("skysail_provider_release_faults_total{"), "no release is to blame: {metrics}");
 }
 
-/// The fence closes after the call has begun: whoever gets the answer must not act on it.
+/// The fence closes after the call has begun: the caller must not act on the answer.
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_is_lost_is_no_answer() {
     let looks = AtomicU64::new(0);

@@ -11,12 +11,13 @@ use crate::{
     identity::{Problem, Severity},
 };
 
-/// Longest name, ID, address or label that a guest may answer with. Kubernetes allows less for each; provider IDs of the large clouds are
-/// below 200 bytes.
+/// Longest name, ID, address or label that a guest may answer with. Kubernetes allows less for
+/// each; provider IDs of the large clouds are below 200 bytes.
 const SHORT_BYTES_MAX: usize = 1024;
 /// Longest text for people in an answer.
 const PROSE_BYTES_MAX: usize = 4096;
-/// Most entries of a status, addresses or labels of a machine: more than any object of Kubernetes carries.
+/// Most entries of a status, addresses or labels of a machine: more than any object of Kubernetes
+/// carries.
 const FEW_MAX: usize = 256;
 /// Most origins that a component may say it needs: as many as one rule of an operator can have.
 const ORIGINS_MAX: usize = 64;
@@ -34,7 +35,8 @@ fn wrong(what: impl AsRef<str>) -> Error {
     Error::new(Code::Internal, format!("the provider's answer is wrong: {}", what.as_ref()))
 }
 
-/// A text for machines: bounded, without control characters. Never cut: half a provider ID is another machine's.
+/// A text for machines: bounded, without control characters. Never cut: half a provider ID is
+/// another machine's.
 pub(crate) fn short(field: &str, text: String) -> Result<String> {
     if text.len() > SHORT_BYTES_MAX {
         return Err(wrong(format!("{field} has {} bytes, and may have {SHORT_BYTES_MAX}", text.len())));

@@ -15,7 +15,8 @@ pub(crate) const fn detail(detail: host::Detail) -> instances::Detail {
     }
 }
 
-/// Bytes that a node occupies in a guest, about: text, and eight for each text's pointer and length.
+/// Bytes that a node occupies in a guest, about: text, and eight for each text's pointer and
+/// length.
 pub(crate) fn node_bytes(node: &host::Node) -> usize {
     const ENTRY: usize = 8;
     let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready: _ } = node;

@@ -1,4 +1,5 @@
-//! Import `events`: Kubernetes Events on the object of the call, or about the cluster where it has none.
+//! Import `events`: Kubernetes Events on the object of the call, or about the cluster where it has
+//! none.
 
 use skysail_provider::{EventKind, Limit, LimitHit, ProviderEvent, text::one_line};
 

@@ -1,7 +1,8 @@
 //! Import `http`: from the contract's types to the provider's HTTP client and back.
 //!
-//! What may be sent, and how much, is the client's and the budget's matter (`http_client`). Here is what only the call knows: whether this
-//! function of the contract may send at all, and for how many bytes of answers the guest has memory.
+//! What may be sent, and how much, is the client's and the budget's matter (`http_client`). Here is
+//! what only the call knows: whether this function of the contract may send at all, and for how
+//! many bytes of answers the guest has memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -70,7 +71,8 @@ impl HttpCall {
         self.room
     }
 
-    /// Bytes of bodies that the host may hold for requests under way: as many as the guest could hand over in one call of `send-all`.
+    /// Bytes of bodies that the host may hold for requests under way: as many as the guest could
+    /// hand over in one call of `send-all`.
     pub(super) fn bodies(&self) -> u64 {
         self.bodies
     }

@@ -1,4 +1,5 @@
-//! Import `log`, and the lines of standard output and standard error: into tracing, within a budget of lines and bytes.
+//! Import `log`, and the lines of standard output and standard error: into tracing, within a budget
+//! of lines and bytes.
 
 use std::{
     fmt::Write as _,
@@ -59,7 +60,8 @@ impl CallLog {
         Self { lines: Arc::new(Mutex::new(lines)) }
     }
 
-    /// Takes bytes of standard output or standard error; each line of them becomes a line of the log.
+    /// Takes bytes of standard output or standard error; each line of them becomes a line of the
+    /// log.
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
         self.lines().write(stream, bytes);
     }
@@ -102,7 +104,8 @@ impl Lines {
         }
     }
 
-    /// Writes a line where the budget has room for it: `bytes` is what the guest gave, before it was cut.
+    /// Writes a line where the budget has room for it: `bytes` is what the guest gave, before it
+    /// was cut.
     fn line(&mut self, level: Level, bytes: usize, text: impl FnOnce() -> (String, String)) {
         self.lines_asked += 1;
         self.bytes_asked = self.bytes_asked.saturating_add(bytes as u64);
@@ -125,8 +128,8 @@ impl Lines {
                     $level,
                     provider.name = &*self.provider,
                     provider.operation = self.function,
-                    // A field and not the line's message: fields are quoted in the text format, so that no words of a guest pass for the fields
-                    // beside them.
+                    // A field and not the line's message: fields are quoted in the text format, so
+                    // that no words of a guest pass for the fields beside them.
                     guest.message = message,
                     guest.fields = fields,
                     "guest"

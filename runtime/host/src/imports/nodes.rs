@@ -20,7 +20,8 @@ impl CallState {
         Ok(self.table.get(set)?.clone())
     }
 
-    /// Makes one column. Its size is counted while it is made, so that a column too large is never whole.
+    /// Makes one column. Its size is counted while it is made, so that a column too large is never
+    /// whole.
     fn column<T>(
         &mut self,
         set: &Resource<NodeSet>,

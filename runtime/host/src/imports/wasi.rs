@@ -1,7 +1,8 @@
-//! WASI 0.2 for components of any toolchain: clocks, random, streams, standard output and error as log lines, exit as an outcome, and
-//! outgoing requests ([`super::wasi_http`]).
+//! WASI 0.2 for components of any toolchain: clocks, random, streams, standard output and error as
+//! log lines, exit as an outcome, and outgoing requests ([`super::wasi_http`]).
 //!
-//! Files, environment and sockets are not linked at all: a component that imports them is refused before it runs.
+//! Files, environment and sockets are not linked at all: a component that imports them is refused
+//! before it runs.
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
@@ -30,8 +31,8 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 /// Links one interface.
 type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 
-/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need nothing of the machine,
-/// and requests over the provider's own client.
+/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need
+/// nothing of the machine, and requests over the provider's own client.
 const LINKS: [(&str, Link); 19] = [
     ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
     ("wasi:cli/stderr", |l| {

@@ -1,11 +1,15 @@
-//! Import `wasi:http/outgoing-handler`, for components whose language brings an HTTP client of its own: JavaScript, Python, Go.
+//! Import `wasi:http/outgoing-handler`, for components whose language brings an HTTP client of its
+//! own: JavaScript, Python, Go.
 //!
-//! Every request goes through the provider's client, under the rules, budgets and accounting of the contract's `http`. What differs from
-//! `wasi:http` elsewhere:
-//! - A request names one of the provider's credentials in the header `skysail-credential`, which does not leave the host.
-//! - The answer is collected, judged and redacted as a whole before the guest gets it. So `first-byte-timeout` bounds the whole exchange, and
-//!   the two other timeouts have nothing left to bound. There are no trailers, in either direction.
-//! - Headers that are the host's, or can be taken for another, are refused when they are set (`forbidden`); those that HTTP clients set by themselves are left out.
+//! Every request goes through the provider's client, under the rules, budgets and accounting of the
+//! contract's `http`. What differs from `wasi:http` elsewhere:
+//! - A request names one of the provider's credentials in the header `skysail-credential`, which
+//!   does not leave the host.
+//! - The answer is collected, judged and redacted as a whole before the guest gets it. So
+//!   `first-byte-timeout` bounds the whole exchange, and the two other timeouts have nothing left
+//!   to bound. There are no trailers, in either direction.
+//! - Headers that are the host's, or can be taken for another, are refused when they are set
+//!   (`forbidden`); those that HTTP clients set by themselves are left out.
 
 use std::sync::{
     Arc,
@@ -35,7 +39,8 @@ const CREDENTIAL: HeaderName = HeaderName::from_static("skysail-credential");
 /// The host sets them; clients do too, without being asked.
 const LEFT_OUT: [HeaderName; 3] = [header::CONTENT_LENGTH, header::ACCEPT_ENCODING, header::HOST];
 
-/// Bytes of one `fields` on the host. A guest may have as many as handles, so this is a thousandth of what they cost together.
+/// Bytes of one `fields` on the host. A guest may have as many as handles, so this is a thousandth
+/// of what they cost together.
 const FIELDS_BYTES_MAX: usize = 32 << 10;
 
 /// What a body under way takes at once, for the same reason.
@@ -60,7 +65,8 @@ struct Bridge {
     owed: Owed,
 }
 
-/// Bytes of bodies that the host holds for the requests under way of one call, together. They lie outside the guest's memory.
+/// Bytes of bodies that the host holds for the requests under way of one call, together. They lie
+/// outside the guest's memory.
 struct Bodies {
     held: AtomicU64,
     max: u64,
@@ -225,7 +231,8 @@ fn response_of(response: HttpResponse) -> Result<Response<WasiBody>, Failure> {
     builder.body(body).map_err(|error| Failure::new(FailureKind::Interrupted, format!("the answer: {error}")))
 }
 
-/// The nearest code of `wasi:http`; only its last one has room for a sentence. The whole failure is in the host's log.
+/// The nearest code of `wasi:http`; only its last one has room for a sentence. The whole failure is
+/// in the host's log.
 fn error_of(failure: &Failure) -> Error {
     let Failure { kind, message, limit } = failure;
     match kind {
@@ -272,7 +279,8 @@ mod tests {
             assert!(!forbidden(name), "{name}");
         }
     }
-    /// The bridge of a call that may send so many requests, with this bound for their bodies together.
+    /// The bridge of a call that may send so many requests, with this bound for their bodies
+    /// together.
     fn bridge(http_requests: u64, bodies: u64) -> Bridge {
         let limits = Limits { http_requests, ..Limits::default() }.http();
         let policy = Arc::new(EgressPolicy::new(&crate::egress::EgressSpec::default()).unwrap());

@@ -1,4 +1,5 @@
-//! Machine code of the last few components, in memory. On disk it would have to be authenticated; here nobody can change it.
+//! Machine code of the last few components, in memory. On disk it would have to be authenticated;
+//! here nobody can change it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,7 +8,8 @@ use crate::CompiledComponent;
 
 /// Entries kept: the active component of a few slots and its predecessors.
 const ENTRIES_MAX: usize = 16;
-/// Bytes kept. A provider of 300 KiB becomes about 1 MiB of machine code; one that is larger than this is compiled each time.
+/// Bytes kept. A provider of 300 KiB becomes about 1 MiB of machine code; one that is larger than
+/// this is compiled each time.
 const BYTES_MAX: usize = 64 << 20;
 
 /// What decides whether machine code may be used.
@@ -34,7 +36,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The machine code, where compiling it cost no more than `limits` allow: a lowered limit holds for what was compiled before it, too.
+    /// The machine code, where compiling it cost no more than `limits` allow: a lowered limit holds
+    /// for what was compiled before it, too.
     pub(super) fn get(
         &mut self,
         key: &Key,

@@ -1,4 +1,5 @@
-//! The child's side of the jail. Runs alone in its process; hostile input comes in; findings, and machine code or a reason go out.
+//! The child's side of the jail. Runs alone in its process; hostile input comes in; findings, and
+//! machine code or a reason go out.
 
 #[cfg(test)]
 mod tests;
@@ -32,22 +33,27 @@ use crate::{Limits, admission, cpu_time::clock, engine_config};
 
 mod threads;
 
-/// Exit code where no request was understood: whoever started this by hand learns why on standard error.
+/// Exit code where no request was understood: a person who started this by hand learns why on
+/// standard error.
 const NOT_ASKED: u8 = 2;
-/// Open files: the three pipes, what the process reads about itself, and Landlock's rules while they are made.
+/// Open files: the three pipes, what the process reads about itself, and Landlock's rules while
+/// they are made.
 const FILES_MAX: u64 = 8;
-/// Address space beyond what may be written, in bytes: an allocator reserves some for each thread, and takes what it needs of it.
+/// Address space beyond what may be written, in bytes: an allocator reserves some for each thread,
+/// and takes what it needs of it.
 const RESERVED_MAX: u64 = 1 << 30;
 /// Seconds between the soft and the hard limit on CPU time: several threads must not reach the
 /// second before the kernel has acted on the first.
 const HARD_EXTRA_SECONDS: u64 = 5;
-/// How often the CPU time is compared with its budget, the memory looked at, and the parent looked for.
+/// How often the CPU time is compared with its budget, the memory looked at, and the parent looked
+/// for.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
-/// What the hidden subcommand of the executable does, and all that it may do: call this before anything else has started a thread or opened
-/// a file, and exit with the result.
+/// What the hidden subcommand of the executable does, and all that it may do: call this before
+/// anything else has started a thread or opened a file, and exit with the result.
 ///
-/// Reads one request from standard input, judges and compiles under the limits that it names, writes its answers to standard output.
+/// Reads one request from standard input, judges and compiles under the limits that it names,
+/// writes its answers to standard output.
 #[must_use]
 pub fn child_main() -> ExitCode {
     match run() {
@@ -116,8 +122,8 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     }
 }
 
-/// Takes away everything that compiling does not need. What the kernel could not take away comes back, for people.
-/// `apart` is memory that is no part of what the component may use.
+/// Takes away everything that compiling does not need. What the kernel could not take away comes
+/// back, for people. `apart` is memory that is no part of what the component may use.
 fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<String>> {
     let limits_of = |resource, soft: u64, hard: u64| {
         // A limit that is lower already cannot be raised, and need not be.
@@ -132,9 +138,10 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     limits_of(Resource::Cpu, seconds, seconds.saturating_add(HARD_EXTRA_SECONDS))?;
     let memory = limits.memory_bytes.saturating_add(apart);
     limit(Resource::Data, used.base.saturating_add(memory))?;
-    // What the first thread's stack takes counts as nobody's memory.
+    // The main thread's stack is not counted against the limit.
     limit(Resource::Stack, STACK_BYTES as u64)?;
-    // What is shared counts here only: nothing in the compiler asks for it, and who breaks out of it is held as well.
+    // What is shared counts here only: nothing in the compiler asks for it, and who breaks out of
+    // it is held as well.
     limit(Resource::As, used.read(ADDRESS_SPACE)?.saturating_add(memory).saturating_add(RESERVED_MAX))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
@@ -144,13 +151,15 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     Ok(walls::put_up())
 }
 
-/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts whole seconds. And without one when its parent is
-/// gone: a manager that was killed needs no machine code.
+/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts
+/// whole seconds. And without one when its parent is gone: a manager that was killed needs no
+/// machine code.
 ///
-/// Where the compiler is done at that very moment its answer is whole: both hold the lock of standard output while they write, and the
-/// parent reads what comes first.
+/// Where the compiler is done at that very moment its answer is whole: both hold the lock of
+/// standard output while they write, and the parent reads what comes first.
 fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<()> {
-    /// Enough for a loop that reads a clock and a file, and an answer without a body: it counts as memory of the component.
+    /// Enough for a loop that reads a clock and a file, and an answer without a body: it counts as
+    /// memory of the component.
     const STACK: usize = 256 << 10;
     let watch = move || {
         while clock(ClockId::ProcessCPUTime) < budget {
@@ -180,14 +189,16 @@ fn answer(kind: Kind, compatibility: u64, used: &Used, body: &[u8]) -> io::Resul
     head.write(&mut io::stdout().lock(), body)
 }
 
-/// What `RLIMIT_DATA` counts: what this process alone may write, its first stack aside, whether it has or not.
+/// What `RLIMIT_DATA` counts: what this process alone may write, its first stack aside, whether it
+/// has or not.
 const MEMORY: &str = "VmData:";
 /// What `RLIMIT_AS` counts.
 const ADDRESS_SPACE: &str = "VmSize:";
 
 /// What the component has used, as far as this process knows.
 struct Used {
-    /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from its start is a new one.
+    /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from
+    /// its start is a new one.
     status: File,
     /// Memory that there was before the component came, in bytes.
     base: u64,

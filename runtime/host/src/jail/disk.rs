@@ -81,7 +81,7 @@ impl Disk {
         Some((bytes, cost))
     }
 
-    /// Keeps it. That it cannot be kept is told: the next start compiles.
+    /// Keeps it. A failure to keep it is logged: the next start compiles.
     pub(super) fn put(&self, key: &Key, code: &[u8], cost: CompileCost) {
         if code.len() as u64 > CODE_BYTES_MAX.min(self.bytes_max) {
             return;

@@ -16,11 +16,12 @@ pub(super) const REQUEST_HEAD: usize = 40;
 /// Bytes of an answer's head: magic, kind, compatibility, CPU microseconds, memory, length.
 pub(super) const ANSWER_HEAD: usize = 48;
 
-/// Largest machine code that is taken from a child, in bytes. Machine code has about three times the size of its wasm, and wasm of tens of
-/// megabytes is the largest that a limit allows.
+/// Largest machine code that is taken from a child, in bytes. Machine code has about three times
+/// the size of its wasm, and wasm of tens of megabytes is the largest that a limit allows.
 pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 
-/// Longest findings that are taken from a child, in bytes: honest ones are cut far below (`Findings::bounded`), in text without escapes.
+/// Longest findings that are taken from a child, in bytes: honest ones are cut far below
+/// (`Findings::bounded`), in text without escapes.
 pub(super) const FINDINGS_BYTES_MAX: u64 = 4 << 20;
 /// Longest reason that is taken from a child, in bytes.
 const REASON_BYTES_MAX: u64 = 64 << 10;
@@ -79,7 +80,8 @@ impl Request {
 /// What a child says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Findings follow, as JSON. The first answer; where they refuse nothing and machine code was asked for, it is not the last.
+    /// Findings follow, as JSON. The first answer; where they refuse nothing and machine code was
+    /// asked for, it is not the last.
     Findings,
     /// Machine code follows.
     Code,

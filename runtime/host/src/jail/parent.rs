@@ -1,4 +1,5 @@
-//! The parent's side of the jail: starts the child, feeds it, waits no longer than allowed, and says why nothing came.
+//! The parent's side of the jail: starts the child, feeds it, waits no longer than allowed, and
+//! says why nothing came.
 
 use std::{
     fs, io,
@@ -50,7 +51,8 @@ impl Jail {
         Self { command, said: Once::new() }
     }
 
-    /// Where a child says that walls are missing it says so first; the rest of what it said comes back.
+    /// Where a child says that walls are missing it says so first; the rest of what it said comes
+    /// back.
     fn heed(&self, said: String) -> String {
         let Some(rest) = said.strip_prefix(walls::WITHOUT) else { return said };
         let (missing, rest) = rest.split_once('\n').unwrap_or((rest, ""));
@@ -138,7 +140,8 @@ struct Ended {
     status: ExitStatus,
     /// CPU time of all its threads, as the kernel counted it.
     cpu: Duration,
-    /// What it answered, or why that cannot be read: a child that was killed leaves half an answer or none.
+    /// What it answered, or why that cannot be read: a child that was killed leaves half an answer
+    /// or none.
     answer: Result<Answer, Unanswered>,
     said: String,
 }
@@ -168,7 +171,8 @@ async fn talk(
     let stdin = child.stdin.take().ok_or_else(piped)?;
     let stdout = child.stdout.take().ok_or_else(piped)?;
     let stderr = child.stderr.take().ok_or_else(piped)?;
-    // Megabytes go through: with the pipes that everybody has parent and child would wait for each other at every 64 KiB. It is no loss where the system refuses it.
+    // Megabytes go through: with the pipes that everybody has parent and child would wait for each
+    // other at every 64 KiB. It is no loss where the system refuses it.
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _refused_or_not = fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
@@ -197,7 +201,8 @@ async fn cpu_time_at_the_end(child: &Child) -> Option<Duration> {
     Some(Duration::from_millis(ticks * TICK_MS))
 }
 
-/// A child that ends before it has read everything has a reason, which its answer or its status tells better than this pipe.
+/// A child that ends before it has read everything has a reason, which its answer or its status
+/// tells better than this pipe.
 async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io::Result<()> {
     let Input { task, component } = input;
     let request = Request { task: *task, limits, length: component.len() as u64 };
@@ -235,7 +240,8 @@ async fn read_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Result<(AnswerHea
     let mut head = [0; ANSWER_HEAD];
     stdout.read_exact(&mut head).await?;
     let head = AnswerHead::decode(&head)?;
-    // Of that size and no more: machine code is kept for as long as its release may come back. `decode` has bounded the length.
+    // Of that size and no more: machine code is kept for as long as its release may come back.
+    // `decode` has bounded the length.
     let mut body = vec![0; usize::try_from(head.length).map_err(|_| Unanswered::Unreadable)?];
     stdout.read_exact(&mut body).await?;
     Ok((head, body))

@@ -25,7 +25,8 @@ pub(crate) enum Said {
     OutOfTime,
 }
 
-/// A compiler whose children say this, whatever they are asked; what they say is written into the folder.
+/// A compiler whose children say this, whatever they are asked; what they say is written into the
+/// folder.
 pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compiler {
     let mut said = Vec::new();
     let own = compatibility(engine);

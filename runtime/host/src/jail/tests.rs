@@ -1,4 +1,5 @@
-//! The parent against children that misbehave. The real child, and hostile components, are in `tests/it`.
+//! The parent against children that misbehave. The real child, and hostile components, are in
+//! `tests/it`.
 
 use std::{ffi::OsString, time::Duration};
 

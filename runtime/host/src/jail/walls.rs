@@ -1,7 +1,9 @@
-//! The walls that the kernel puts up around the child: Landlock against files, TCP and signals, seccomp against every system call that
-//! compiling does not need. Each holds without the other where it can; what the kernel does not have is said and not silently left out.
+//! The walls that the kernel puts up around the child: Landlock against files, TCP and signals,
+//! seccomp against every system call that compiling does not need. Each holds without the other
+//! where it can; what the kernel does not have is said and not silently left out.
 //!
-//! Limits on time, memory and files are in `child`; they need nothing of the kernel that an old one lacks.
+//! Limits on time, memory and files are in `child`; they need nothing of the kernel that an old one
+//! lacks.
 
 use std::error::Error;
 
@@ -16,7 +18,8 @@ mod filter;
 /// How the child's only line on standard error begins that is no reason for anything.
 pub(super) const WITHOUT: &str = "compile jail: without ";
 
-/// Puts up both walls around the calling thread and all that it starts. What could not be put up comes back, with what that means.
+/// Puts up both walls around the calling thread and all that it starts. What could not be put up
+/// comes back, with what that means.
 ///
 /// Nothing may be opened, started or limited afterwards.
 pub(super) fn put_up() -> Vec<String> {
@@ -37,8 +40,8 @@ pub(super) fn put_up() -> Vec<String> {
     missing.chain([covered.to_owned()]).collect()
 }
 
-/// No file may be opened, run, made or changed, TCP is closed, and nobody outside can be sent a signal. There is no exception: whatever
-/// the child reads is open already.
+/// No file may be opened, run, made or changed, TCP is closed, and nobody outside can be sent a
+/// signal. There is no exception: whatever the child reads is open already.
 pub(super) fn landlock() -> Result<(), String> {
     /// The newest that the library knows. With no rule at all a newer one can only take away more.
     const NEWEST: ABI = ABI::V10;

@@ -1,4 +1,5 @@
-//! Range, default and reason of each limit. `LIMITS.md` beside `Cargo.toml` is this as a table; a test compares the two.
+//! Range, default and reason of each limit. `LIMITS.md` beside `Cargo.toml` is this as a table; a
+//! test compares the two.
 
 use super::Limits;
 
@@ -7,9 +8,10 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Most that one call may be allowed to use; also how far such figures are told apart.
+/// Most that one call may be allowed to use; also the resolution of such figures.
 pub(crate) const FUEL_MAX: u64 = 1_000_000_000_000;
-/// Longest that one call may be allowed to take, in milliseconds; also how far such figures are told apart.
+/// Longest that one call may be allowed to take, in milliseconds; also the resolution of such
+/// figures.
 pub(crate) const DEADLINE_MS_MAX: u64 = HOUR_MS;
 
 /// Range, default and reason of one limit, and what it does.
@@ -236,7 +238,8 @@ pub(super) const HTTP_HEADER_BYTES: Bound = Bound {
     name: "httpHeaderBytes",
     unit: "bytes of names and values",
     min: KIB,
-    // Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would promise what cannot be kept.
+    // Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would
+    // promise what cannot be kept.
     max: 256 * KIB,
     default: 64 * KIB,
     beyond: "a request fails with `limited` and is not sent, an answer fails with `too-large`",

@@ -1,12 +1,17 @@
-//! A new release that serves a share of the objects first, beside its predecessor, which serves the rest.
+//! A new release that serves a share of the objects first, beside its predecessor, which serves the
+//! rest.
 //!
 //! # Rule
-//! Which objects are in the share is decided by their UID alone: it is the same for each release and each process, so that no object sees two releases in
-//! turn. Nodes that are asked about together are asked apart. Calls about no single object (lists, routes) stay with the predecessor.
+//! Which objects are in the share is decided by their UID alone: it is the same for each release
+//! and each process, so that no object sees two releases in turn. Nodes that are asked about
+//! together are asked apart. Calls about no single object (lists, routes) stay with the
+//! predecessor.
 //!
-//! The canary is compared with its predecessor as a release on probation is (`trial`). Where it is worse, the predecessor serves its share again, too, and the digest is
-//! quarantined. Where it bears out, it serves all objects, on probation if the settings ask for one. A release that may call itself by another name than its predecessor
-//! serves all objects at once: two names for one cloud would take each other's objects for strange.
+//! The canary is compared with its predecessor as a release on probation is (`trial`). Where it is
+//! worse, the predecessor serves its share again, too, and the digest is quarantined. Where it
+//! passes, it serves all objects, on probation if the settings ask for one. A release that may call
+//! itself by another name than its predecessor serves all objects at once: two names for one cloud
+//! would take each other's objects for strange.
 //!
 //! New settings end a canary; what was offered is taken up again under them.
 
@@ -100,7 +105,7 @@ impl Slot {
         let before = self.canary.send_replace(canary);
         let active = self.active.load();
         if let Some(release) = before.as_ref().map(|before| before.release())
-            // It may have borne out.
+            // It may have passed.
             && active.as_ref().is_none_or(|active| !Arc::ptr_eq(active, release))
         {
             release.drain.begin(DRAIN);
@@ -110,7 +115,7 @@ impl Slot {
         self.shared.count_draining();
     }
 
-    /// The canary bore out: it serves all objects.
+    /// The canary passed: it serves all objects.
     pub(super) async fn promote(&self, canary: &Arc<Canary>) {
         let mut work = self.interrupt().await;
         if !self.is_canary(canary) {
@@ -124,7 +129,7 @@ impl Slot {
         self.shared.settled(said);
     }
 
-    /// The canary did not bear out.
+    /// The canary failed.
     pub(super) async fn recall(&self, canary: &Arc<Canary>, breach: &Breach) {
         let mut work = self.interrupt().await;
         if !self.is_canary(canary) {

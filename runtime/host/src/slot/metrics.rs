@@ -53,7 +53,7 @@ impl SlotMetrics {
         );
         r.register(
             "rollbacks",
-            "Count of releases that were taken back because they did not bear out, by the code",
+            "Count of releases that were taken back because they failed, by the code",
             metrics.rollbacks.clone(),
         );
         r.register(

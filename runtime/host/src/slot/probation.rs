@@ -1,13 +1,16 @@
-//! The time in which a new release has to bear out that it is no worse than the one before it.
+//! The time in which a new release has to show that it is no worse than the one before it.
 //!
 //! # Rule
-//! From the exchange on, until it has ended a number of calls and a time has passed, a release is compared with its predecessor (`trial`). Where it is
-//! worse, the slot goes back to the predecessor, which was kept for that, at once: calls that run end on the release they began on, the next
-//! one begins on the predecessor. The digest is quarantined and is not taken again while the process lives, whatever the settings: only another release,
-//! a person who asks for it ([`Slot::ask_again`]), or a restart of whoever keeps no record of it. The predecessor of a release that comes while another
-//! one is on probation is the last that bore out.
+//! From the exchange on, until it has ended a number of calls and a time has passed, a release is
+//! compared with its predecessor (`trial`). Where it is worse, the slot goes back to the
+//! predecessor, which was kept for that, at once: calls that run end on the release they began on,
+//! the next one begins on the predecessor. The digest is quarantined and is not taken again while
+//! the process lives, whatever the settings: only another release, a person who asks for it
+//! ([`Slot::ask_again`]), or a restart of a manager that keeps no record of it. The predecessor of
+//! a release that comes while another one is on probation is the last that passed probation.
 //!
-//! New settings end a probation: what was kept was kept under the old ones, and must not come back with their permissions.
+//! New settings end a probation: what was kept was kept under the old ones, and must not come back
+//! with their permissions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +33,7 @@ pub struct ProbationOptions {
     pub time: Duration,
 }
 
-/// One release on probation, with the one that serves again if it does not bear out.
+/// One release on probation, with the one that serves again if it fails.
 pub(super) struct Probation {
     trial: Trial,
     predecessor: Arc<Active>,
@@ -57,8 +60,9 @@ impl Probation {
 }
 
 impl Slot {
-    /// Watches each new release while it is on probation or serves a share of the objects, and takes it back where it does not bear out. Runs until it is dropped; a slot
-    /// that nobody guards keeps whatever was offered last, and never lets a canary serve more than its share.
+    /// Watches each new release while it is on probation or serves a share of the objects, and
+    /// rolls it back where it does not hold out. Runs until it is dropped; a slot that nobody
+    /// guards keeps whatever was offered last, and never lets a canary serve more than its share.
     ///
     /// # Cancel safety
     /// What was begun is done or not: the exchange is one step.
@@ -83,14 +87,14 @@ impl Slot {
         }
     }
 
-    /// The release bore out: its predecessor's memory is given back.
+    /// The release passed probation: its predecessor's memory is given back.
     async fn end_probation(&self, probation: &Arc<Probation>) {
         let _work = self.interrupt().await;
         if !self.is_on_probation(probation) {
             return;
         }
         let digest = probation.trial.release().provider.release().digest();
-        tracing::info!(provider.name = %self.name, component.digest = digest, "release bore out");
+        tracing::info!(provider.name = %self.name, component.digest = digest, "release passed probation");
         self.set_probation(None);
         // A person who asked for it was right.
         self.quarantine.forget(digest);

@@ -11,7 +11,8 @@ use skysail_provider::{
 
 use super::Slot;
 
-/// A call on the release that is to have it; once more, on what serves then, where that release is exchanged and the call does not end in time.
+/// A call on the release that is to have it; once more, on what serves then, where that release is
+/// exchanged and the call does not end in time.
 macro_rules! on {
     ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
         loop {
@@ -229,7 +230,8 @@ impl PersistentVolumeLabels for Slot {
     }
 }
 
-/// The answers of one release. An error of the whole call becomes the error of each node, and says nothing about the existence of a node.
+/// The answers of one release. An error of the whole call becomes the error of each node, and says
+/// nothing about the existence of a node.
 fn of_each(answers: Result<Vec<Result<Instance>>>, nodes: usize) -> impl Iterator<Item = Result<Instance>> {
     let (answers, error) = match answers {
         Ok(answers) => (answers, None),

@@ -7,8 +7,8 @@ use std::{
 
 use super::Refusal;
 
-/// Digests remembered. An author who saves a broken file again and again has the newest of them refused at once; an older one is judged
-/// anew.
+/// Digests remembered. An author who saves a broken file again and again has the newest of them
+/// refused at once; an older one is judged again.
 const ENTRIES_MAX: usize = 32;
 
 /// The oldest refusal goes first, and one of a release that served last.
@@ -20,24 +20,26 @@ impl Quarantine {
         self.refusals().iter().find(|refusal| refusal.digest == digest).cloned()
     }
 
-    /// Under other settings a release may be another one. One that served and was taken back was judged by what it did.
+    /// Under other settings a release may be another one. One that served and was taken back was
+    /// judged by what it did.
     pub(super) fn settings_changed(&self) {
         self.refusals().retain(Refusal::was_taken_back);
     }
 
-    /// It has borne out after all.
+    /// It has passed probation after all.
     pub(super) fn forget(&self, digest: &str) {
         self.refusals().retain(|refusal| refusal.digest != digest);
     }
 
-    /// What a person asks for from now on is asked for anew.
+    /// What a person asks for from now on counts as a new request.
     pub(super) fn asked_anew(&self) {
         for refusal in &mut *self.refusals() {
             refusal.retried = false;
         }
     }
 
-    /// What was taken back stays so whatever is said of it later: a try that did not get as far is a try all the same.
+    /// What was taken back stays so whatever is said of it later: a try that did not get as far is
+    /// a try all the same.
     pub(super) fn put(&self, refusal: &Refusal) {
         let mut refusals = self.refusals();
         let known = refusals.iter_mut().find(|known| known.digest == refusal.digest && known.was_taken_back());
@@ -50,7 +52,8 @@ impl Quarantine {
         refusals.retain(|kept| kept.digest != refusal.digest);
         refusals.push_back(refusal.clone());
         if refusals.len() > ENTRIES_MAX {
-            // A source that offers one broken file after the other must not make what was taken back forgotten.
+            // A source that offers one broken file after the other must not make what was taken
+            // back forgotten.
             let oldest = refusals.iter().position(|refusal| !refusal.was_taken_back()).unwrap_or(0);
             refusals.remove(oldest);
         }

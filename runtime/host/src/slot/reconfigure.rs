@@ -1,15 +1,21 @@
-//! New settings for a slot in two steps: what is wrong in itself is refused first, so that several slots change together or not at all.
+//! New settings for a slot in two steps: what is wrong in itself is refused first, so that several
+//! slots change together or not at all.
 //!
 //! # Rule
-//! A guest has no say in what it may do: egress rules, credentials and limits are in force from the commit on, whatever it answers. A
-//! refusal by a guest is no error of [`Slot::prepare`], so that it holds back no other slot either. It decides only what serves:
-//! 1. the active release under the new settings, or else the newest offer, where that was refused before;
-//! 2. the active release with its old cloud-config and everything else new, where the cloud-config is another one;
+//! A guest has no say in what it may do: egress rules, credentials and limits are in force from the
+//! commit on, whatever it answers. A refusal by a guest is no error of [`Slot::prepare`], so that
+//! it holds back no other slot either. It decides only what serves:
+//! 1. the active release under the new settings, or else the newest offer, where that was refused
+//!    before;
+//! 2. the active release with its old cloud-config and everything else new, where the cloud-config
+//!    is another one;
 //! 3. nothing, where it cannot be loaded under them at all.
 //!
-//! The second and the third leave the refusal in the status. A failure of the machine decides nothing: the active release serves under the new settings without
-//! having been asked; only where they need another engine (`stackBytes`) and that fails, nothing serves until [`Slot::retry`] succeeds. Calls under the old settings end
-//! within seconds. The new cloud-config stays wanted: each later offer is asked about it first.
+//! The second and the third leave the refusal in the status. A failure of the machine decides
+//! nothing: the active release serves under the new settings without having been asked; only where
+//! they need another engine (`stackBytes`) and that fails, nothing serves until [`Slot::retry`]
+//! succeeds. Calls under the old settings end within seconds. The new cloud-config stays wanted:
+//! each later offer is asked about it first.
 
 use std::sync::Arc;
 
@@ -18,7 +24,8 @@ use tokio::sync::MutexGuard;
 use super::{Active, Drain, Offer, Refusal, Slot, SlotOptions, Stage, Step, Wanted, Work, shadow::Compared};
 use crate::{Sandbox, SandboxError, SandboxOptions, SandboxedProvider};
 
-/// Settings that a slot can take up: whoever has to be asked was asked. Dropped, they change nothing.
+/// Settings that a slot can take up: every release that had to be asked was asked. Dropped, they
+/// change nothing.
 ///
 /// While this lives, the slot takes no offer; calls go on.
 #[must_use = "nothing changes before the commit"]
@@ -53,8 +60,8 @@ enum Outcome {
 }
 
 impl Slot {
-    /// Asks for new settings of the provider, and changes nothing yet. The name stays that of the slot. An offer that is under way is put
-    /// off.
+    /// Asks for new settings of the provider, and changes nothing yet. The name stays that of the
+    /// slot. An offer that is under way is put off.
     ///
     /// # Errors
     /// The settings are wrong in themselves: the old ones stay in force.
@@ -114,7 +121,8 @@ impl Slot {
         Sandbox::new(&self.services.engine, self.services.recorder.clone(), options.sandbox.clone())
     }
 
-    /// The release that serves under other settings, where it needs not be loaded again for them: neither memory nor CPU time can be missing for that.
+    /// The release that serves under other settings, where it needs not be loaded again for them:
+    /// neither memory nor CPU time can be missing for that.
     fn unasked(&self, active: &Active, sandbox: &Arc<Sandbox>) -> Option<Active> {
         let Active { provider, info, interfaces, offer, compiled, drain: _, shared } = active;
         if !wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()) {
@@ -150,10 +158,11 @@ impl Slot {
 }
 
 impl Reconfiguration<'_> {
-    /// The exchange: calls that begin from now on have the new settings; calls under way keep the old ones for seconds, and are then
-    /// cancelled and repeated.
+    /// The exchange: calls that begin from now on have the new settings; calls under way keep the
+    /// old ones for seconds, and are then cancelled and repeated.
     ///
-    /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest offer.
+    /// Everything that was refused may be tried again; [`Slot::retry`] does it with the newest
+    /// offer.
     pub fn commit(self) {
         let Self { slot, mut work, options, sandbox, outcome, earlier } = self;
         slot.put_canary_off(&mut work);
@@ -199,7 +208,8 @@ impl Reconfiguration<'_> {
 
 fn serve(slot: &Slot, work: &mut Work, candidate: Active) {
     drop(work.refused.take_if(|offer| offer.bytes == candidate.offer.bytes));
-    // The same as before, or what was asked for and refused: under the new settings there is nothing to compare it with.
+    // The same as before, or what was asked for and refused: under the new settings there is
+    // nothing to compare it with.
     slot.shared.step(candidate.provider.release().digest(), Stage::Shadowed, Step::To(Stage::Active));
     slot.exchange(Arc::new(candidate), None, None);
 }

@@ -1,13 +1,18 @@
-//! A new release beside the one that serves, before it may serve itself: both are asked what was asked lately and changes nothing, and their answers are compared.
+//! A new release beside the one that serves, before it may serve itself: both are asked what was
+//! asked lately and changes nothing, and their answers are compared.
 //!
 //! # Rule
-//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe` about the last nodes whose existence and whose metadata were asked for, and the lists
-//!   of load balancers and routes: what the controllers asked for, or could have.
-//! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the calls end does not count for probation. A cloud whose API reads by POST
-//!   answers nothing that way: its questions count as unanswered.
-//! - A difference counts where the release that serves answers the second time as the first: else the cloud has changed in between.
-//! - Where the release that serves has no answer, or the new one has none by no fault of the release, there is nothing to compare. Where the new one traps or
-//!   meets a limit, it is refused. Any other difference is reported, and refuses the release where the operator wants that.
+//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe`
+//!   about the last nodes whose existence and whose metadata were asked for, and the lists of load
+//!   balancers and routes: what the controllers asked for, or could have.
+//! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the
+//!   calls end does not count for probation. A cloud whose API reads by POST answers nothing that
+//!   way: its questions count as unanswered.
+//! - A difference counts where the release that serves answers the second time as the first: else
+//!   the cloud has changed in between.
+//! - Where the release that serves has no answer, or the new one has none by no fault of the
+//!   release, there is nothing to compare. Where the new one traps or meets a limit, it is refused.
+//!   Any other difference is reported, and refuses the release where the operator wants that.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -31,16 +36,17 @@ use crate::{Fault, SandboxedProvider, fault};
 #[cfg(test)]
 mod tests;
 
-/// Services that are remembered: each is a question, and a question two requests or more to the cloud.
+/// Services that are remembered: each is a question, and a question two requests or more to the
+/// cloud.
 const SERVICES_MAX: usize = 16;
 
 /// After that nothing more is asked: an operator waits for the release.
 const TIME_MAX: Duration = Duration::from_mins(1);
 
-/// Differences that are told.
+/// Differences that are reported.
 const TOLD_MAX: usize = 5;
 
-/// Longest answer that is told, in bytes.
+/// Longest answer that is reported, in bytes.
 const ANSWER_BYTES_MAX: usize = 300;
 
 /// That a release is asked beside its predecessor.
@@ -290,7 +296,8 @@ impl Slot {
     ) -> Result<(), Refusal> {
         let Some(active) = self.active.load_full() else { return Ok(()) };
         let digest = provider.release().digest();
-        // The same under other settings is no other release, and under another cloud-config the same release may answer otherwise.
+        // The same under other settings is no other release, and under another cloud-config the
+        // same release may answer otherwise.
         let is_same = active.provider.release().digest() == digest;
         if is_same || active.provider.sandbox().config() != provider.sandbox().config() {
             return Ok(());

@@ -24,7 +24,8 @@ pub enum Stage {
     Described,
     /// It accepts the cloud-config.
     ConfigChecked,
-    /// It was asked what its predecessor was asked, where the operator wants that. Where not, it is here at once.
+    /// It was asked what its predecessor was asked, where the operator wants that. Where not, it is
+    /// here at once.
     Shadowed,
     /// It serves a share of the objects.
     Canary,
@@ -51,8 +52,10 @@ impl Step {
     }
 }
 
-/// The only ways of a release that is met for the first time. One that was refused before and is offered again takes none: it is told again what it was told. A
-/// predecessor that serves again, and a release that is replaced, are the other side of these exchanges. Of the codes of [`Reason::Admission`] one stands for all.
+/// The only ways of a release that is met for the first time. One that was refused before and is
+/// offered again takes none: it gets the same refusal again. A predecessor that serves again, and a
+/// release that is replaced, are the other side of these exchanges. Of the codes of
+/// [`Reason::Admission`] one stands for all.
 #[rustfmt::skip]
 pub(super) const EDGES: [(Stage, Step); 32] = {
     use Reason::{

@@ -22,15 +22,17 @@ pub struct SlotStatus {
     pub provider: String,
     /// What serves; none while nothing does.
     pub active: Option<ActiveStatus>,
-    /// Whether what serves still has to bear out; none where it has.
+    /// Whether the serving release is still on probation; none where it has passed.
     pub probation: Option<ProbationStatus>,
     /// What serves a share of the objects; none while one release serves all of them.
     pub canary: Option<CanaryStatus>,
-    /// How the newest release that was asked beside its predecessor differed from it; none where none was, or nothing of it is left to say.
+    /// How the newest release that was asked beside its predecessor differed from it; none where
+    /// none was, or nothing of it is left to say.
     pub shadow: Option<ShadowStatus>,
     /// What is on its way.
     pub candidate: Option<CandidateStatus>,
-    /// Why the newest offer does not serve, or the newest settings have not become those of what serves; none where both are well.
+    /// Why the newest offer does not serve, or the newest settings have not become those of what
+    /// serves; none where both are well.
     pub refused: Option<Refusal>,
     /// Why there is nothing to offer; none where the source's newest word was an offer.
     pub source_failure: Option<SourceFailure>,
@@ -38,7 +40,8 @@ pub struct SlotStatus {
     pub swaps: u64,
     /// Releases that serve no new call and still have one running.
     pub draining: u64,
-    /// Changes whenever the calls of some object begin to go to another release: then every object has to be reconciled once.
+    /// Changes whenever the calls of some object begin to go to another release: then every object
+    /// has to be reconciled once.
     pub generation: u64,
 }
 
@@ -159,10 +162,11 @@ pub struct Refusal {
     pub code: &'static str,
     /// Names origin, place, reason and way out; several sentences where several things are wrong.
     pub reason: String,
-    /// Whether the same bytes with the same settings will be refused again. Where not, the fault is the machine's or the cloud's, and
-    /// [`super::Slot::retry`] tries the release again.
+    /// Whether the same bytes with the same settings will be refused again. Where not, the fault is
+    /// the machine's or the cloud's, and [`super::Slot::retry`] tries the release again.
     pub lasting: bool,
-    /// Whether it had been tried again because a person asked ([`super::Slot::ask_again`]): that is not done twice.
+    /// Whether it had been tried again because a person asked ([`super::Slot::ask_again`]): that is
+    /// not done twice.
     pub retried: bool,
 }
 
@@ -203,9 +207,11 @@ pub enum Reason {
     ConfigRefused,
     /// Asked what its predecessor was asked, it trapped or met a limit.
     ShadowBroken,
-    /// Asked what its predecessor was asked, it answered otherwise, and the operator wants such a release refused.
+    /// Asked what its predecessor was asked, it answered otherwise, and the operator wants such a
+    /// release refused.
     ShadowDiffers,
-    /// On probation or as a canary calls trapped: one where none of its predecessor's had, else more than twice their share.
+    /// On probation or as a canary calls trapped: one where none of its predecessor's had, else
+    /// more than twice their share.
     ProbationTrap,
     /// The same of calls that met a limit.
     ProbationLimit,
@@ -285,7 +291,8 @@ impl Shared {
         }
     }
 
-    /// A release takes a step. All of them come by here, and a debug build, as tests are, takes none that the table does not have.
+    /// A release takes a step. All of them come by here, and a debug build, as tests are, takes
+    /// none that the table does not have.
     pub(super) fn step(&self, digest: &str, from: Stage, step: Step) {
         debug_assert!(from.leads(step), "{from:?} does not lead to {step:?}");
         let to = match step {
@@ -345,7 +352,8 @@ impl Shared {
         self.status.send_if_modified(|status| std::mem::replace(&mut status.probation, probation.clone()) != probation);
     }
 
-    /// A release serves a share of the objects, or none does any more; with the reason where it was taken back.
+    /// A release serves a share of the objects, or none does any more; with the reason where it was
+    /// taken back.
     pub(super) fn canary(&self, canary: Option<CanaryStatus>, taken_back: Option<&Refusal>) {
         if let Some(refusal) = taken_back {
             self.count_taken_back(refusal);

@@ -116,7 +116,8 @@ impl Slot {
             && active.compiled.is_within(limits)
             && offer.bytes.len() as u64 <= limits.component_bytes
         {
-            // What serves is loaded again, under other settings: that needs no jail, which may be out of order just now.
+            // What serves is loaded again, under other settings: that needs no jail, which may be
+            // out of order just now.
             candidate.advance();
             return Ok(active.compiled.clone());
         }
@@ -166,7 +167,8 @@ impl Slot {
             return Err(candidate.refuse(Reason::NoProviderIdScheme, Fault::Release, text));
         }
         let active = self.active.load_full();
-        // What serves goes on with fewer rights where the operator takes some: it is no new release.
+        // What serves goes on with fewer rights where the operator takes some: it is no new
+        // release.
         let is_new = active.as_ref().is_none_or(|active| active.provider.release().digest() != candidate.status.digest);
         if let Some(unmet) = unmet_egress(options, sandbox, &info) {
             if is_new {

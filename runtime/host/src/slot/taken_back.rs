@@ -6,8 +6,8 @@ use super::{Active, Offer, Reason, Refusal, Slot, Stage, Step, Work, trial::Brea
 use crate::admission;
 
 impl Slot {
-    /// Refuses this digest from now on, whatever the settings: it was taken back before this process began.
-    /// `retried`: as [`Refusal::retried`].
+    /// Refuses this digest from now on, whatever the settings: it was taken back before this
+    /// process began. `retried`: as [`Refusal::retried`].
     pub fn quarantine(&self, digest: String, reason: String, retried: bool) {
         let refusal = Refusal {
             digest,
@@ -23,13 +23,16 @@ impl Slot {
         }
     }
 
-    /// The release that a person wants to be tried once more although it was taken back, by its digest; none where nobody does. [`Slot::retry`] tries it, if it is still the
-    /// newest offer and something serves to which the slot can return. It is tried once for as long as the same digest is named.
+    /// The release that a person wants to be tried once more although it was taken back, by its
+    /// digest; none where nobody does. [`Slot::retry`] tries it, if it is still the newest offer
+    /// and something serves to which the slot can return. It is tried once for as long as the same
+    /// digest is named.
     pub fn ask_again(&self, digest: Option<String>) {
         self.asked.send_if_modified(|asked| std::mem::replace(asked, digest.clone()) != digest);
     }
 
-    /// Changes when somebody asks for another release than before: then [`Slot::retry`] has something to do.
+    /// Changes when somebody asks for another release than before: then [`Slot::retry`] has
+    /// something to do.
     #[must_use]
     pub fn asked(&self) -> watch::Receiver<Option<String>> {
         self.asked.subscribe()
@@ -41,7 +44,8 @@ impl Slot {
         self.quarantine.get(&digest).is_some_and(|refusal| refusal.was_taken_back())
     }
 
-    /// The newest offer, where it was taken back, a person asks for it, and it is not what that person asked for before.
+    /// The newest offer, where it was taken back, a person asks for it, and it is not what that
+    /// person asked for before.
     pub(super) fn asked_for(&self, work: &mut Work) -> Option<Offer> {
         let asked = self.asked.borrow().clone();
         if work.asked != asked {

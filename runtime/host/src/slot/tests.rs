@@ -248,7 +248,8 @@ async fn settings_that_are_wrong_in_themselves_change_nothing() {
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
 
-/// Finding a cloud-config wrong must be no way to keep the permissions that were taken away with it.
+/// Finding a cloud-config wrong must be no way to keep the permissions that were taken away with
+/// it.
 #[tokio::test]
 async fn a_config_that_the_release_refuses_keeps_the_old_config_and_nothing_else() {
     let slot = slot("");
@@ -305,7 +306,8 @@ async fn a_release_that_cannot_be_loaded_under_new_settings_stops_and_says_why()
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "mended, it serves again");
 }
 
-/// A slot that serves version 1, and to which version 2 is offered while its settings change: it has to be put off for them.
+/// A slot that serves version 1, and to which version 2 is offered while its settings change: it
+/// has to be put off for them.
 async fn put_off(earlier: EarlierOffers) -> Slot {
     let slot = slot("");
     offer(&slot, &component(&GUEST)).await.unwrap();
@@ -323,7 +325,8 @@ async fn put_off(earlier: EarlierOffers) -> Slot {
     slot
 }
 
-/// A component of a registry that nobody trusts any more must not come in with the settings that say so.
+/// A component of a registry that nobody trusts any more must not come in with the settings that
+/// say so.
 #[tokio::test]
 async fn what_another_source_had_offered_is_not_tried_again() {
     let slot = put_off(EarlierOffers::Forgotten).await;
@@ -341,7 +344,8 @@ async fn what_another_source_had_offered_is_not_tried_again() {
     assert_eq!(slot.status().borrow().refused, None, "what was said of it goes with it");
 }
 
-/// The release that serves refuses the new settings, and the one that another source had offered would take them.
+/// The release that serves refuses the new settings, and the one that another source had offered
+/// would take them.
 #[tokio::test]
 async fn what_another_source_had_offered_does_not_come_in_with_new_settings() {
     let slot = slot("");
@@ -448,7 +452,8 @@ async fn settings_that_were_prepared_and_dropped_change_nothing() {
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
 
-/// A release that came with its settings: the one that serves refuses those, and it refused the old ones.
+/// A release that came with its settings: the one that serves refuses those, and it refused the old
+/// ones.
 #[tokio::test]
 async fn a_release_and_the_settings_that_only_it_understands_come_in_together() {
     let slot = slot("");

@@ -1,4 +1,5 @@
-//! Which authorities sign the certificates of clients and of the front proxy: files, else what the cluster says, and both as they change.
+//! Which authorities sign the certificates of clients and of the front proxy: files, else what the
+//! cluster says, and both as they change.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -160,7 +161,8 @@ impl Authorities {
         Ok(())
     }
 
-    /// What the cluster says, where no flag does. A part that is missing is believed by nobody; a part that is wrong leaves the old one.
+    /// What the cluster says, where no flag does. A part that is missing is believed by nobody; a
+    /// part that is wrong leaves the old one.
     fn take_up(&self, found: Option<&ConfigMap>) {
         let empty = BTreeMap::new();
         let data = found.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
@@ -201,7 +203,8 @@ impl Files {
     }
 }
 
-/// The lists of the ConfigMap are JSON. One that cannot be read must not become "any name": then there is no front proxy.
+/// The lists of the ConfigMap are JSON. One that cannot be read must not become "any name": then
+/// there is no front proxy.
 fn front_proxy(ca: Ca, data: &BTreeMap<String, String>) -> Option<FrontProxy> {
     let list = |key: &str| {
         let Some(text) = data.get(key).filter(|text| !text.is_empty()) else { return Some(Vec::new()) };

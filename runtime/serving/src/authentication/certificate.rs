@@ -1,4 +1,5 @@
-//! Client certificates: the common name is the user, the organisations are the groups, as in Kubernetes.
+//! Client certificates: the common name is the user, the organisations are the groups, as in
+//! Kubernetes.
 
 use std::{fmt, sync::Arc};
 
@@ -41,7 +42,8 @@ impl Ca {
         builder.build().map(Self).map_err(|error| format!("it is no bundle of authorities: {error}"))
     }
 
-    /// The subject of the peer's certificate, where this authority signed it; none where no certificate was shown.
+    /// The subject of the peer's certificate, where this authority signed it; none where no
+    /// certificate was shown.
     pub(super) fn verify(&self, peer: &Peer) -> Result<Option<Subject>, String> {
         let Some((first, others)) = peer.certificates.split_first() else { return Ok(None) };
         self.0.verify_client_cert(first, others, UnixTime::now()).map_err(|error| error.to_string())?;
@@ -64,8 +66,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Reads it from a certificate that was verified. A name in an older encoding (`BMPString`) makes the whole subject unreadable:
-    /// half a name is another name.
+    /// Reads it from a certificate that was verified. A name in an older encoding (`BMPString`)
+    /// makes the whole subject unreadable: half a name is another name.
     fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().ok().map(str::to_owned);

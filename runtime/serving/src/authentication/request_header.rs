@@ -1,4 +1,5 @@
-//! A front proxy (an aggregating API server) says in headers whom it speaks for. It is believed by its certificate only.
+//! A front proxy (an aggregating API server) says in headers whom it speaks for. It is believed by
+//! its certificate only.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Bearer tokens: the API server is asked by a `TokenReview`, and its answers are kept for a short time.
+//! Bearer tokens: the API server is asked by a `TokenReview`, and its answers are kept for a short
+//! time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +20,7 @@ pub(crate) struct Tokens {
     reviews: Api<TokenReview>,
     at_once: Semaphore,
     ttl: Duration,
-    /// None: the token is nobody's.
+    /// None: the token belongs to no account.
     known: Cache<Option<User>>,
 }
 

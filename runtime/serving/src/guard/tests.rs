@@ -31,7 +31,8 @@ use crate::{
     testing::{Authority, PATIENCE},
 };
 
-/// An API server that knows the token `jane's`, lets her read everything, and tells authorities; with what it was asked.
+/// An API server that knows the token `jane's`, lets her read everything, and tells authorities;
+/// with what it was asked.
 #[derive(Clone, Default)]
 struct Api {
     asked: Arc<Mutex<Vec<(String, Value)>>>,
@@ -263,7 +264,8 @@ async fn authorities_that_the_cluster_publishes_are_believed() {
     assert_eq!(get(&router, "/metrics", &headers, user).await.0, 403, "a user is no proxy");
 }
 
-/// On an API server with watches: authorities that are published later are believed then, and no longer when they go.
+/// On an API server with watches: authorities that are published later are believed then, and no
+/// longer when they go.
 #[tokio::test]
 async fn i3_authorities_are_followed_as_the_cluster_publishes_them() {
     let client = skysail_dev::api::ApiServer::new(&skysail_dev::api::ApiOptions::default()).client();
@@ -343,7 +345,8 @@ async fn pprof_says_that_it_is_gos() {
     }
 }
 
-/// Upstream's inner handler answers for a single check; its server registers the exact path, and so do we.
+/// Upstream's inner handler answers for a single check; its server registers the exact path, and so
+/// do we.
 #[tokio::test]
 async fn o10_the_path_of_a_single_check_is_404() {
     let router = router(&Api::default()).await;

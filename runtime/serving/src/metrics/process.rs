@@ -1,4 +1,5 @@
-//! The process as Prometheus' clients tell it: time, memory, descriptors. Read from /proc at each look; what cannot be read is left out.
+//! The process as Prometheus' clients tell it: time, memory, descriptors. Read from /proc at each
+//! look; what cannot be read is left out.
 
 use std::{fmt, fs};
 
@@ -59,7 +60,8 @@ fn open_descriptors() -> Option<f64> {
     u32::try_from(count.saturating_sub(1)).ok().map(f64::from)
 }
 
-/// The 22nd field of `stat`: ticks since the machine started. The second field is a name and may hold anything, so counting begins after it.
+/// The 22nd field of `stat`: ticks since the machine started. The second field is a name and may
+/// hold anything, so counting begins after it.
 fn start_time(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;

@@ -1,4 +1,5 @@
-//! Requests to the API server, counted as client-go counts them. A layer around the client: what a caller sees is what is counted.
+//! Requests to the API server, counted as client-go counts them. A layer around the client: what a
+//! caller sees is what is counted.
 
 use std::task::{Context, Poll};
 

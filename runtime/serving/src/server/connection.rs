@@ -71,7 +71,8 @@ pub(super) async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, http: Http,
     }
 }
 
-/// The protocol is the one that the handshake agreed on: nothing is guessed from bytes that may never come.
+/// The protocol is the one that the handshake agreed on: nothing is guessed from bytes that may
+/// never come.
 fn builder(http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     let mut http1 = builder.http1();

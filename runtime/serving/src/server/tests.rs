@@ -119,7 +119,7 @@ async fn one_address_has_a_bound_of_connections_and_gets_new_ones_when_old_ones_
     let again = async {
         loop {
             let mut stream = TcpStream::connect(served.address).await.unwrap();
-            // No handshake: who has a place is told so by an alert.
+            // No handshake: a client that has a place gets an alert.
             drop(stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await);
             let mut byte = [0; 1];
             if matches!(stream.read(&mut byte).await, Ok(1)) {

@@ -74,7 +74,8 @@ impl Certificates {
         Ok(Self { provider, default, sni: options.sni.clone(), current })
     }
 
-    /// Takes the files up again when they change. What is wrong with them is said once, and the last good ones stay.
+    /// Takes the files up again when they change. What is wrong with them is said once, and the
+    /// last good ones stay.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
         if self.default.is_none() && self.sni.is_empty() {
             return;

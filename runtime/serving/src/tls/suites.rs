@@ -51,7 +51,8 @@ fn name(suite: CipherSuite) -> String {
     suite.as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
 }
 
-/// In the order of rustls, which puts the best first. Those of TLS 1.3 stay: Go has no choice of them either.
+/// In the order of rustls, which puts the best first. Those of TLS 1.3 stay: Go has no choice of
+/// them either.
 fn cipher_suites(have: &[SupportedCipherSuite], wanted: &[String]) -> Result<Vec<SupportedCipherSuite>, ServingError> {
     let asked = |suite: &SupportedCipherSuite, wish: &str| {
         let name = name(suite.suite());

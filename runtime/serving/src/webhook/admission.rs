@@ -1,4 +1,5 @@
-//! admission.k8s.io/v1, as far as webhooks of this process use it. Objects stay JSON: a webhook reads of them what it needs.
+//! admission.k8s.io/v1, as far as webhooks of this process use it. Objects stay JSON: a webhook
+//! reads of them what it needs.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;

@@ -35,10 +35,12 @@ Secrets and ConfigMaps that they name.";
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct OrphansArgs {
-    /// Provider file, as for `skysail run`. Without it: the objects of kind Provider in the cluster, with the Secrets that they name.
+    /// Provider file, as for `skysail run`. Without it: the objects of kind Provider in the
+    /// cluster, with the Secrets that they name.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider_file: Option<PathBuf>,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
+    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names,
+    /// else the pod's own account.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Name of the cluster: the one that `skysail run` has.

@@ -1,7 +1,7 @@
 //! The flags of `skysail run`, in groups as upstream's named flag sets: one file a group.
 //!
-//! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A group that sets something for the controllers says so in
-//! its `apply_to`.
+//! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A
+//! group that sets something for the controllers says so in its `apply_to`.
 
 mod authentication;
 mod controllers;

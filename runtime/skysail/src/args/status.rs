@@ -41,7 +41,8 @@ pub(crate) struct StatusArgs {
     /// Only these providers. Without a name: all of them.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
+    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names,
+    /// else the pod's own account.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "server")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// How the result is printed.
@@ -75,7 +76,8 @@ pub(crate) struct ManagerArgs {
     /// Name that the manager's certificate is for, where it is not that of --server.
     #[arg(long, value_name = "NAME", requires = "server")]
     pub(crate) tls_server_name: Option<String>,
-    /// Ask whoever answers there, and show them the token: for a manager whose certificate is made in memory, through a port-forward.
+    /// Trust any server that answers, and send it the token: for a manager whose certificate is
+    /// made in memory, through a port-forward.
     #[arg(long, requires = "server", conflicts_with = "certificate_authority")]
     pub(crate) insecure_skip_tls_verify: bool,
 }

@@ -6,7 +6,8 @@
 //! connection to the next one.
 //!
 //! # Guarantees
-//! - A request that hits its deadline fails with a sentence; the next request uses another connection.
+//! - A request that hits its deadline fails with a sentence; the next request uses another
+//!   connection.
 //! - A dead connection keeps no watch for longer than [`WATCH`] and [`WATCH_MARGIN`].
 //! - Nothing is retried here. A reconcile decides what to do about an answer.
 

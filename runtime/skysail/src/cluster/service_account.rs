@@ -1,8 +1,10 @@
 //! A client that is a `ServiceAccount` of its own: `--use-service-account-credentials`.
 //!
 //! # Guarantees
-//! - No request waits for a token that is good; one is fetched when four fifths of the old one's life are over, or when the API server refused it.
-//! - When none can be fetched, the old one serves to its end; after that each request fails with the reason and the next one asks again.
+//! - No request waits for a token that is good; one is fetched when four fifths of the old one's
+//!   life are over, or when the API server refused it.
+//! - When none can be fetched, the old one serves to its end; after that each request fails with
+//!   the reason and the next one asks again.
 
 use std::{
     sync::{

@@ -10,7 +10,7 @@ use http::Request;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::{Layer, Service};
 
-/// A wait that is told: as client-go's.
+/// A wait from which on the log reports it: as client-go's.
 const LONG: Duration = Duration::from_secs(1);
 
 /// How fast a client may ask.
@@ -78,7 +78,8 @@ impl<S> Layer<S> for ThrottleLayer {
     }
 }
 
-/// See [`ThrottleLayer`]. It waits before it is ready, so that requests keep their order and one that is given up takes no token.
+/// See [`ThrottleLayer`]. It waits before it is ready, so that requests keep their order and one
+/// that is given up takes no token.
 pub(super) struct Throttle<S> {
     inner: S,
     bucket: Bucket,

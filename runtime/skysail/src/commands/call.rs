@@ -1,7 +1,8 @@
 //! `skysail call`: one function of a component by hand, in the same sandbox as in the manager.
 //!
-//! Arguments and answers are JSON. Services and Nodes are given as Kubernetes objects, as `kubectl get -o json` prints them, and become the
-//! provider's words by the controllers' own conversion.
+//! Arguments and answers are JSON. Services and Nodes are given as Kubernetes objects, as
+//! `kubectl get -o json` prints them, and become the provider's words by the controllers' own
+//! conversion.
 
 mod cost;
 mod functions;
@@ -32,7 +33,8 @@ use crate::{
 
 pub(crate) use help::{FunctionName, HELP};
 
-/// Longest text of arguments, in bytes: two thousand nodes as `kubectl` prints them are about twenty megabytes.
+/// Longest text of arguments, in bytes: two thousand nodes as `kubectl` prints them are about
+/// twenty megabytes.
 const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
 
 /// Makes the call.

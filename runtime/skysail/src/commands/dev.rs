@@ -1,6 +1,7 @@
 //! `skysail dev`: a cluster, a cloud and the manager in one process.
 //!
-//! Everything but the cluster and the cloud is as in `skysail run`: the same provider file, the same slots, the same controllers.
+//! Everything but the cluster and the cloud is as in `skysail run`: the same provider file, the
+//! same slots, the same controllers.
 
 mod demo;
 mod display;
@@ -101,7 +102,8 @@ impl Dev {
         fleet.apply(file.providers).await?;
         let settings = ControllerSettings {
             concurrent_service_syncs: 8,
-            // A person waits and watches: what upstream does in seconds and minutes happens at once here.
+            // A person waits and watches: what upstream does in seconds and minutes happens at once
+            // here.
             node_monitor_period: Duration::from_secs(1),
             node_set_quiet: Duration::from_millis(200),
             swap_spread_max: Duration::from_secs(1),
@@ -200,16 +202,19 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
         "spec": {
             "default": true,
             "source": {"file": component},
-            // The simulated cloud gives out loopback addresses; whoever tries another provider here may give out any.
+            // The simulated cloud gives out loopback addresses; another provider that is tried here
+            // may give out any.
             "loadBalancerCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "nodeCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "config": format!("[Global]\nendpoint = {url}\n"),
             "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
             "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
-            // Whoever writes a provider renames it and takes interfaces away, and cannot edit this file: nobody watches it.
+            // An author renames a provider and takes interfaces away, and cannot edit this file:
+            // nothing watches it.
             "allowInterfaceLoss": true,
             "allowIdentityChange": true,
-            // The demo's load asks two hundred times a second; a cloud across a network would not want that.
+            // The demo's load asks two hundred times a second; a cloud across a network would not
+            // want that.
             "limits": {"httpRequestsPerSecond": 2000},
         },
     });
@@ -234,7 +239,7 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     screen.say("ending");
     tokio::select! {
         stopped = tasks.stop() => stopped?,
-        // Whoever asks twice does not want to wait for calls that run.
+        // A second signal means that the user does not want to wait for calls that run.
         _ = signals.end() => {}
     }
     outcome

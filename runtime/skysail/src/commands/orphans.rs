@@ -1,9 +1,12 @@
-//! `skysail orphans`: the load balancers in the cloud that no Service wants, listed, and deleted where they are named.
+//! `skysail orphans`: the load balancers in the cloud that no Service wants, listed, and deleted
+//! where they are named.
 //!
 //! # Flow
-//! 1. serve (provider): the components of the provider file, or of the cluster's Providers, in their sandboxes.
-//! 2. look twice (client, provider): the Services, then the cloud. A Service that came with its load balancer between the two reads of one look is
-//!    there at the next one, so only what both found is an orphan.
+//! 1. serve (provider): the components of the provider file, or of the cluster's Providers, in
+//!    their sandboxes.
+//! 2. look twice (client, provider): the Services, then the cloud. A Service that came with its
+//!    load balancer between the two reads of one look is there at the next one, so only what both
+//!    found is an orphan.
 //! 3. delete (provider): what was named, if all of it is among them.
 //! 4. print.
 
@@ -96,7 +99,8 @@ fn of_file(file: &Path, only: Option<&str>) -> anyhow::Result<Vec<ProviderSpec>>
     Ok(specs)
 }
 
-/// What is wrong with one of them is an error: whoever is not told of its orphans must not think that there are none.
+/// What is wrong with one of them is an error: a user who sees no orphans must be sure that there
+/// are none.
 async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&str>) -> anyhow::Result<()> {
     let mut resources = Resources::start(client).await?;
     resources.until_first_taken_up(fleet).await;

@@ -97,7 +97,7 @@ fn is_replaceable(file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whoever watches the file never sees a part of it. Of a link what it leads to is replaced.
+/// A watcher of the file never sees a part of it. Of a link what it leads to is replaced.
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));

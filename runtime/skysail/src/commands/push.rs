@@ -1,4 +1,5 @@
-//! `skysail push`: a component that may serve, into a registry, in the layout that the tools for WebAssembly share.
+//! `skysail push`: a component that may serve, into a registry, in the layout that the tools for
+//! WebAssembly share.
 
 use std::{collections::HashMap, time::UNIX_EPOCH};
 
@@ -72,7 +73,8 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     }.as_bytes())
 }
 
-/// What a registry's pages and other hosts read without the component. Its time is the file's, so that the same file is the same artifact.
+/// What a registry's pages and other hosts read without the component. Its time is the file's, so
+/// that the same file is the same artifact.
 ///
 /// Source: the CNCF's wasm OCI artifact layout, as `oci-wasm` reads it.
 fn config(inspection: &Inspection, component: &[u8], created: Timestamp) -> serde_json::Value {

@@ -140,7 +140,7 @@ mod tests {
         is_docker_config(&file).unwrap();
     }
 
-    /// Whoever pushes by hand has no Provider whose fields they could write.
+    /// A person who pushes by hand has no Provider whose fields could be set.
     #[test]
     fn a_failure_names_flags_and_no_fields() {
         let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));

@@ -61,7 +61,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
     let Threads { work, control } = Threads::start()?;
     let outcome = work.block_on(serve(args, verbosity, control.handle()));
-    // What blocks a thread for ever, a file system that does not answer for example, must not keep the process.
+    // What blocks a thread for ever, a file system that does not answer for example, must not keep
+    // the process.
     work.shutdown_timeout(LAST_PATIENCE);
     control.shutdown_background();
     outcome
@@ -169,7 +170,8 @@ async fn prepare(
     let follow = match file {
         Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
-            // A client of its own: however many Secrets are named, the controllers do not wait for them.
+            // A client of its own: however many Secrets are named, the controllers do not wait for
+            // them.
             let mut resources = Resources::start(cluster.client("providers").or_exit(Reason::Usage)?).await?;
             resources.until_first_taken_up(&mut fleet).await;
             Follow::Resources(resources)
@@ -190,7 +192,8 @@ async fn prepare(
     Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions, beats })
 }
 
-/// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a control plane that starts as a whole comes up in any order.
+/// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a
+/// control plane that starts as a whole comes up in any order.
 async fn reach(client: &kube::Client) -> anyhow::Result<()> {
     let end = Instant::now() + CLUSTER_PATIENCE;
     let mut said = false;
@@ -236,8 +239,9 @@ fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> 
     Ok(Fleet::new(services).within(surroundings))
 }
 
-/// Runs the controllers and the elections beside them. The leases are given back when the controllers have ended as they should; with an error they are
-/// left to run out, because nobody knows what is still under way.
+/// Runs the controllers and the elections beside them. The leases are given back when the
+/// controllers have ended as they should; with an error they are left to run out, because nobody
+/// knows what is still under way.
 async fn lead(
     elections: Elections,
     controllers: impl Future<Output = anyhow::Result<()>>,
@@ -335,7 +339,8 @@ impl Manage {
         self.health.serve(fleet.served.values(), follow.left_out());
     }
 
-    /// Reports on the `Provider`s of the cluster while this process leads: with several leases, while it holds the first.
+    /// Reports on the `Provider`s of the cluster while this process leads: with several leases,
+    /// while it holds the first.
     fn report(&self, reporter: Reporter) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let fence = self.shares.first().map(|share| share.fence.clone());
         let (clients, metrics, stop) = (self.clients.clone(), self.metrics.clone(), self.stop.clone());
@@ -358,7 +363,7 @@ impl Manage {
         let mut leads = share.fence.clone();
         let fence = match self.stop.run_until_cancelled(leads.wait_for(Option::is_some)).await {
             Some(Ok(fence)) => (*fence).clone(),
-            // Stopped before, or the elections have ended: whoever runs them says why.
+            // Stopped before, or the elections have ended: their owner reports why.
             Some(Err(_)) | None => None,
         };
         let Some(fence) = fence else { return Ok(Ending::Clean) };
@@ -374,7 +379,8 @@ impl Manage {
 }
 
 /// # Errors
-/// Calls were cut off, and a cloud may still work on them: the lease must not be given back, nor may the calls be made again.
+/// Calls were cut off, and a cloud may still work on them: the lease must not be given back, nor
+/// may the calls be made again.
 fn nothing_cut_off(endings: &[Ending]) -> anyhow::Result<()> {
     if endings.contains(&Ending::CutOff) {
         bail!("calls were still under way when the time to end was over: the lease is left to run out");

@@ -1,4 +1,5 @@
-//! `skysail status`: what became of each provider, from the objects of the cluster or from a manager itself, as a page for people or a document.
+//! `skysail status`: what became of each provider, from the objects of the cluster or from a
+//! manager itself, as a page for people or a document.
 //!
 //! # Flow
 //! 1. read (client): the Providers of the cluster, or `/providers` of a manager.
@@ -30,7 +31,7 @@ struct ProviderList {
     items: Vec<Provider>,
 }
 
-/// What of a `Provider` is told.
+/// What the command prints of a `Provider`.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Provider {

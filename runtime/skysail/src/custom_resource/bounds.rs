@@ -1,7 +1,8 @@
-//! How long, how many, how large: what the reader of the provider file asks, and where it asks nothing, something wide.
+//! How long, how many, how large: what the reader of the provider file asks, and where it asks
+//! nothing, something wide.
 //!
-//! The API server counts characters where the reader counts bytes, so that a few texts get past it. It needs a bound of everything: from
-//! them it knows beforehand what its rules cost.
+//! The API server counts characters where the reader counts bytes, so that a few texts get past it.
+//! It needs a bound of everything: from them it knows beforehand what its rules cost.
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};

@@ -6,14 +6,15 @@ use serde_json::{Map, Value, json};
 /// Rules in CEL.
 pub(super) const VALIDATIONS: &str = "x-kubernetes-validations";
 
-/// A place in a schema, and keywords for it. A place is the end of a path, by whole names: `egress.rules[].origins[]`; `.*` is any value of a
-/// map.
+/// A place in a schema, and keywords for it. A place is the end of a path, by whole names:
+/// `egress.rules[].origins[]`; `.*` is any value of a map.
 pub(super) type Entry = (&'static str, Value);
 
 /// A visit of one schema; the path to it begins with `spec`.
 type Visit<'a> = dyn FnMut(&str, &mut Map<String, Value>) -> anyhow::Result<()> + 'a;
 
-/// Takes fields away: those of these names, wherever they are. A choice that is none any more is a field that is required.
+/// Takes fields away: those of these names, wherever they are. A choice that is none any more is a
+/// field that is required.
 ///
 /// # Errors
 /// A field that is not there.
@@ -53,12 +54,15 @@ fn required(branch: &Value) -> Option<&str> {
 /// A choice between shapes that is no choice between fields.
 pub(super) fn fit(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
     walk(spec, "spec", &mut |place, schema| {
-        // The API server writes defaults into what it stores: figures would stay when a later release has better ones, and each object would seem to ask for them. The
-        // descriptions say what holds where nothing is written. What is off unless somebody wants it stays so, and whoever reads an object may see it.
+        // The API server writes defaults into what it stores: figures would stay when a later
+        // release has better ones, and each object would seem to ask for them. The descriptions say
+        // what holds where nothing is written. What is off by default stays off, and a reader of
+        // the object can see it.
         if schema.get("default") != Some(&Value::Bool(false)) {
             schema.remove("default");
         }
-        // As everywhere in the API null is nothing to write down; and a rule may trust that what is there is no null.
+        // As everywhere in the API null is nothing to write down; and a rule may trust that what is
+        // there is no null.
         schema.remove("nullable");
         schema.remove("title");
         if schema.get("type").and_then(Value::as_str) == Some("integer") {
@@ -67,7 +71,8 @@ pub(super) fn fit(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
             schema.insert("format".to_owned(), json!(if narrow { "int32" } else { "int64" }));
         }
         if let Some(Value::String(text)) = schema.get_mut("description") {
-            // Lines end where the source's do, kubectl breaks them by itself; and it shows no marks for code as such.
+            // Lines end where the source's do, kubectl breaks them by itself; and it shows no marks
+            // for code as such.
             let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ").replace('`', ""));
             *text = paragraphs.collect::<Vec<_>>().join("\n\n");
         }
@@ -79,7 +84,8 @@ pub(super) fn fit(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
     })
 }
 
-/// A choice between fields as a rule: what an API server says about `oneOf` names neither the fields nor the way out.
+/// A choice between fields as a rule: what an API server says about `oneOf` names neither the
+/// fields nor the way out.
 fn one_of(choice: &Value) -> Option<Value> {
     let fields: Vec<&str> = choice.as_array()?.iter().map(required).collect::<Option<_>>()?;
     let (last, others) = fields.split_last()?;
@@ -92,7 +98,8 @@ pub(super) fn exactly_one(fields: &[&str], message: &str) -> Value {
     json!({"rule": format!("[{}].filter(there, there).size() == 1", there.join(", ")), "message": message})
 }
 
-/// Adds each entry's keywords at its places; of two entries for one place the longer counts. Rules join those that are there.
+/// Adds each entry's keywords at its places; of two entries for one place the longer counts. Rules
+/// join those that are there.
 ///
 /// # Errors
 /// An entry without a place: the field has another name by now.

@@ -1,5 +1,5 @@
-//! `status` of a `Provider`: what a slot tells about itself (`skysail_host::slot::SlotStatus`), in the words of the API. What an older manager wrote may
-//! lack fields, so each is optional.
+//! `status` of a `Provider`: what a slot tells about itself (`skysail_host::slot::SlotStatus`), in
+//! the words of the API. What an older manager wrote may lack fields, so each is optional.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ pub(crate) struct ProviderStatus {
     /// The release that is on its way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) candidate: Option<Candidate>,
-    /// Why the newest release does not serve, or the newest settings are not those of what serves; absent where both are well.
+    /// Why the newest release does not serve, or the newest settings are not those of what serves;
+    /// absent where both are well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<Refused>,
     /// Why the source has nothing to offer; absent where its newest word was an offer.
@@ -41,8 +42,9 @@ pub(crate) struct ProviderStatus {
     pub(crate) swaps: u64,
     /// Releases that serve no new call and still have one running.
     pub(crate) draining: u64,
-    /// Calls of the release that serves, one entry for each function that was called. They count since it was loaded with the settings it has, in the process
-    /// that leads. Figures alone are written once a minute at most.
+    /// Calls of the release that serves, one entry for each function that was called. They count
+    /// since it was loaded with the settings it has, in the process that leads. Figures alone are
+    /// written once a minute at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<Calls>,
 }
@@ -55,21 +57,25 @@ pub(crate) struct Calls {
     pub(crate) function: String,
     /// Calls that ended, also those that were cancelled.
     pub(crate) calls: u64,
-    /// Calls that ended with an error that somebody has to do something about. That something is not there, or has to be asked again later, is an answer.
+    /// Calls that ended with an error that somebody has to do something about. That something is
+    /// not there, or has to be asked again later, is an answer.
     pub(crate) failed: u64,
     /// Calls by how they ended: Ok, Cancelled, or the category of the error.
     pub(crate) outcomes: BTreeMap<String, u64>,
-    /// Half of the calls took at most so many milliseconds, waiting for a place included and rounded up. What was cancelled does not count.
+    /// Half of the calls took at most so many milliseconds, waiting for a place included and
+    /// rounded up. What was cancelled does not count.
     pub(crate) p50_ms: u64,
     /// 99 of 100 calls took at most so many milliseconds.
     pub(crate) p99_ms: u64,
-    /// 99 of 100 calls used at most so many units of fuel; a sixteenth too high at most, as the times.
+    /// 99 of 100 calls used at most so many units of fuel; a sixteenth too high at most, as the
+    /// times.
     pub(crate) fuel_p99: u64,
     /// Units of fuel that the dearest call used.
     pub(crate) fuel_max: u64,
     /// Units of fuel that a call may use, spec.limits.fuel or its default.
     pub(crate) fuel_limit: u64,
-    /// Calls that met a limit, by its name in spec.limits, whether it ended them or only refused something.
+    /// Calls that met a limit, by its name in spec.limits, whether it ended them or only refused
+    /// something.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) limit_hits: BTreeMap<String, u64>,
 }
@@ -151,7 +157,8 @@ pub(crate) struct Candidate {
     pub(crate) digest: String,
     /// Where it came from.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed, canary or active.
+    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed,
+    /// canary or active.
     pub(crate) stage: String,
 }
 
@@ -163,7 +170,8 @@ pub(crate) struct Refused {
     pub(crate) digest: String,
     /// Where it came from.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed, canary or active.
+    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed,
+    /// canary or active.
     pub(crate) stage: String,
     /// What is wrong, in a word.
     pub(crate) code: String,

@@ -1,4 +1,5 @@
-//! The definition is whole, and is the committed file. What an API server makes of it is told in `tests/e2e`.
+//! The definition is whole, and is the committed file. What an API server makes of it is tested in
+//! `tests/e2e`.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +65,8 @@ fn everything_in_the_spec_has_a_bound_and_only_what_is_off_a_default() {
             Some("boolean") => true,
             other => panic!("{place} has type {other:?}"),
         };
-        // What the API server writes into a stored object stays there when the default has become another.
+        // What the API server writes into a stored object stays there when the default has become
+        // another.
         let default = schema.get("default");
         if default == Some(&Value::Bool(false)) {
             off.push(place.to_owned());
@@ -143,11 +145,12 @@ fn the_status_has_what_a_slot_tells() {
         let (told, schema) = (keys(told), keys(&schema["properties"]));
         told.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
     };
-    // The object's own name, what only the manager needs, what only the API server's users need, and what is asked of the release.
+    // The object's own name, what only the manager needs, what only the API server's users need,
+    // and what is asked of the release.
     assert_eq!(differ(&told, &status), ["calls", "conditions", "generation", "observedGeneration", "provider"]);
     for part in ["probation", "canary", "shadow", "candidate", "refused", "sourceFailure"] {
         assert_eq!(differ(&told[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
     }
-    // A date in place of milliseconds; which of the swaps it was is nobody's question.
+    // A date in place of milliseconds; which of the swaps it was does not matter.
     assert_eq!(differ(&told["active"], &status["properties"]["active"]), ["since", "sinceMs", "swap"]);
 }

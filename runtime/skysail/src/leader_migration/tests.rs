@@ -53,7 +53,8 @@ fn o11_what_is_no_configuration_is_refused() {
             "leaderName: m\nresourceLock: leases\ncontrollerLeaders: [{component: a}]\n",
             "controllerLeaders[0].name: Required value",
         ),
-        // Upstream takes the file and fails when it makes the lock: client-go has none on Endpoints any more.
+        // Upstream takes the file and fails when it makes the lock: client-go has none on Endpoints
+        // any more.
         ("leaderName: m\nresourceLock: endpoints\n", "resource Lock must be 'leases'"),
     ] {
         let text = refused(&format!("{HEAD}{more}"));

@@ -1,4 +1,5 @@
-//! What the YAML library refuses, in our words: it knows lines and types, a reader needs the key, the reason and the way out.
+//! What the YAML library refuses, in our words: it knows lines and types, a reader needs the key,
+//! the reason and the way out.
 
 use serde_saphyr::{Error, Location};
 
@@ -48,7 +49,8 @@ pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
 }
 
 fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String {
-    // A value may be a secret that was written in the wrong place: only what should be a number or a flag is repeated.
+    // A value may be a secret that was written in the wrong place: only what should be a number or
+    // a flag is repeated.
     let written = place.and_then(|place| place.scalar.as_deref());
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {

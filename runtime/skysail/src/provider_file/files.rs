@@ -11,9 +11,11 @@ use skysail_host::read_file;
 
 use super::text;
 
-/// Every file that was asked for, also in vain: when one of them differs, the configuration has to be read again.
+/// Every file that was asked for, also in vain: when one of them differs, the configuration has to
+/// be read again.
 ///
-/// What is remembered is of the very bytes that were handed out, so that a change is seen however soon it follows the reading.
+/// What is remembered is of the very bytes that were handed out, so that a change is seen however
+/// soon it follows the reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     seen: BTreeMap<PathBuf, Seen>,
@@ -31,7 +33,8 @@ impl Files {
     pub(super) fn text(&mut self, path: &Path, bytes_max: u64) -> Result<String, String> {
         let read = read_file(path, bytes_max);
         let seen = Seen { bytes_max, hash: hash(&read) };
-        // A file that is named twice counts as it was read first: if it changed in between, it is read again.
+        // A file that is named twice counts as it was read first: if it changed in between, it is
+        // read again.
         self.seen.entry(path.to_owned()).or_insert(seen);
         text::decode(read, bytes_max)
     }

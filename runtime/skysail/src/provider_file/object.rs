@@ -22,7 +22,8 @@ pub(crate) struct ProviderObject {
 }
 
 impl ProviderObject {
-    /// From an object's name and its `spec`. The API server has compared it with the definition that it knows, which may be an older one.
+    /// From an object's name and its `spec`. The API server has compared it with the definition
+    /// that it knows, which may be an older one.
     ///
     /// # Errors
     /// It does not have the form of a `Provider`: place, reason and way out.

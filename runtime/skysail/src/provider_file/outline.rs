@@ -1,7 +1,7 @@
 //! Where everything stands in a YAML text: the line of each key's path, and the path at each place.
 //!
-//! The schema knows what a file may say, and not where it says it; what judges origins, credentials and limits knows only their paths. Here
-//! the two meet, so that every error can name both.
+//! The schema knows what a file may say, and not where it says it; what judges origins, credentials
+//! and limits knows only their paths. Here the two meet, so that every error can name both.
 
 use std::fmt;
 

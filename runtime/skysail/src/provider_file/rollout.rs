@@ -10,10 +10,12 @@ use skysail_sources::Digest;
 use super::{explain::Finding, schema::Check};
 use crate::args::parse_duration_or_zero;
 
-/// Unless the operator says otherwise. A cluster that is at rest makes a few calls a minute, one in a roll-out dozens.
+/// Unless the operator says otherwise. A cluster that is at rest makes a few calls a minute, one in
+/// a roll-out dozens.
 const WATCHED: ProbationOptions = ProbationOptions { calls: 20, time: Duration::from_mins(5) };
 
-/// Longest time that a release is watched: two of them are in memory for up to twelve times as long.
+/// Longest time that a release is watched: two of them are in memory for up to twelve times as
+/// long.
 pub(crate) const TIME_MAX: Duration = Duration::from_hours(24);
 
 /// The most that a canary serves: what serves all objects is none.
@@ -22,22 +24,28 @@ pub(crate) const PERCENT_MAX: u8 = 99;
 /// What [`OnDifference`] is called.
 pub(crate) const ON_DIFFERENCE: [&str; 2] = ["Report", "Refuse"];
 
-/// How a new release takes over: asked beside its predecessor, then for a share of the objects, then for all of them.
+/// How a new release takes over: asked beside its predecessor, then for a share of the objects,
+/// then for all of them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Rollout {
-    /// Asks a new release what its predecessor is asked, before it serves, and compares the answers: load-balancers.get about up to 16 Services, instances.describe about nodes, the
-    /// lists of load balancers and routes. Requests that could change something are refused meanwhile. A release that traps or meets a limit where its predecessor answers is
-    /// refused. Default: nothing is asked.
+    /// Asks a new release what its predecessor is asked, before it serves, and compares the
+    /// answers: load-balancers.get about up to 16 Services, instances.describe about nodes, the
+    /// lists of load balancers and routes. Requests that could change something are refused
+    /// meanwhile. A release that traps or meets a limit where its predecessor answers is refused.
+    /// Default: nothing is asked.
     shadow: Option<Shadow>,
-    /// Lets a new release serve a share of the objects first, beside its predecessor. Where it turns out worse, its predecessor serves them again by itself. Default: a new release
-    /// serves all objects at once.
+    /// Lets a new release serve a share of the objects first, beside its predecessor. Where it
+    /// turns out worse, its predecessor serves them again by itself. Default: a new release serves
+    /// all objects at once.
     canary: Option<Canary>,
-    /// How long a release that serves all objects is compared with its predecessor, which serves again by itself when the new one turns out worse.
+    /// How long a release that serves all objects is compared with its predecessor, which serves
+    /// again by itself when the new one turns out worse.
     #[serde(default)]
     probation: Probation,
-    /// The digest of a component that was taken back, to be tried once more: sha256:… as status.refused has it. It is tried if the source still offers it. To have it tried
-    /// another time, remove it and write it again.
+    /// The digest of a component that was taken back, to be tried once more: sha256:… as
+    /// status.refused has it. It is tried if the source still offers it. To have it tried another
+    /// time, remove it and write it again.
     retry: Option<String>,
 }
 
@@ -45,8 +53,8 @@ pub(super) struct Rollout {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Shadow {
-    /// Report tells what differs in status.shadow, in an Event and in the log, and goes on. Refuse refuses a release that answers otherwise than its predecessor. Default:
-    /// Report.
+    /// Report tells what differs in status.shadow, in an Event and in the log, and goes on. Refuse
+    /// refuses a release that answers otherwise than its predecessor. Default: Report.
     on_difference: Option<String>,
 }
 
@@ -54,12 +62,13 @@ struct Shadow {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Canary {
-    /// How many of a hundred Services and nodes: 1 to 99. Which ones is decided by their UIDs, and is the same for each release.
+    /// How many of a hundred Services and nodes: 1 to 99. Which ones is decided by their UIDs, and
+    /// is the same for each release.
     percent: u8,
     /// Calls that the new release has to end. Default: 20.
     calls: Option<u64>,
-    /// How long it has to serve its share, as a duration such as 5m or 1h30m; at most 24h. Where it is hardly called, the share grows to all objects after twelve times as long.
-    /// Default: 5m.
+    /// How long it has to serve its share, as a duration such as 5m or 1h30m; at most 24h. Where it
+    /// is hardly called, the share grows to all objects after twelve times as long. Default: 5m.
     time: Option<String>,
 }
 
@@ -69,8 +78,9 @@ struct Canary {
 struct Probation {
     /// Calls that a new release has to end. Default: 20.
     calls: Option<u64>,
-    /// How long a new release has to serve, as a duration such as 5m or 1h30m; at most 24h. 0s is no probation at all: a release stays
-    /// whatever it does. Where it is hardly called, the probation ends after twelve times as long. Default: 5m.
+    /// How long a new release has to serve, as a duration such as 5m or 1h30m; at most 24h. 0s is
+    /// no probation at all: a release stays whatever it does. Where it is hardly called, the
+    /// probation ends after twelve times as long. Default: 5m.
     time: Option<String>,
 }
 

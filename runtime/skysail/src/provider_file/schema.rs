@@ -23,7 +23,8 @@ use super::{Files, ProviderSpec, Yields, explain::Finding, outline::Outline, rol
 
 pub(crate) use skysail_controllers::names::{PROVIDER_API_VERSION as API_VERSION, PROVIDER_KIND as KIND};
 
-/// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1 MiB.
+/// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1
+/// MiB.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest class, in bytes: a domain and a name, as for every label of Kubernetes.
@@ -52,60 +53,66 @@ pub(super) struct Metadata {
     pub(super) name: String,
 }
 
-/// What the operator wants of a provider: which Services and nodes are its own, which component it is, and what that may reach and use.
+/// What the operator wants of a provider: which Services and nodes are its own, which component it
+/// is, and what that may reach and use.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
-    /// Whether it takes the Services and nodes that no other provider claims. At most one provider of a cluster may. Default: false.
+    /// Whether it takes the Services and nodes that no other provider claims. At most one provider
+    /// of a cluster may. Default: false.
     #[serde(default)]
     pub(super) default: bool,
-    /// The classes whose Services are its own, as in spec.loadBalancerClass of a Service: for example example.com/fast. Each has 1 to 253
-    /// characters. Default: none.
+    /// The classes whose Services are its own, as in spec.loadBalancerClass of a Service: for
+    /// example example.com/fast. Each has 1 to 253 characters. Default: none.
     #[serde(default)]
     load_balancer_classes: Vec<String>,
-    /// Which nodes are its own as long as they have no provider ID. Without it none are, unless it is the default.
+    /// Which nodes are its own as long as they have no provider ID. Without it none are, unless it
+    /// is the default.
     node_selector: Option<NodeSelector>,
     /// The nodes whose provider ID begins with one of these schemes are its own, whatever its
     /// component says: aws for aws:///…, incus for incus://…. Of two providers that claim a scheme,
     /// the older one has it. Default: the schemes that the component names.
     #[serde(default)]
     pub(super) provider_id_schemes: Vec<String>,
-    /// The only addresses that its load balancers may have, as CIDRs; at most 64. Loopback addresses have to be named here; link-local ones
-    /// are refused in any case. Default: every address that is not special.
+    /// The only addresses that its load balancers may have, as CIDRs; at most 64. Loopback
+    /// addresses have to be named here; link-local ones are refused in any case. Default: every
+    /// address that is not special.
     #[serde(default)]
     load_balancer_cidrs: Vec<String>,
-    /// The only addresses that its nodes may have, as CIDRs; at most 64. Loopback and link-local addresses have to be named here. Default:
-    /// every address that is not special.
+    /// The only addresses that its nodes may have, as CIDRs; at most 64. Loopback and link-local
+    /// addresses have to be named here. Default: every address that is not special.
     #[serde(default)]
     node_cidrs: Vec<String>,
-    /// Where its component comes from: exactly one of file, configMap and oci. It is watched, and a new component takes over while the
-    /// manager runs.
+    /// Where its component comes from: exactly one of file, configMap and oci. It is watched, and a
+    /// new component takes over while the manager runs.
     source: Source,
-    /// The cloud-config, in the form that the component reads; at most 256 KiB. It is no place for secrets: those are credentials.
-    /// Default: empty.
+    /// The cloud-config, in the form that the component reads; at most 256 KiB. It is no place for
+    /// secrets: those are credentials. Default: empty.
     config: Option<String>,
-    /// A file with the cloud-config, in place of config; at most 256 KiB. It is read again when it changes.
+    /// A file with the cloud-config, in place of config; at most 256 KiB. It is read again when it
+    /// changes.
     config_file: Option<PathBuf>,
     /// What the component may reach over HTTP. Default: nothing.
     #[serde(default)]
     egress: EgressSpec,
-    /// What the host adds to the component's requests, by a name of 1 to 63 letters, digits, dashes, underscores and dots; at most 32. The
-    /// component knows the names and never sees a value.
+    /// What the host adds to the component's requests, by a name of 1 to 63 letters, digits,
+    /// dashes, underscores and dots; at most 32. The component knows the names and never sees a
+    /// value.
     #[serde(default)]
     credentials: BTreeMap<String, CredentialSpec>,
     /// What the component may use. Each limit that is left out has its default.
     #[serde(default)]
     limits: Limits,
-    /// Whether a new release may lack an interface that the one before it has, such as load balancers or routes. Without it such a release
-    /// is refused. Default: false.
+    /// Whether a new release may lack an interface that the one before it has, such as load
+    /// balancers or routes. Without it such a release is refused. Default: false.
     #[serde(default)]
     allow_interface_loss: bool,
-    /// Whether a new release may call itself by another name, or have other schemes of provider IDs, than the one before it. Without it such
-    /// a release is refused. Default: false.
+    /// Whether a new release may call itself by another name, or have other schemes of provider
+    /// IDs, than the one before it. Without it such a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
-    /// Whether a new release may serve that says it cannot do without an origin which no egress rule allows. Without it such a release is refused.
-    /// Default: false.
+    /// Whether a new release may serve that says it cannot do without an origin which no egress
+    /// rule allows. Without it such a release is refused. Default: false.
     #[serde(default)]
     allow_unmet_egress: bool,
     /// How a new release takes over.
@@ -125,8 +132,9 @@ struct NodeSelector {
 pub(super) enum Carrier<'a> {
     /// A provider file names other files: relative ones start in its folder. Each is remembered.
     File { path: &'a Path, files: &'a mut Files },
-    /// Who may write an object of the cluster must not read the manager's own files and variables through it, not even a component's: what is
-    /// refused as one is told with its beginning and its digest.
+    /// Who may write an object of the cluster must not read the manager's own files and variables
+    /// through it, not even a component's: what is refused as one is shown by its beginning and its
+    /// digest.
     Object { secrets: &'a SecretValues },
 }
 
@@ -265,7 +273,8 @@ impl<'a> Check<'a> {
         Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", error))
     }
 
-    /// Whether the carrier may name that place; a file is known to be there afterwards, by its whole path.
+    /// Whether the carrier may name that place; a file is known to be there afterwards, by its
+    /// whole path.
     fn value(&mut self, place: &str, value: &mut ValueFrom) -> Checked<()> {
         match (&self.carrier, value) {
             (Carrier::File { .. }, ValueFrom::File(file)) => {

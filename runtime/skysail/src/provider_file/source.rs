@@ -40,7 +40,8 @@ pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
     settings: OciSourceSettings,
-    /// All that the operator wrote, certificates and credentials included: equal where the sources are.
+    /// All that the operator wrote, certificates and credentials included: equal where the sources
+    /// are.
     written: (String, Option<Credentials>),
 }
 
@@ -66,7 +67,8 @@ impl ComponentSource {
         matches!(self, Self::ConfigMap(_))
     }
 
-    /// What comes from there, now and whenever it changes; nothing at all where a cluster is needed and there is none.
+    /// What comes from there, now and whenever it changes; nothing at all where a cluster is needed
+    /// and there is none.
     pub(crate) fn watch(&self, bytes_max: u64, kubernetes: Option<&Client>) -> Option<Offers> {
         Some(match self {
             Self::File(path) => {
@@ -110,10 +112,11 @@ impl ComponentSource {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Source {
-    /// Path of a .wasm file in the manager's container, for example a key of a mounted ConfigMap. It is taken up again when it changes.
+    /// Path of a .wasm file in the manager's container, for example a key of a mounted ConfigMap.
+    /// It is taken up again when it changes.
     file: Option<PathBuf>,
-    /// One or several ConfigMaps, read and watched through the Kubernetes API. The manager's account needs the right to get, list and watch
-    /// them.
+    /// One or several ConfigMaps, read and watched through the Kubernetes API. The manager's
+    /// account needs the right to get, list and watch them.
     config_map: Option<ConfigMaps>,
     /// An artifact in an OCI registry.
     oci: Option<Oci>,
@@ -127,10 +130,11 @@ struct ConfigMaps {
     namespace: String,
     /// The ConfigMap that holds the whole component. Write this or names.
     name: Option<String>,
-    /// The ConfigMaps that hold the component's parts, in their order: 1 to 64. Each part carries the digest of the whole component in its
-    /// annotation skysail.dev/component-digest.
+    /// The ConfigMaps that hold the component's parts, in their order: 1 to 64. Each part carries
+    /// the digest of the whole component in its annotation skysail.dev/component-digest.
     names: Option<Vec<String>>,
-    /// The key of binaryData that holds the component, which may be compressed with gzip. Default: the only key that there is.
+    /// The key of binaryData that holds the component, which may be compressed with gzip. Default:
+    /// the only key that there is.
     key: Option<String>,
 }
 
@@ -138,27 +142,33 @@ struct ConfigMaps {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Oci {
-    /// The artifact: ghcr.io/org/provider:v1. A tag is followed; a reference by digest (…@sha256:…) is final.
+    /// The artifact: ghcr.io/org/provider:v1. A tag is followed; a reference by digest (…@sha256:…)
+    /// is final.
     reference: String,
-    /// How often the tag is looked up, give or take a tenth, as a duration such as 30s, 5m or 1h30m. At least 1s. Default: 1m.
+    /// How often the tag is looked up, give or take a tenth, as a duration such as 30s, 5m or
+    /// 1h30m. At least 1s. Default: 1m.
     poll_interval: Option<String>,
-    /// Longest time for one look-up with its download, as a duration such as 30s or 5m. Default: 5m.
+    /// Longest time for one look-up with its download, as a duration such as 30s or 5m. Default:
+    /// 5m.
     timeout: Option<String>,
     /// Who asks. Default: nobody in particular.
     credentials: Option<CredentialsFrom>,
     /// Certificates of authorities that are trusted beside the system's when the registry is asked.
     ca_bundle: Option<CaBundleSpec>,
-    /// Hosts that are asked first, in this order, as in a reference: mirror.local:5000. The registry itself is asked last.
+    /// Hosts that are asked first, in this order, as in a reference: mirror.local:5000. The
+    /// registry itself is asked last.
     #[serde(default)]
     mirrors: Vec<String>,
     /// Hosts that are spoken to without TLS, as in a reference: mirror.local:5000. Default: none.
     #[serde(default, rename = "plainHTTP")]
     plain_http: BTreeSet<String>,
-    /// Hosts in a private network that the registry may lead to, and that may be told its credentials: token services and blob stores.
-    /// Without it, it may lead to public addresses only. Default: none.
+    /// Hosts in a private network that the registry may lead to, and that may be told its
+    /// credentials: token services and blob stores. Without it, it may lead to public addresses
+    /// only. Default: none.
     #[serde(default)]
     trusted_hosts: BTreeSet<String>,
-    /// Who has to have signed the artifact, before anything of it is read. Without it anybody may have made it.
+    /// Who has to have signed the artifact, before anything of it is read. Without it anybody may
+    /// have made it.
     signatures: Option<Signatures>,
 }
 
@@ -172,7 +182,8 @@ struct Signatures {
     /// Those who may sign without a key, with a certificate of Fulcio: at most 16, none twice.
     #[serde(default)]
     identities: Vec<IdentitySpec>,
-    /// Whom to believe about the certificates and times of identities. It has to be there where there are identities; nothing is fetched.
+    /// Whom to believe about the certificates and times of identities. It has to be there where
+    /// there are identities; nothing is fetched.
     trust_root: Option<TrustRootFrom>,
     /// How many of the keys and identities have to have signed: 1 up to their number. Default: 1.
     require: Option<usize>,
@@ -182,14 +193,16 @@ struct Signatures {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IdentitySpec {
-    /// The issuer of tokens who knows them, exactly as the certificate has it, with its scheme. 1 to 1024 bytes.
+    /// The issuer of tokens who knows them, exactly as the certificate has it, with its scheme. 1
+    /// to 1024 bytes.
     issuer: String,
-    /// Their name there, exactly as the certificate has it: an address, or the URI of a workflow with its ref. 1 to 1024 bytes.
+    /// Their name there, exactly as the certificate has it: an address, or the URI of a workflow
+    /// with its ref. 1 to 1024 bytes.
     subject: String,
 }
 
-/// Where a `trusted_root.json` of Sigstore is: exactly one place. What it has is what is asked for: where it has transparency logs or certificate logs,
-/// a signature needs an entry there.
+/// Where a `trusted_root.json` of Sigstore is: exactly one place. What it has is what is asked for:
+/// where it has transparency logs or certificate logs, a signature needs an entry there.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum TrustRootFrom {
@@ -213,10 +226,11 @@ enum KeyFrom {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum CredentialsFrom {
-    /// Path of a Docker configuration, as docker login or a mounted Secret of type kubernetes.io/dockerconfigjson has it; at most 1 MiB. It
-    /// is read at each log-in.
+    /// Path of a Docker configuration, as docker login or a mounted Secret of type
+    /// kubernetes.io/dockerconfigjson has it; at most 1 MiB. It is read at each log-in.
     File(PathBuf),
-    /// A key of a Secret with a Docker configuration, as those of type kubernetes.io/dockerconfigjson have it under .dockerconfigjson.
+    /// A key of a Secret with a Docker configuration, as those of type
+    /// kubernetes.io/dockerconfigjson have it under .dockerconfigjson.
     SecretKeyRef(SecretKeyRef),
 }
 

@@ -1,4 +1,5 @@
-//! Good and bad provider files. Each bad one has to name the file, the place, the reason and the way out.
+//! Good and bad provider files. Each bad one has to name the file, the place, the reason and the
+//! way out.
 
 use std::{fs, path::Path, time::Duration};
 

@@ -13,7 +13,8 @@ use tokio::{
 use super::{RETRY_PERIOD, Surroundings};
 use crate::provider_file::ProviderSpec;
 
-/// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what it has.
+/// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what
+/// it has.
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     heard: watch::Receiver<bool>,
@@ -80,7 +81,7 @@ impl Keeper {
         spawn_blocking(move || archive.get(&provider, &source, bytes_max)).await.ok().flatten()
     }
 
-    /// Keeps what has borne out. Where it cannot be kept it serves all the same.
+    /// Keeps what has passed probation. Where it cannot be kept it serves all the same.
     async fn keep(&self, offer: skysail_sources::Offer) {
         let Self { archive, provider, source, .. } = self.clone();
         self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await);
@@ -127,7 +128,7 @@ impl Kept {
             && self.remembered.as_ref() != Some(&refusal)
         {
             self.remembered = Some(refusal.clone());
-            // Should a person ask for it and it bear out, that has to be written.
+            // Should a person ask for it and it pass, that has to be written.
             self.kept = None;
             self.keeper.remember(refusal).await;
         }
@@ -162,7 +163,8 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
     let (mut status, mut asked) = (slot.status(), slot.asked());
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // What the slot is doing for this feeder. A newer offer ends the ones before it, so these are few; a fix need not wait for them.
+    // What the slot is doing for this feeder. A newer offer ends the ones before it, so these are
+    // few; a fix need not wait for them.
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {

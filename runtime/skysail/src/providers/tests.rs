@@ -76,7 +76,8 @@ async fn the_controllers_do_not_wait_for_a_component_that_is_not_there() {
     assert!(decided.is_ok(), "a missing file is a decision");
 }
 
-/// Of two providers one gets a class and a rotated credential, and the other settings that are none.
+/// Of two providers one gets a class and a rotated credential, and the other settings that are
+/// none.
 #[tokio::test]
 async fn what_is_wrong_with_one_provider_leaves_every_other_as_it_was() {
     let other = PROVIDER.replace("sim", "zoo");
@@ -174,7 +175,8 @@ async fn one_that_is_wrong_keeps_what_it_has_and_holds_up_no_other() {
     assert_eq!(world.shown(), "sim \"new\" default false schemes None; zoo \"\" default false schemes None; ");
 }
 
-/// Whoever had it before, so that every process comes to the same; and what is given up comes back.
+/// Also if the younger had it before, so that every process comes to the same; and what is given up
+/// comes back.
 #[tokio::test]
 async fn of_two_that_claim_the_same_the_older_one_has_it_while_it_wants_it() {
     const CLAIMS: &str = "  default: true\n  providerIdSchemes: [cloud]\n";

@@ -19,7 +19,8 @@ use crate::program::{SKYSAIL, built};
 /// A component compiles in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `skysail dev`; it is killed when this is dropped, and what it left behind goes with its folder of temporary files.
+/// A running `skysail dev`; it is killed when this is dropped, and what it left behind goes with
+/// its folder of temporary files.
 struct Dev {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,

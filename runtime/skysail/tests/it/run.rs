@@ -1,4 +1,5 @@
-//! `skysail run` as a process against the in-memory Kubernetes API: what becomes of a provider file that changes.
+//! `skysail run` as a process against the in-memory Kubernetes API: what becomes of a provider file
+//! that changes.
 
 use std::{
     fs,
@@ -141,7 +142,7 @@ impl Run {
     }
 
     async fn ask(&self, path: &str) -> (u16, String) {
-        // The tests of this process share it: whoever comes first installs it.
+        // The tests of this process share it: the first one installs it.
         drop(rustls::crypto::ring::default_provider().install_default());
         // The certificate is one that the manager made for itself.
         let client = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
@@ -150,7 +151,8 @@ impl Run {
     }
 }
 
-/// One provider's component finds its new cloud-config wrong: what the file says about the other holds all the same.
+/// One provider's component finds its new cloud-config wrong: what the file says about the other
+/// holds all the same.
 #[tokio::test]
 async fn what_one_component_refuses_holds_back_no_other_provider() {
     let (a, b) = (provider("a", "old.example/lb", "192.0.2.0/24"), provider("b", "b.example/lb", "203.0.113.0/24"));

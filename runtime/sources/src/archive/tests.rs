@@ -176,7 +176,7 @@ fn a_key_that_is_cut_a_link_or_readable_by_others_is_replaced_and_what_it_signed
     }
 }
 
-/// A release that is offered again and bears out again is one that a restart may need.
+/// A release that is offered again and passes again is one that a restart may need.
 #[test]
 fn the_same_release_once_more_mends_a_component_that_was_damaged() {
     let folder = TempDir::new().unwrap();
@@ -323,8 +323,9 @@ fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_
 /// The variable that makes this test the process that is killed: the folder it writes to.
 const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
 
-/// Kill -9 at 200 moments while releases are exchanged and taken back as fast as the disk allows: whoever opens the folder afterwards finds a whole one,
-/// and none older than the one before the last that was there; and all that was taken back, but for the one that was under way.
+/// Kill -9 at 200 moments while releases are exchanged and taken back as fast as the disk allows: a
+/// process that opens the folder afterwards finds a whole one, and none older than the one before
+/// the last that was there; and all that was taken back, but for the one that was under way.
 #[test]
 fn a_kill_at_any_moment_leaves_a_whole_release() {
     if let Some(folder) = std::env::var_os(WRITER) {

@@ -1,4 +1,5 @@
-//! What ConfigMaps may hold, and when it is an offer. The API is the one in memory; a real one is in `tests/e2e`.
+//! What ConfigMaps may hold, and when it is an offer. The API is the one in memory; a real one is
+//! in `tests/e2e`.
 
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
@@ -67,7 +68,8 @@ fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
     assert_eq!(read(None, &[part(b"whole", b"whole")]).as_deref(), Ok("whole"), "a pin");
 }
 
-/// An object of the API server has 1 MiB at most, and a fourth of that where `kubectl apply` keeps what was applied.
+/// An object of the API server has 1 MiB at most, and a fourth of that where `kubectl apply` keeps
+/// what was applied.
 #[test]
 fn parts_may_be_larger_together_than_an_object_may_be() {
     let whole: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).take(3_000_000).collect();

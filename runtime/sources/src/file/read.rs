@@ -25,7 +25,8 @@ pub(super) struct Reading {
     pub(super) stamp: Stamp,
 }
 
-/// Which file it was and when it changed last. A write that leaves the digest as it was still changes this.
+/// Which file it was and when it changed last. A write that leaves the digest as it was still
+/// changes this.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -87,7 +88,8 @@ fn failure(path: &Path, error: io::Error) -> SourceError {
     }
 }
 
-/// Visible files beside a missing one. An unreadable folder has none to show: the error in hand says more.
+/// Visible files beside a missing one. An unreadable folder has none to show: the error in hand
+/// says more.
 fn neighbours(path: &Path) -> Vec<String> {
     /// Directory entries looked at; a folder with more is no mount of a few keys.
     const ENTRIES_MAX: usize = 200;

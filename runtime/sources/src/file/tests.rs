@@ -48,7 +48,8 @@ fn replace(path: &Path, content: impl AsRef<[u8]>) {
     fs::rename(partial, path).unwrap();
 }
 
-/// As kubelet does it: a new folder, a new link beside the old one, one rename, the old folder removed.
+/// As kubelet does it: a new folder, a new link beside the old one, one rename, the old folder
+/// removed.
 fn project(mount: &Path, generation: &str, content: &str) {
     let old = fs::read_link(mount.join("..data")).ok();
     fs::create_dir(mount.join(generation)).unwrap();
@@ -87,7 +88,8 @@ async fn each_swap_of_a_config_maps_data_link_is_offered() {
     }
 }
 
-/// As `rm -rf build && mkdir build` does it: on many file systems the new folder has the inode of the old one, and none of its watches.
+/// As `rm -rf build && mkdir build` does it: on many file systems the new folder has the inode of
+/// the old one, and none of its watches.
 #[tokio::test]
 async fn a_folder_that_is_removed_and_made_again_is_watched_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +117,8 @@ async fn a_copy_in_place_is_offered_whole_and_never_half() {
     fs::write(&path, "old").unwrap();
     let mut offers = watch(&path);
     assert_eq!(offered(&mut offers).await, b"old");
-    // Pieces with pauses shorter than the settle time, for longer than it in all: a reading in between sees a prefix.
+    // Pieces with pauses shorter than the settle time, for longer than it in all: a reading in
+    // between sees a prefix.
     let writer = tokio::task::spawn_blocking({
         let path = path.clone();
         move || {
@@ -135,7 +138,8 @@ async fn a_copy_in_place_is_offered_whole_and_never_half() {
     assert_eq!(first, writer.await.unwrap());
 }
 
-/// Pauses this thread without the banned sleep: the writer of the test above has to be slow in real time.
+/// Pauses this thread without the banned sleep: the writer of the test above has to be slow in real
+/// time.
 fn rest(pause: Duration) {
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     assert!(never.recv_timeout(pause).is_err());

@@ -1,5 +1,6 @@
-//! Notifications from the kernel for every directory on the way to a file in which a link, the file or what is missing stands. They wake the source, and say whether a
-//! change was a rename; they decide nothing else. A folder further up that is exchanged is found by the poll.
+//! Notifications from the kernel for every directory on the way to a file in which a link, the file
+//! or what is missing stands. They wake the source, and say whether a change was a rename; they
+//! decide nothing else. A folder further up that is exchanged is found by the poll.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,8 @@ use tokio::sync::Notify;
 /// Symlinks followed on the way to a file, as many as Linux follows.
 const LINKS_MAX: usize = 40;
 
-/// A directory as it was when it was watched: one that is replaced under the same path has another inode and is watched anew.
+/// A directory as it was when it was watched: one that is replaced under the same path has another
+/// inode and is watched again.
 type Identity = (u64, u64);
 
 /// The directories that are watched at present.
@@ -32,16 +34,19 @@ pub(super) struct Watches {
 /// What is between the source and the thread that hears the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// File and link names whose events matter; the rest of a busy directory does not wake the source.
+    /// File and link names whose events matter; the rest of a busy directory does not wake the
+    /// source.
     names: BTreeSet<OsString>,
     /// Whether the newest change put something whole in the place of what was there.
     pub(super) replaced: bool,
-    /// Whether something went: a directory's watch goes with it, and another one may have its path and its inode by now.
+    /// Whether something went: a directory's watch goes with it, and another one may have its path
+    /// and its inode by now.
     gone: bool,
 }
 
 impl Watches {
-    /// Wakes `wake` on every event that may concern the file. Where the kernel gives no notifications the poll does all the work.
+    /// Wakes `wake` on every event that may concern the file. Where the kernel gives no
+    /// notifications the poll does all the work.
     pub(super) fn new(wake: Arc<Notify>) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let heard = Arc::clone(&seen);
@@ -75,7 +80,8 @@ impl Watches {
         Arc::clone(&self.seen)
     }
 
-    /// Whether the newest change since this was asked last was a rename: of a file, a link or a folder that was there whole under another name.
+    /// Whether the newest change since this was asked last was a rename: of a file, a link or a
+    /// folder that was there whole under another name.
     pub(super) fn take_replaced(&self) -> bool {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).replaced)
     }
@@ -160,8 +166,9 @@ struct Way {
 }
 
 impl Way {
-    /// Walks the path as the kernel does. Each link adds the directory that it is in and goes on at its target; the walk ends at the
-    /// file, or at the first entry that is missing, whose appearance the directory above it will tell.
+    /// Walks the path as the kernel does. Each link adds the directory that it is in and goes on at
+    /// its target; the walk ends at the file, or at the first entry that is missing, whose
+    /// appearance the directory above it will tell.
     fn to(path: &Path) -> Self {
         let mut way = Self::default();
         let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
@@ -196,7 +203,8 @@ impl Way {
     }
 }
 
-/// Says so where the file is a mount of its own: kubelet never updates a `subPath` mount, whatever happens to the ConfigMap.
+/// Says so where the file is a mount of its own: kubelet never updates a `subPath` mount, whatever
+/// happens to the ConfigMap.
 pub(super) fn warn_of_sub_path(path: &Path) {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return };
     if is_mounted_alone(&mounts, path) {
@@ -207,12 +215,14 @@ pub(super) fn warn_of_sub_path(path: &Path) {
     }
 }
 
-/// Whether this file is a mount of its own. The kernel lists whole paths without links; what a provider file names may be neither.
+/// Whether this file is a mount of its own. The kernel lists whole paths without links; what a
+/// provider file names may be neither.
 fn is_mounted_alone(mountinfo: &str, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|whole| whole.is_file() && is_mount_point(mountinfo, &whole))
 }
 
-/// Whether `path` is a mount point of this `/proc/self/mountinfo`; the fifth field is the mount point, with blanks as `\040`.
+/// Whether `path` is a mount point of this `/proc/self/mountinfo`; the fifth field is the mount
+/// point, with blanks as `\040`.
 fn is_mount_point(mountinfo: &str, path: &Path) -> bool {
     let Some(path) = path.to_str() else { return false };
     let path = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");

@@ -1,4 +1,5 @@
-//! One conversation with one host about one repository: log-in, redirects, and answers that have a bound.
+//! One conversation with one host about one repository: log-in, redirects, and answers that have a
+//! bound.
 
 use std::{io, time::Duration};
 
@@ -122,7 +123,7 @@ impl<'a> Conversation<'a> {
         &self.registry.options
     }
 
-    /// The answer, if it is a success. A host that asks who it is talking to is told, once.
+    /// The answer, if it is a success. A registry that challenges is authenticated to, once.
     pub(super) async fn ask(&mut self, question: Question<'_>) -> Result<Response, RegistryFailure> {
         let mut response = self.send(&question).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
@@ -325,7 +326,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// A manifest or an index, by tag or digest; `asked` is for people. Where the digest is known, the content has it.
+    /// A manifest or an index, by tag or digest; `asked` is for people. Where the digest is known,
+    /// the content has it.
     pub(super) async fn manifest(
         &mut self,
         path: &str,
@@ -401,7 +403,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// When the registry wants to be asked again, if it says so: in seconds, or at a time by its own clock.
+/// When the registry wants to be asked again, if it says so: in seconds, or at a time by its own
+/// clock.
 fn retry_after(response: &Response) -> Option<Duration> {
     let header = |name| Some(response.headers().get(name)?.to_str().ok()?.trim());
     let text = header(RETRY_AFTER)?;

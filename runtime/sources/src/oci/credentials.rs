@@ -1,4 +1,5 @@
-//! Who asks: a Docker configuration (`~/.docker/config.json`, or the key `.dockerconfigjson` of a Secret), with the credential helpers it names.
+//! Who asks: a Docker configuration (`~/.docker/config.json`, or the key `.dockerconfigjson` of a
+//! Secret), with the credential helpers it names.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
@@ -107,8 +108,9 @@ async fn read(path: PathBuf) -> Result<Bytes, String> {
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
 }
 
-/// A configuration in two parts: what it says itself, and which programs know more. The first is written anew, so that no two readers understand
-/// it differently: whoever may write a Secret must not choose what the manager runs.
+/// A configuration in two parts: what it says itself, and which programs know more. The first is
+/// written again, so that no two readers understand it differently: write access to a Secret must
+/// not choose what the manager runs.
 struct Config {
     auths: String,
     names_helpers: bool,

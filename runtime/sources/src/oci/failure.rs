@@ -1,4 +1,5 @@
-//! Why a registry gave nothing. Every text names who answered and what is wrong; the way out depends on who asks.
+//! Why a registry gave nothing. Every text names who answered and what is wrong; the way out
+//! depends on who asks.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
@@ -6,8 +7,8 @@ use crate::{Digest, error::with_causes};
 
 /// Why an artifact is not here. None of these ends the source: it tries again.
 ///
-/// The text says what is wrong, and [`RegistryFailure::way_out`] what the operator of a Provider does about it. Commands with flags have ways out of
-/// their own.
+/// The text says what is wrong, and [`RegistryFailure::way_out`] what the operator of a Provider
+/// does about it. Commands with flags have ways out of their own.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryFailure {
@@ -179,7 +180,8 @@ pub enum Astray {
 }
 
 impl RegistryFailure {
-    /// What an operator does about it, in fields of a Provider; none where the text itself ends with it.
+    /// What an operator does about it, in fields of a Provider; none where the text itself ends
+    /// with it.
     #[must_use]
     pub fn way_out(&self) -> Option<Cow<'static, str>> {
         let text = match self {

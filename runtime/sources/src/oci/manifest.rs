@@ -1,4 +1,5 @@
-//! Which of an artifact's blobs is the component. Pure: it judges texts that a registry sent and sends nothing.
+//! Which of an artifact's blobs is the component. Pure: it judges texts that a registry sent and
+//! sends nothing.
 //!
 //! | pushed by | the component's layer | config |
 //! |---|---|---|
@@ -7,8 +8,9 @@
 //! | `kwctl`, `wasm-to-oci`, `spin` | `application/vnd.wasm.content.layer.v1+wasm` | any |
 //! | Istio's tools | `application/vnd.module.wasm.content.layer.v1+wasm` | any |
 //!
-//! Other layers (an SBOM, a readme, static files) are left alone; two that could be the component are refused. A signature, an attestation or
-//! an index entry for another platform is never taken for a component.
+//! Other layers (an SBOM, a readme, static files) are left alone; two that could be the component
+//! are refused. A signature, an attestation or an index entry for another platform is never taken
+//! for a component.
 
 use std::{collections::HashMap, str::FromStr as _};
 
@@ -31,7 +33,8 @@ const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+j
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// Largest manifest or index that is read, in bytes: what the distribution specification asks registries to take.
+/// Largest manifest or index that is read, in bytes: what the distribution specification asks
+/// registries to take.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
 
 /// The config's media type in the CNCF layout.
@@ -44,7 +47,8 @@ pub(super) const LAYER: &str = "application/wasm";
 const KINDS: &[&str] =
     &[CONFIG, LAYER, "application/vnd.wasm.config.v1+json", "application/vnd.module.wasm.config.v1+json"];
 
-/// The component's, in this order of preference: an artifact that has the first may have others beside it.
+/// The component's, in this order of preference: an artifact that has the first may have others
+/// beside it.
 const LAYERS: &[&str] = &[
     LAYER,
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -129,7 +133,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leads, RegistryFailure> {
     of_manifest(&parse(bytes)?).map(Leads::Blob)
 }
 
-/// One digest must not be two things, of which a signer saw one and a manager takes the other (CVE-2021-41190).
+/// One digest must not be two things, of which a signer saw one and a manager takes the other
+/// (CVE-2021-41190).
 fn is_index(Shape { media_type, manifests, layers }: &Shape) -> Result<bool, RegistryFailure> {
     let ambiguous =
         |what: &str| Err(RegistryFailure::Layout(format!("{what}; push the component as an artifact of its own")));
@@ -218,7 +223,8 @@ fn digest(descriptor: &Descriptor) -> Result<Digest, RegistryFailure> {
         .map_err(|error| RegistryFailure::Malformed { what: "a digest", reason: shown(&error.to_string()) })
 }
 
-/// At most eight, and of each what can be shown, so that the sentence stays one line: whoever may push chooses these names.
+/// At most eight, and of each what can be shown, so that the sentence stays one line: anyone who
+/// may push chooses these names.
 fn listed(names: impl Iterator<Item = String>) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.collect();

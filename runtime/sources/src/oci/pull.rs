@@ -1,4 +1,5 @@
-//! From a reference to a component, by way of digests: a tag is asked for once, and everything after it is what that digest says.
+//! From a reference to a component, by way of digests: a tag is asked for once, and everything
+//! after it is what that digest says.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ pub struct Pulled {
 pub struct PullOptions {
     /// Largest component, in bytes.
     pub bytes_max: u64,
-    /// For the whole of it. A mirror has its share, so that one that never ends leaves time for who comes after it.
+    /// For the whole of it. A mirror has its share, so that one that never ends leaves time for who
+    /// comes after it.
     pub timeout: Duration,
     /// Who has to have signed what the reference leads to; without it anybody may have made it.
     pub signatures: Option<SignaturePolicy>,

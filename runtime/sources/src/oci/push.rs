@@ -33,10 +33,12 @@ pub struct Artifact {
 }
 
 impl Registry {
-    /// Pushes to the registry itself, past its mirrors, and returns the manifest's digest. What the registry has already is not sent again.
+    /// Pushes to the registry itself, past its mirrors, and returns the manifest's digest. What the
+    /// registry has already is not sent again.
     ///
     /// # Errors
-    /// What the registry says. Blobs may be there without a manifest then, which registries collect.
+    /// What the registry says. Blobs may be there without a manifest then, which registries
+    /// collect.
     pub async fn push(&self, reference: &Reference, artifact: Artifact) -> Result<Digest, RegistryFailure> {
         let host = self.options.host.as_str();
         let mut push = Push { conversation: Conversation::new(self, host, reference.repository(), Access::Push) };

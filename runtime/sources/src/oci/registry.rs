@@ -1,7 +1,8 @@
 //! A registry as the operator names it, and how it is reached: names, addresses, certificates.
 //!
-//! `oci-client` is not used: it reads answers of any length, follows a registry to any address, and takes a failed log-in for an anonymous
-//! one. A registry is somebody else's server, and so is whatever it names in a redirect or as its token service.
+//! `oci-client` is not used: it reads answers of any length, follows a registry to any address, and
+//! takes a failed log-in for an anonymous one. A registry is somebody else's server, and so is
+//! whatever it names in a redirect or as its token service.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
@@ -22,7 +23,8 @@ const HEADERS_MAX: u32 = 100;
 /// Says whether a host that a *registry* named may be reached at this address; else why not.
 pub type AddressJudge = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
 
-/// How a registry is reached. Hosts are written as in a reference: `ghcr.io`, `registry.local:5000`.
+/// How a registry is reached. Hosts are written as in a reference: `ghcr.io`,
+/// `registry.local:5000`.
 #[derive(Clone)]
 pub struct RegistryOptions {
     /// The host that the reference names.
@@ -31,8 +33,8 @@ pub struct RegistryOptions {
     pub mirrors: Vec<String>,
     /// Hosts that are spoken to without TLS.
     pub plain_http: BTreeSet<String>,
-    /// Hosts to which the registry may lead at any address, and which may be told its credentials: token services and blob stores in a
-    /// private network.
+    /// Hosts to which the registry may lead at any address, and which may be told its credentials:
+    /// token services and blob stores in a private network.
     pub trusted_hosts: BTreeSet<String>,
     /// PEM certificates that are trusted beside the system's.
     pub ca_bundle: Option<String>,
@@ -82,7 +84,7 @@ pub enum RegistryOptionsError {
 }
 
 impl RegistryOptionsError {
-    /// Whether the CA bundle is what cannot be used: whoever asked knows where it is from.
+    /// Whether the CA bundle is what cannot be used: the caller knows where it is from.
     #[must_use]
     pub const fn is_of_the_ca_bundle(&self) -> bool {
         matches!(self, Self::CaBundle | Self::Certificate { .. })
@@ -156,7 +158,8 @@ impl RegistryOptions {
         self.plain_http.iter().any(|plain| plain.eq_ignore_ascii_case(host))
     }
 
-    /// Whether a URL is one of this host: `ghcr.io` and `GHCR.io:443` are one. A host that is spoken to without TLS may lead to itself with it.
+    /// Whether a URL is one of this host: `ghcr.io` and `GHCR.io:443` are one. A host that is
+    /// spoken to without TLS may lead to itself with it.
     pub(super) fn is_of(&self, url: &Url, host: &str) -> bool {
         let Some(name) = url.host_str() else { return false };
         if name_of(host) == host {
@@ -190,7 +193,8 @@ impl RegistryOptions {
 
     /// Whether the token service at `realm` may be told the credentials of `host`.
     ///
-    /// That of a parent domain may: `registry.gitlab.com` has its at `gitlab.com`. A single label is nobody's parent.
+    /// That of a parent domain may: `registry.gitlab.com` has its at `gitlab.com`. A single label
+    /// is no parent.
     pub(super) fn may_learn_credentials(&self, host: &str, realm: &Url) -> bool {
         /// Docker Hub's token service beside its registry.
         const DOCKER_HUB: (&str, &str) = ("index.docker.io", "auth.docker.io");

@@ -5,12 +5,14 @@
 //! | cosign 3 | a bundle that refers to the artifact (OCI 1.1 referrers, or the index under the tag `sha256-<hex>`) | an in-toto statement in a DSSE envelope |
 //! | cosign 1 and 2 | the layers of the manifest under the tag `sha256-<hex>.sig` | a "simple signing" payload |
 //!
-//! What is signed has to name the digest that the reference leads to, and to be a signature: an attestation about the same artifact (an SBOM, the
-//! report of a scanner) that is signed with the same key says something else. Who signed is told by a key (`key`), or by a certificate and what a trusted root bears out
-//! about it (`keyless`); the registry's word counts for nothing.
+//! What is signed has to name the digest that the reference leads to, and to be a signature: an
+//! attestation about the same artifact (an SBOM, the report of a scanner) that is signed with the
+//! same key says something else. A key (`key`) says who signed, or a certificate that a trusted
+//! root confirms about it (`keyless`); the registry's word counts for nothing.
 //!
 //! # What it does not say
-//! That a signature is new, or of which component: whoever rules the registry can show anything that one of the keys or identities ever signed. So a key is for one component, and a
+//! That a signature is new, or of which component: an attacker who controls the registry can show
+//! anything that one of the keys or identities ever signed. So a key is for one component, and a
 //! reference by digest is final.
 
 use std::collections::BTreeSet;
@@ -36,7 +38,8 @@ use policy::Signer;
 pub use policy::{SignaturePolicy, SignaturePolicyError, Signers};
 use statement::{Signed, Unusable};
 
-/// Signatures that are looked at, and manifests and layers of one that are: a registry must not make a pull endless.
+/// Signatures that are looked at, and manifests and layers of one that are: a registry must not
+/// make a pull endless.
 const LOOKED_AT_MAX: usize = 64;
 
 /// Pages of one index that are read.
@@ -45,14 +48,16 @@ const PAGES_MAX: usize = 16;
 /// Largest bundle or payload that is read, in bytes. Those of cosign have a few thousand.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Beginning of the media type of a bundle, whatever its version: `….bundle.v0.3+json`, and before that `….bundle+json;version=0.1`.
+/// Beginning of the media type of a bundle, whatever its version: `….bundle.v0.3+json`, and before
+/// that `….bundle+json;version=0.1`.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 
 /// The media type of what older releases of cosign sign.
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// Artifact types under which manifests of signatures are listed. A registry without the referrers API has its index written by the client, and those of cosign write the
-/// type of the manifest's configuration there; so what is meant is told by the layers.
+/// Artifact types under which manifests of signatures are listed. A registry without the referrers
+/// API has its index written by the client, and those of cosign write the type of the manifest's
+/// configuration there; so the layers say what is meant.
 const LISTED_AS: [&str; 5] = [
     BUNDLE,
     "application/vnd.dev.cosign.",
@@ -83,7 +88,8 @@ pub(super) async fn require(
     policy: &SignaturePolicy,
 ) -> Result<(), RegistryFailure> {
     let mut search = Search { conversation, artifact, policy, findings: Findings::default() };
-    // What is not there, or cannot be had or read, only makes it harder to be content: so the search goes on.
+    // What is not there, or cannot be had or read, only makes it harder to be content: so the
+    // search goes on.
     search.referrers().await;
     if !search.is_done() {
         search.tagged().await;
@@ -140,7 +146,7 @@ impl Search<'_, '_> {
     }
 
     async fn judge(&mut self, layers: &[Layer]) {
-        // Whoever signs later adds a layer: the newest are the last.
+        // Each later signature adds a layer: the newest are the last.
         for layer in layers.iter().rev().take(LOOKED_AT_MAX) {
             if layer.kind.starts_with(BUNDLE) {
                 if let Some(bundle) = self.blob(layer).await {

@@ -1,4 +1,5 @@
-//! What a registry may say, and what comes of it. The registry here lies as each test needs it; real ones are in `tests/e2e`.
+//! What a registry may say, and what comes of it. The registry here lies as each test needs it;
+//! real ones are in `tests/e2e`.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Skysail and a manager in Go, side by side: `make bench` runs it whole, which takes hours; `--help` says how to run a part.
+//! Skysail and a manager in Go, side by side: `make bench` runs it whole, which takes hours;
+//! `--help` says how to run a part.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -14,9 +15,11 @@ use skysail_test_bench::{
 };
 use skysail_test_support::apiserver::ApiServer;
 
-/// Measures Skysail and a manager in Go over upstream's controllers: the same simulated cloud, a real kube-apiserver, one after the other.
+/// Measures Skysail and a manager in Go over upstream's controllers: the same simulated cloud, a
+/// real kube-apiserver, one after the other.
 ///
-/// A quick look, in less than a minute: --nodes 50 --services 20 --rounds 1 --idle-seconds 1 --only go-tuned --only skysail-tuned
+/// A quick look, in less than a minute: --nodes 50 --services 20 --rounds 1 --idle-seconds 1 --only
+/// go-tuned --only skysail-tuned
 #[derive(Debug, Parser)]
 struct Options {
     /// Nodes that wait for the manager.
@@ -40,8 +43,9 @@ struct Options {
     /// Who takes part; everybody if nobody is named.
     #[arg(long, value_enum)]
     only: Vec<Contestant>,
-    /// What is measured: a cluster that waits for its manager, the same at several sizes, a node that is deleted while others register, nodes that are
-    /// replaced. Everything if nothing is named.
+    /// What is measured: a cluster that waits for its manager, the same at several sizes, a node
+    /// that is deleted while others register, nodes that are replaced. Everything if nothing is
+    /// named.
     #[arg(long, value_enum)]
     part: Vec<Part>,
     /// Numbers of nodes of the growth; each with half as many Services.
@@ -50,7 +54,8 @@ struct Options {
     /// Nodes that are replaced.
     #[arg(long, default_value_t = 500)]
     replaced: usize,
-    /// Where figures.json, figures.md and growth.svg go; by default `bench` in Cargo's target folder.
+    /// Where figures.json, figures.md and growth.svg go; by default `bench` in Cargo's target
+    /// folder.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -124,7 +129,8 @@ impl Bench {
         self.options.part.is_empty() || self.options.part.contains(&part)
     }
 
-    /// Everybody once, in an order that changes with the round: who comes later meets another machine than who came first.
+    /// Everybody once, in an order that changes with the round: who comes later meets another
+    /// machine than who came first.
     async fn round(&mut self, scenario: Scenario, contestants: &[Contestant], size: Size, round: usize) -> Result<()> {
         let takes_part = |who: &Contestant| self.options.only.is_empty() || self.options.only.contains(who);
         let mut contestants: Vec<Contestant> = contestants.iter().copied().filter(takes_part).collect();

@@ -1,4 +1,5 @@
-//! How long a release takes from its offer to serving, by source, under calls: `make bench` runs it whole; `--help` says how to run a part.
+//! How long a release takes from its offer to serving, by source, under calls: `make bench` runs it
+//! whole; `--help` says how to run a part.
 
 use std::{
     fs,
@@ -17,8 +18,9 @@ use skysail_test_bench::{
 };
 use skysail_test_support::apiserver::ApiServer;
 
-/// Measures swaps: a release is offered, and the time runs until it serves, while calls go on. Each source in a process of its own, a thousand swaps each, takes most
-/// of an hour; most of that is the registry's, whose tag is looked at once a second.
+/// Measures swaps: a release is offered, and the time runs until it serves, while calls go on. Each
+/// source in a process of its own, a thousand swaps each, takes most of an hour; most of that is
+/// the registry's, whose tag is looked at once a second.
 ///
 /// A quick look: --swaps 20 --source file --source memory
 #[derive(Debug, Parser)]
@@ -32,9 +34,10 @@ struct Options {
     /// What is measured; both if nothing is named.
     #[arg(long, value_enum)]
     part: Vec<Part>,
-    /// The component that is exchanged for itself, by its name in the folder `components`; one that serves the simulated cloud. The default is as large as the
-    /// bounds have it. Of several each is followed by the next: what two of them have in common is not compiled again, so builds of which nothing is the same show
-    /// the most that a swap takes. The restart has the first.
+    /// The component that is exchanged for itself, by its name in the folder `components`; one that
+    /// serves the simulated cloud. The default is as large as the bounds have it. Of several each
+    /// is followed by the next: what two of them have in common is not compiled again, so builds of
+    /// which nothing is the same show the most that a swap takes. The restart has the first.
     #[arg(long, default_value = "simcloud-basic")]
     component: Vec<String>,
     /// Calls throughout.
@@ -55,7 +58,8 @@ struct Options {
     /// Where swaps.json and swaps.md go; by default `bench` in Cargo's target folder.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// A document that takes up the tables, between its lines `<!-- swaps: begin -->` and `<!-- swaps: end -->`.
+    /// A document that takes up the tables, between its lines `<!-- swaps: begin -->` and
+    /// `<!-- swaps: end -->`.
     #[arg(long)]
     document: Option<PathBuf>,
 }

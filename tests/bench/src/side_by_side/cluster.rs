@@ -61,10 +61,11 @@ pub(super) async fn create_nodes(client: &Client, machines: &[Instance]) -> Resu
         .await
 }
 
-/// As a kubelet with `--cloud-provider=external` and `--node-ip` registers it: the cloud adds the public address.
+/// As a kubelet with `--cloud-provider=external` and `--node-ip` registers it: the cloud adds the
+/// public address.
 ///
-/// Without `--node-ip` a manager in Go would often miss the address of the node that it initialises last: it writes addresses after the provider ID,
-/// and a changed address wakes no load balancer.
+/// Without `--node-ip` a manager in Go would often miss the address of the node that it initialises
+/// last: it writes addresses after the provider ID, and a changed address wakes no load balancer.
 fn node(machine: &Instance) -> Value {
     let (name, id, address) = (&machine.name, format!("{:>032}", machine.id), machine.private_address);
     let condition = |kind: &str, status: &str, reason: &str| {

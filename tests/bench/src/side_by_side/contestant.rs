@@ -14,12 +14,14 @@ use skysail_test_support::simcloud;
 use super::process::Process;
 use crate::{component_file, skysail, target_folder};
 
-/// What users of a manager in Go set in large clusters, and Skysail at the same concurrency and request rate.
+/// What users of a manager in Go set in large clusters, and Skysail at the same concurrency and
+/// request rate.
 const TUNED: [&str; 4] =
     ["--concurrent-service-syncs=10", "--concurrent-node-syncs=10", "--kube-api-qps=1000", "--kube-api-burst=1000"];
 /// The cloud's part of that request rate, which in Go nobody limits.
 const TUNED_LIMITS: &str = "  limits: {httpRequestsPerSecond: 1000}\n";
-/// A second provider, so that what is measured holds two: of another cloud, with no object of its own here.
+/// A second provider, so that what is measured holds two: of another cloud, with no object of its
+/// own here.
 const SECOND_PROVIDER: &str = "---\napiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: second}\nspec:\n  source: {file: second.wasm}\n  \
      nodeSelector: {matchLabels: {cloud: second}}\n  loadBalancerClasses: [second.example/lb]\n  config: |\n    endpoint = https://127.0.0.1:1\n";
 
@@ -82,7 +84,8 @@ impl fmt::Display for Contestant {
 }
 
 impl Programs {
-    /// Builds the Go peer, which takes minutes the first time and a second later, and finds Skysail where Cargo has put it.
+    /// Builds the Go peer, which takes minutes the first time and a second later, and finds Skysail
+    /// where Cargo has put it.
     ///
     /// # Errors
     /// There is no Go, no module proxy, or no Skysail: says what to do.
@@ -90,7 +93,8 @@ impl Programs {
         let go = target_folder()?.join("bench").join("go-ccm");
         let folder = go.parent().context("no folder for the Go peer")?;
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        // One at a time: two would compile all of it twice, and one would replace the program that the other has started.
+        // One at a time: two would compile all of it twice, and one would replace the program that
+        // the other has started.
         let lock = folder.join("go-ccm.lock");
         let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.context("waiting for another build of the Go peer")?;

@@ -9,7 +9,8 @@ use super::{contestant::Contestant, world::Size};
 /// One run of one contestant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figures {
-    /// Seconds from the manager's start until every node was initialised; the whole task's end where a scenario has another one.
+    /// Seconds from the manager's start until every node was initialised; the whole task's end
+    /// where a scenario has another one.
     pub nodes_s: f64,
     /// Until every Service had an address.
     pub services_s: f64,

@@ -23,7 +23,8 @@ type Shown = (&'static str, fn(&Figures) -> f64);
 const PANELS: [Shown; 2] =
     [("seconds until all was done", Figures::done_s), ("seconds of CPU until then", |figures| figures.cpu_s)];
 
-/// Time and CPU against the number of nodes, both axes logarithmic: a straight line at 45 degrees is linear growth.
+/// Time and CPU against the number of nodes, both axes logarithmic: a straight line at 45 degrees
+/// is linear growth.
 ///
 /// # Errors
 /// There is nothing to draw.

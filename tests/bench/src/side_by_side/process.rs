@@ -29,7 +29,8 @@ impl Process {
         Self(child)
     }
 
-    /// CPU so far, user and system, with that of children which have ended (Skysail compiles in one).
+    /// CPU so far, user and system, with that of children which have ended (Skysail compiles in
+    /// one).
     pub(super) fn cpu(&self) -> Result<Duration> {
         let text = self.read("stat")?;
         // The name of the program, in parentheses, may hold anything.

@@ -46,7 +46,8 @@ const REPLACEMENT: &[Line] = &[
     Line { name: "cloud requests", of: |f| count(f.all_cloud_requests()), decimals: 0 },
 ];
 
-/// Every scenario that the records have, as a table of medians with the spread in brackets, and Skysail's part of Go's.
+/// Every scenario that the records have, as a table of medians with the spread in brackets, and
+/// Skysail's part of Go's.
 #[must_use]
 pub fn markdown(records: &[Record]) -> String {
     let mut text = String::new();

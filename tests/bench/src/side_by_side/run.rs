@@ -92,7 +92,8 @@ impl Before {
         Ok(Self { cpu, provider, api: world.api_counters().await?.api_requests(), cloud: world.cloud.request_counts() })
     }
 
-    /// The figures, after the manager was watched for a while longer than until its last request to the cloud.
+    /// The figures, after the manager was watched for a while longer than until its last request to
+    /// the cloud.
     pub(super) async fn finish(
         self,
         world: &World,

@@ -12,10 +12,12 @@ use super::{
 
 /// Nodes that are there before the others register.
 const FIRST_NODES: usize = 20;
-/// By how many parts a rolling replacement goes on: as a machine deployment of a cloud does with its surge.
+/// By how many parts a rolling replacement goes on: as a machine deployment of a cloud does with
+/// its surge.
 const STEPS: usize = 20;
 
-/// A node is deleted when a quarter of `size.nodes` new ones is initialised; `backends_s` is the time from then until no load balancer leads to it.
+/// A node is deleted when a quarter of `size.nodes` new ones is initialised; `backends_s` is the
+/// time from then until no load balancer leads to it.
 ///
 /// # Errors
 /// As [`super::measure`].
@@ -47,7 +49,8 @@ pub async fn measure_deletion(programs: &Programs, contestant: Contestant, size:
     before.finish(&world, &process, begun, (marks, task.idle)).await
 }
 
-/// So many of the nodes are replaced, in twenty steps: new ones come, and when they are initialised, as many old ones go.
+/// So many of the nodes are replaced, in twenty steps: new ones come, and when they are
+/// initialised, as many old ones go.
 ///
 /// `backends_s` is the time until every load balancer leads to exactly the nodes that are left.
 ///

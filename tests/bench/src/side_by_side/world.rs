@@ -1,4 +1,5 @@
-//! The surroundings of one run: a real API server, a simulated cloud in this process, and a cluster that waits for its manager.
+//! The surroundings of one run: a real API server, a simulated cloud in this process, and a cluster
+//! that waits for its manager.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +34,8 @@ use super::{
     process::Process,
 };
 
-/// Between two looks at the cloud's load balancers: short against what is measured, long against what a look costs.
+/// Between two looks at the cloud's load balancers: short against what is measured, long against
+/// what a look costs.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// More load balancers than there are node ports, less the first and the last address of a block.
 const ELASTIC_IPS_MAX: u32 = BLOCK - 2;
@@ -67,7 +69,8 @@ pub(super) struct World {
     _api: ApiServer,
 }
 
-/// A block of loopback for one world: two that live at once, of tests beside each other, must not meet each other's listeners.
+/// A block of loopback for one world: two that live at once, of tests beside each other, must not
+/// meet each other's listeners.
 fn own_block() -> Ipv4Addr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) % BLOCKS;
@@ -198,7 +201,8 @@ impl World {
     }
 
     /// # Errors
-    /// The load balancers are not those of the Services, or one does not lead to exactly the machines that there are.
+    /// The load balancers are not those of the Services, or one does not lead to exactly the
+    /// machines that there are.
     pub(super) fn check_cloud(&self) -> Result<()> {
         // A snapshot of a large cloud costs more than this look.
         let machines_count = self.cloud.instance_count();

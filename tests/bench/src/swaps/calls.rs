@@ -1,7 +1,7 @@
 //! Calls at a steady rate, for as long as releases are exchanged.
 //!
-//! Each asks for the load balancer of a Service that has none: the provider asks the cloud, so that a call is under way for as long as the cloud takes, also across
-//! an exchange.
+//! Each asks for the load balancer of a Service that has none: the provider asks the cloud, so that
+//! a call is under way for as long as the cloud takes, also across an exchange.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +16,8 @@ use tokio::{
 
 use super::figures::Spread;
 
-/// What became of them. Times are counted and not kept: memory that grows with the calls would be taken for memory of the swaps.
+/// What became of them. Times are counted and not kept: memory that grows with the calls would be
+/// taken for memory of the swaps.
 #[derive(Default)]
 pub(super) struct Ended {
     /// Tenths of a millisecond, rounded up, and how many took so long.

@@ -19,13 +19,15 @@ pub struct Figures {
     pub code_bytes: usize,
     /// Releases that came one after another.
     pub swaps: u32,
-    /// From the moment at which the source can know of the offer until it serves ([`Source::measured`]).
+    /// From the moment at which the source can know of the offer until it serves
+    /// ([`Source::measured`]).
     pub serving_ms: Spread,
     /// The same from the beginning of the write, where that is another moment.
     pub written_ms: Spread,
     /// What the time goes into.
     pub shares: Shares,
-    /// One compilation of the same component on one thread, in a process of its own, between the swaps: the median.
+    /// One compilation of the same component on one thread, in a process of its own, between the
+    /// swaps: the median.
     pub compile_ms: f64,
     /// Calls that ended.
     pub calls: u64,
@@ -40,7 +42,8 @@ pub struct Figures {
 /// The steps between an offer and its serving, in milliseconds: the median of each.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// Until the slot has the offer: notification, settling, fetching. 0 where the slot is offered directly.
+    /// Until the slot has the offer: notification, settling, fetching. 0 where the slot is offered
+    /// directly.
     pub source_ms: f64,
     /// Until it is admitted: the jail starts, reads and judges.
     pub judged_ms: f64,
@@ -116,7 +119,8 @@ impl Figures {
         self.growth_kib().map(|growth| growth <= code_kib * FLAT)
     }
 
-    /// How much resident memory grows with each swap, in KiB: the straight line through all samples after the caches are full. None where there are too few.
+    /// How much resident memory grows with each swap, in KiB: the straight line through all samples
+    /// after the caches are full. None where there are too few.
     #[must_use]
     pub fn growth_kib(&self) -> Option<f64> {
         let samples: Vec<(f64, f64)> =
@@ -131,10 +135,12 @@ impl Figures {
     }
 }
 
-/// What resident memory may grow with each swap and be called flat, as a part of one release's machine code: who kept one release of a hundred would show twice of it.
+/// What resident memory may grow with each swap and be called flat, as a part of one release's
+/// machine code: who kept one release of a hundred would show twice of it.
 const FLAT: f64 = 0.005;
 
-/// Swaps after which what is kept on purpose is there: machine code of the last 16 components, the offers that wait, the allocator's pages.
+/// Swaps after which what is kept on purpose is there: machine code of the last 16 components, the
+/// offers that wait, the allocator's pages.
 pub(super) const CACHES_FULL: u32 = 100;
 
 impl Restart {

@@ -1,4 +1,5 @@
-//! Where offers come from: each place with the manager's own source on it, and the moment from which that source can know.
+//! Where offers come from: each place with the manager's own source on it, and the moment from
+//! which that source can know.
 
 use std::{collections::HashMap, fmt, fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -134,7 +135,8 @@ impl Place {
         }))
     }
 
-    /// Offers a release. What comes before the one step that makes it the offer (writing beside, pushing the blob) is not counted.
+    /// Offers a release. What comes before the one step that makes it the offer (writing beside,
+    /// pushing the blob) is not counted.
     pub(super) async fn put(&self, release: &Release, slot: &Arc<Slot>) -> Result<Put> {
         let bytes = release.bytes.clone();
         let begun = match self {

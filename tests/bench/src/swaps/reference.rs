@@ -1,6 +1,8 @@
-//! What the figures are compared with: one compilation of the same component on one thread, and nothing else, in a process of its own.
+//! What the figures are compared with: one compilation of the same component on one thread, and
+//! nothing else, in a process of its own.
 //!
-//! Not in this process: what a compiler leaves behind in the allocator would count as memory of the swaps.
+//! Not in this process: what a compiler leaves behind in the allocator would count as memory of the
+//! swaps.
 
 use std::{io::Read as _, path::Path, process::Stdio, time::Duration};
 
@@ -12,7 +14,8 @@ use wasmtime::Engine;
 /// The first argument of a process that compiles once.
 pub const REFERENCE: &str = "__reference";
 
-/// Compiles what comes on standard input and prints the microseconds it took and the bytes of machine code.
+/// Compiles what comes on standard input and prints the microseconds it took and the bytes of
+/// machine code.
 ///
 /// # Errors
 /// It is no component.
@@ -29,7 +32,8 @@ pub fn reference_main() -> Result<()> {
     Ok(())
 }
 
-/// How long one compilation takes, and how many bytes come of it; `program` calls [`reference_main`].
+/// How long one compilation takes, and how many bytes come of it; `program` calls
+/// [`reference_main`].
 pub(super) async fn compile_once(program: &Path, component: &[u8]) -> Result<(Duration, usize)> {
     let mut child = Command::new(program)
         .arg(REFERENCE)

@@ -1,7 +1,9 @@
-//! A relay before a registry. It notes when a client asked for the tag and then fetched the manifest.
+//! A relay before a registry. It notes when a client asked for the tag and then fetched the
+//! manifest.
 //!
-//! A source polls; how long it waits between two looks is the operator's choice and no part of a swap. Every byte goes through unchanged, and through one more
-//! process's hands than without: what is measured is longer by that, not shorter.
+//! A source polls; how long it waits between two looks is the operator's choice and no part of a
+//! swap. Every byte goes through unchanged, and through one more process's hands than without: what
+//! is measured is longer by that, not shorter.
 
 use std::{
     io,

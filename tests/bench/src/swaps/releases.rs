@@ -1,4 +1,5 @@
-//! Releases of one component, or of several in turn: the same behaviour, each with a digest of its own.
+//! Releases of one component, or of several in turn: the same behaviour, each with a digest of its
+//! own.
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;

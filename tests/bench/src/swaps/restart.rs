@@ -1,7 +1,8 @@
-//! A manager that is killed while its registry is away, and started again: from the start of the process to the first thing that its provider does.
+//! A manager that is killed while its registry is away, and started again: from the start of the
+//! process to the first thing that its provider does.
 //!
-//! The manager is `skysail run` with `--state-dir`, the API server a real one. That one is there: without it there is nothing to do for a manager, and it says so and
-//! ends.
+//! The manager is `skysail run` with `--state-dir`, the API server a real one. That one is there:
+//! without it there is nothing to do for a manager, and it says so and ends.
 
 use std::{
     collections::HashMap,
@@ -146,7 +147,8 @@ impl World {
         Ok(Manager { process: command.spawn().context("starting the manager")?, begun })
     }
 
-    /// A node of its own for each start, which is there before the manager can look: how long until its provider asks the cloud, and until the node is initialised.
+    /// A node of its own for each start, which is there before the manager can look: how long until
+    /// its provider asks the cloud, and until the node is initialised.
     async fn round(&self, round: u32, manager: &mut Manager) -> Result<(Duration, Duration)> {
         let before = self.cloud.requests_count();
         let name = format!("node-{round:05}");

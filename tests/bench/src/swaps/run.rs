@@ -23,7 +23,8 @@ use super::{
 
 /// Components that alternate, with machine code in memory.
 const KNOWN_IN_MEMORY: u32 = 2;
-/// The same on disk: more than the memory's cache has entries, so that each that comes again has gone from there.
+/// The same on disk: more than the memory's cache has entries, so that each that comes again has
+/// gone from there.
 const KNOWN_ON_DISK: u32 = 20;
 /// Swaps between two compilations for comparison.
 const COMPARE_EVERY: u32 = 50;
@@ -43,7 +44,8 @@ pub struct Task {
     pub latency: Duration,
     /// Whether machine code is also written to disk, as with `--state-dir`.
     pub keep: bool,
-    /// The program that compiles for comparison: where its first argument is [`super::REFERENCE`] it calls [`super::reference_main`].
+    /// The program that compiles for comparison: where its first argument is [`super::REFERENCE`]
+    /// it calls [`super::reference_main`].
     pub reference: PathBuf,
 }
 
@@ -103,7 +105,8 @@ struct Times {
 }
 
 impl Run<'_> {
-    /// The first release; where releases come again, all of them, after which nothing can be compiled any more.
+    /// The first release; where releases come again, all of them, after which nothing can be
+    /// compiled any more.
     async fn prepare(&mut self, jail: &Path) -> Result<()> {
         let known = if self.source.is_known() { self.known() } else { 1 };
         for number in (0..known).rev() {

@@ -154,7 +154,8 @@ impl World {
         Look(self.slot.status())
     }
 
-    /// Waits until no release is on its way out. What the simulated cloud remembers of its requests is no memory of the swaps, and goes.
+    /// Waits until no release is on its way out. What the simulated cloud remembers of its requests
+    /// is no memory of the swaps, and goes.
     pub(super) async fn until_drained(&self) -> Result<()> {
         self.cloud.clear_requests();
         let mut status = self.slot.status();

@@ -13,7 +13,8 @@ fn created(figures: &Figures, path: &str) -> u64 {
     figures.cloud_requests.get(&format!("POST /v1/{path}")).copied().unwrap_or_default()
 }
 
-/// `measure` itself looks at the cloud: every Service its load balancer, each with exactly the machines of the cluster.
+/// `measure` itself looks at the cloud: every Service its load balancer, each with exactly the
+/// machines of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_managers_bring_the_same_cluster_to_the_same_cloud() {
     let programs = Programs::prepare().unwrap();

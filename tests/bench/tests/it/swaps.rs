@@ -27,7 +27,8 @@ async fn each_source_brings_every_release_to_serve_and_no_call_fails() {
         assert!(figures.calls > 0 && figures.failed.is_empty(), "{figures:?}");
         assert!(figures.component_bytes > 300 << 10 && figures.code_bytes > figures.component_bytes, "{figures:?}");
         assert!(figures.compile_ms > 0.0 && figures.resident_mib.len() > 1, "{figures:?}");
-        // What is compiled takes its time, and what is not does not meet the jail, which is not there any more.
+        // What is compiled takes its time, and what is not does not meet the jail, which is not
+        // there any more.
         let compiled = figures.shares.compiled_ms + figures.shares.judged_ms > 10.0;
         assert_eq!(compiled, source != Source::Memory, "{figures:?}");
         assert!(figures.serving_ms.max > 0.0 && figures.serving_ms.max <= figures.written_ms.max, "{figures:?}");

@@ -97,12 +97,14 @@ async fn too_many_machines_gone_at_once_stop_deletions_and_say_so_on_the_cluster
     assert_eq!(remaining(&world).await, 6);
 }
 
-/// Nodes that somebody else deletes while the provider is asked for them are no loss that we could cause.
+/// Nodes that somebody else deletes while the provider is asked for them are no loss that we could
+/// cause.
 #[tokio::test(start_paused = true)]
 async fn what_others_delete_during_the_look_does_not_stop_the_deletion_of_the_rest() {
     let mut world = cluster(6).await;
     lose(&world, 0..3).await;
-    // The first look says so, and during the second one, which bears it out, somebody deletes two of them.
+    // The first look says so, and during the second one, which bears it out, somebody deletes two
+    // of them.
     let (nodes, looks) = (world.nodes(), AtomicUsize::new(0));
     world.fake().on_call(move |line| {
         let second = line.starts_with("describe") && looks.fetch_add(1, Ordering::Relaxed) == 1;
@@ -290,7 +292,8 @@ async fn an_upgrade_that_replaces_every_machine_is_not_stopped() {
     assert!(!text.contains("NodeDeletionStopped"), "{text}");
 }
 
-/// Issue of this breaker: whatever is no word about one machine deletes nobody, however long it lasts.
+/// Issue of this breaker: whatever is no word about one machine deletes nobody, however long it
+/// lasts.
 #[rstest]
 #[case::denied(Code::Denied)]
 #[case::not_found_of_the_whole_call(Code::NotFound)]
@@ -357,7 +360,8 @@ async fn a_machine_has_to_be_missing_in_two_passes_in_a_row() {
     assert!(told(&mut world).await.contains("event n00 Normal DeletingNode x1"));
 }
 
-/// E1: with the defaults, a machine that is deleted in the cloud takes its node along within a few passes.
+/// E1: with the defaults, a machine that is deleted in the cloud takes its node along within a few
+/// passes.
 #[tokio::test(start_paused = true)]
 async fn e1_the_node_of_a_deleted_machine_goes_within_fifteen_seconds_of_its_silence() {
     let world = cluster(3).await;
@@ -366,7 +370,8 @@ async fn e1_the_node_of_a_deleted_machine_goes_within_fifteen_seconds_of_its_sil
     assert_eq!(remaining(&world).await, 2);
 }
 
-/// An API server in trouble carries deletions out and does not say so: they are a loss all the same.
+/// An API server in trouble carries deletions out and does not say so: they are a loss all the
+/// same.
 #[tokio::test(start_paused = true)]
 async fn deletions_whose_answer_was_lost_count() {
     let world = cluster(9).await;

@@ -38,7 +38,8 @@ async fn b19_without_the_lease_nothing_is_called_and_nothing_written() {
     world.after(S * 3600, expect![[""]]).await;
 }
 
-/// The provider is asked while the lease holds, and answers when it has run out: nobody acts on the answer.
+/// The provider is asked while the lease holds, and answers when it has run out: nobody acts on the
+/// answer.
 #[tokio::test(start_paused = true)]
 async fn b19_an_answer_that_comes_after_the_lease_ran_out_is_not_written() {
     let mut world = with_lease().await;

@@ -1,4 +1,5 @@
-//! Who made a load balancer, written on its Service: what a process that remembers nothing makes of it, and what a forged name can do.
+//! Who made a load balancer, written on its Service: what a process that remembers nothing makes of
+//! it, and what a forged name can do.
 
 use expect_test::expect;
 use kube::api::{Patch, PatchParams};
@@ -7,7 +8,8 @@ use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Two clouds, and a Service of a class of the second that is ensured; then the process ends and remembers nothing.
+/// Two clouds, and a Service of a class of the second that is ensured; then the process ends and
+/// remembers nothing.
 async fn ended() -> World {
     let mut world =
         World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
@@ -39,7 +41,7 @@ async fn change_type(world: &World) {
 /// Its user gives the Service a class of somebody else.
 async fn give_to_a_stranger(world: &World) {
     change_type(world).await;
-    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "stranger.example/lb" });
+    let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "foreign.example/lb" });
     world.patch_service("classy", json!({ "spec": spec })).await;
 }
 
@@ -80,7 +82,8 @@ async fn after_a_start_a_type_that_changed_is_cleaned_up_by_the_holder_alone() {
     assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
-/// The load balancer is deleted and the write that says so fails: it must not come to asking the others.
+/// The load balancer is deleted and the write that says so fails: it must not come to asking the
+/// others.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_bore_its_name_out_stays_the_only_one_asked() {
     let world = ended().await;
@@ -102,7 +105,8 @@ async fn a_holder_that_bore_its_name_out_stays_the_only_one_asked() {
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// While no process ran the provider file gave the class to the other: as in one that runs on, the first makes room.
+/// While no process ran the provider file gave the class to the other: as in one that runs on, the
+/// first makes room.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
     let world = ended().await;
@@ -118,7 +122,8 @@ async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
     assert_eq!(holder(&world).await, json!("one"));
 }
 
-/// While no process ran its user gave the Service a class of somebody else: what was made for it goes, and with it what is written on it.
+/// While no process ran its user gave the Service a class of somebody else: what was made for it
+/// goes, and with it what is written on it.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_away() {
     let world = ended().await;
@@ -130,7 +135,8 @@ async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_awa
     assert_eq!(holder(&world).await, json!(null));
 }
 
-/// The same where the load balancer had gone before the process ended, and only the finalizer was left.
+/// The same where the load balancer had gone before the process ended, and only the finalizer was
+/// left.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_a_finalizer_that_was_left_for_a_class_of_somebody_else_goes() {
     let world = ended().await;
@@ -141,7 +147,8 @@ async fn after_a_start_a_finalizer_that_was_left_for_a_class_of_somebody_else_go
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// While no process ran the operator took the class away from all providers: what serves its clients stays.
+/// While no process ran the operator took the class away from all providers: what serves its
+/// clients stays.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_a_class_that_nobody_claims_any_more_keeps_its_load_balancer() {
     let world = ended().await;
@@ -151,7 +158,8 @@ async fn after_a_start_a_class_that_nobody_claims_any_more_keeps_its_load_balanc
     assert_eq!(holder(&world).await, json!("two"));
 }
 
-/// A finalizer from another manager's time: who makes the load balancer is written before anything is made, so that whoever comes after a crash knows.
+/// A finalizer from another manager's time: who makes the load balancer is written before anything
+/// is made, so that the process that starts after a crash knows.
 #[tokio::test(start_paused = true)]
 async fn who_makes_it_is_written_first_also_where_the_finalizer_is_there() {
     let mut world = World::new().start().await;
@@ -173,7 +181,8 @@ async fn who_makes_it_is_written_first_also_where_the_finalizer_is_there() {
     assert_eq!(holder(&world).await, json!("fake"));
 }
 
-/// An object of before this line was written, or whose line somebody took away: nothing says that its user changed anything.
+/// An object of before this line was written, or whose line somebody took away: nothing says that
+/// its user changed anything.
 #[tokio::test(start_paused = true)]
 async fn after_a_start_an_object_that_does_not_say_its_class_keeps_its_load_balancer() {
     let world = ended().await;
@@ -196,7 +205,7 @@ async fn a_copy_of_our_lines_on_a_service_of_somebody_else_takes_nothing_away() 
     let original = world.we(world.services().get("classy")).await;
     let annotations = original.metadata.annotations.unwrap();
     let metadata = json!({ "annotations": annotations, "finalizers": ["service.kubernetes.io/load-balancer-cleanup"] });
-    world.add_service("copy", json!({ "loadBalancerClass": "stranger.example/lb" })).await;
+    world.add_service("copy", json!({ "loadBalancerClass": "foreign.example/lb" })).await;
     world.patch_service("copy", json!({ "metadata": metadata })).await;
     let world = world.restart(|_| ()).await;
     pass(600 * S).await;
@@ -204,7 +213,7 @@ async fn a_copy_of_our_lines_on_a_service_of_somebody_else_takes_nothing_away() 
     assert_eq!(world.clouds[1].fake.cloud().len(), 1);
 }
 
-/// A name that is not borne out costs its provider one look and nobody else anything.
+/// A name that is not confirmed costs its provider one look and the others nothing.
 #[tokio::test(start_paused = true)]
 async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
     let world = ended().await;
@@ -256,7 +265,8 @@ async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer(
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// The simulation found it: after a start the holder was its owner, so nothing had to be heard; then the type changed twice while the holder's cloud answered nothing.
+/// The simulation found it: after a start the holder was its owner, so nothing had to be heard;
+/// then the type changed twice while the holder's cloud answered nothing.
 #[tokio::test(start_paused = true)]
 async fn a_holder_is_heard_when_the_service_changes_hands() {
     let world = ended().await;
@@ -273,7 +283,8 @@ async fn a_holder_is_heard_when_the_service_changes_hands() {
     assert_eq!(world.state("classy").await, "gone");
 }
 
-/// The simulation found it: the API server empties the status when the type changes, and a watch that lags shows that for no moment.
+/// The simulation found it: the API server empties the status when the type changes, and a watch
+/// that lags shows that for no moment.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_others_empty_comes_back_without_a_call() {
     let mut world = World::new().start().await;
@@ -323,11 +334,12 @@ async fn a_holder_that_is_changed_while_the_process_runs_is_written_back() {
     assert_eq!(holder(&world).await, json!("two"));
 }
 
-/// Provider names have no capitals and no spaces: such a value names nobody, and no Event repeats it.
+/// Provider names have no capitals and no spaces: such a value names nobody, and no Event repeats
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_can_be_nobodys_name_is_as_if_none_were_there() {
     let world = ended().await;
-    forge(&world, "Nobody's name\nat all").await;
+    forge(&world, "No name\nat all").await;
     change_type(&world).await;
     let mut world = world.restart(|_| ()).await;
     pass(5 * S).await;

@@ -45,7 +45,8 @@ async fn an_ensure_that_comes_due_while_its_nodes_are_brought_is_tried_all_the_s
     assert_eq!(calls(&world), ["update default/web nodes=a", "ensure default/web ports=443/TCP nodes=a"]);
 }
 
-/// A Service that one provider had refused changes hands before its next try; what the other holds is none of the first one's business.
+/// A Service that one provider had refused changes hands before its next try; what the other holds
+/// is none of the first one's business.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then() {
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
@@ -88,7 +89,7 @@ async fn a_service_that_a_list_of_the_past_lacks_keeps_its_load_balancer() {
     assert_eq!(world.fake().cloud().len(), 1);
 }
 
-/// Whoever holds a lease must not give it back while it cannot know what its calls still do.
+/// The holder of a lease must not give it back while it cannot know what its calls still do.
 #[tokio::test(start_paused = true)]
 async fn an_end_says_whether_calls_had_to_be_cut_off() {
     for (takes, expected) in [(5, Ending::Clean), (3600, Ending::CutOff)] {
@@ -102,7 +103,8 @@ async fn an_end_says_whether_calls_had_to_be_cut_off() {
     }
 }
 
-/// The nodes become others and again what they were, and what was brought in between was carried out although its answer says that it failed.
+/// The nodes become others and again what they were, and what was brought in between was carried
+/// out although its answer says that it failed.
 #[tokio::test(start_paused = true)]
 async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_before_it() {
     let world = with_web().await;
@@ -115,7 +117,8 @@ async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_b
     assert_eq!(calls(&world).last().map(String::as_str), Some("update default/web nodes=a,b"));
 }
 
-/// The deletion was carried out although its answer says that it failed, and then the Service is wanted again, as it was.
+/// The deletion was carried out although its answer says that it failed, and then the Service is
+/// wanted again, as it was.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_wanted_again_after_a_deletion_that_failed_is_ensured() {
     let world = with_web().await;
@@ -151,7 +154,8 @@ async fn an_update_that_keeps_failing_does_not_keep_the_ensure_waiting() {
     assert_eq!(calls(&world).last().map(String::as_str), Some("ensure default/web ports=443/TCP nodes=a"));
 }
 
-/// A node goes while an `ensure` is in flight that fails and wants a long rest: what serves does not keep it for as long.
+/// A node goes while an `ensure` is in flight that fails and wants a long rest: what serves does
+/// not keep it for as long.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serves() {
     let world = with_web().await;
@@ -165,7 +169,8 @@ async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serv
     assert_eq!(calls(&world), ["ensure default/web ports=443/TCP nodes=a,b", "update default/web nodes=a"]);
 }
 
-/// The nodes were why it was refused: others are a reason to ask again, also where something serves meanwhile.
+/// The nodes were why it was refused: others are a reason to ask again, also where something serves
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn other_nodes_are_a_reason_to_ask_again_what_was_invalid() {
     let world = with_web().await;

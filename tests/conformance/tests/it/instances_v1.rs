@@ -1,4 +1,5 @@
-//! Upstream's cases of `Instances` v1: the SDK's adapter between the test double and the real controllers.
+//! Upstream's cases of `Instances` v1: the SDK's adapter between the test double and the real
+//! controllers.
 
 mod double;
 
@@ -141,7 +142,8 @@ const fn after(id: &'static str, taints: &'static [&'static str], addresses: &'s
 #[case::n1_11_a_provider_id_that_is_there_stays(
     Before { provider_id: "fake://test-provider-id", other_taint: true, ..NEW }, knobs(), after("fake://test-provider-id", &[OTHER], A)
 )]
-// Upstream initialises it all the same; here an ID without a scheme is nobody's, and what nobody owns is never touched.
+// Upstream initialises it all the same; here an ID without a scheme has no owner, and what has no
+// owner is never touched.
 #[case::n1_11_a_provider_id_without_a_scheme_is_nobodys(
     Before { provider_id: "test-provider-id", other_taint: true, ..NEW }, knobs(), after("test-provider-id", &[OTHER, UNINITIALIZED], &[])
 )]
@@ -328,7 +330,8 @@ fn l4_7_any_other_error_has_upstreams_words() {
     assert_eq!(instance_provider_id(&double, NODE), Err(Error::Internal(text.to_owned())));
 }
 
-/// Lesson 41: a machine that is gone is a case of its own and not one of many errors, also in the older interface.
+/// Lesson 41: a machine that is gone is a case of its own and not one of many errors, also in the
+/// older interface.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_vanishes_takes_its_node_with_it() {
     let (world, double) = world("fake", Knobs { exists: Ok(true), ..knobs() }).await;

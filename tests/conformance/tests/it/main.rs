@@ -1,6 +1,8 @@
-//! The controllers from outside: the in-memory Kubernetes API and an in-memory cloud around them, under a paused clock.
+//! The controllers from outside: the in-memory Kubernetes API and an in-memory cloud around them,
+//! under a paused clock.
 //!
-//! A test changes the world and reads one transcript of what the controllers did: provider calls, API writes, Events.
+//! A test changes the world and reads one transcript of what the controllers did: provider calls,
+//! API writes, Events.
 
 #[cfg(test)]
 mod addresses;

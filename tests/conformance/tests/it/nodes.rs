@@ -173,7 +173,8 @@ async fn an_event_of_a_look_up_of_many_nodes_is_about_the_cluster() {
     assert_eq!((about, source.component.as_deref()), ((Some("Namespace"), None), Some("skysail-provider-fake")));
 }
 
-/// N2: as upstream, who says nothing about a node that he could not write; whichever write comes first.
+/// N2: as upstream, who says nothing about a node that he could not write; whichever write comes
+/// first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_vanishes_while_the_cloud_is_asked_is_not_called_synced() {
     for (ips, write) in [(&["10.0.0.1"][..], "nodes/status"), (&[], "nodes")] {

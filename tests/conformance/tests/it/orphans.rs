@@ -87,7 +87,8 @@ async fn what_is_not_missing_three_times_in_a_row_is_no_orphan() {
     assert!(!told(&mut world).await);
 }
 
-/// Its finalizer was taken away, it is not ensured yet, it is being deleted, its class is another provider's: each wants what it has.
+/// Its finalizer was taken away, it is not ensured yet, it is being deleted, its class is another
+/// provider's: each wants what it has.
 #[tokio::test(start_paused = true)]
 async fn what_a_service_may_want_is_never_an_orphan() {
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];

@@ -80,7 +80,8 @@ async fn a_provider_that_hangs_holds_up_its_own_objects_only() {
     assert!(world.state("classy").await.contains("203.0.113.1"));
 }
 
-/// A provider whose component comes late, or whose release was broken: nobody waits for the end of a backoff when it serves.
+/// A provider whose component comes late, or whose release was broken: nobody waits for the end of
+/// a backoff when it serves.
 #[tokio::test(start_paused = true)]
 async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
     let world = World::new();
@@ -99,7 +100,8 @@ async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
     assert_eq!(world.node("n").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://n"));
 }
 
-/// Which schemes are its own is known from the release alone: until it serves, its nodes are nobody's. What serves must not lose its backends by that.
+/// Which schemes are its own is known from the release alone: until it serves, its nodes have no
+/// owner. What serves must not lose its backends by that.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_comes_late_takes_no_backends_away() {
     let world = World::new();
@@ -315,7 +317,8 @@ async fn what_a_service_left_behind_between_two_managers_is_deleted() {
         .await;
 }
 
-/// Nothing is remembered after a start, and the object does not say who set it: only a finalizer that keeps a Service from going is worth a word.
+/// Nothing is remembered after a start, and the object does not say who set it: only a finalizer
+/// that keeps a Service from going is worth a word.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_unknown_origin_is_explained_when_it_keeps_a_service() {
     let mut world = with_a_classy_service().await;

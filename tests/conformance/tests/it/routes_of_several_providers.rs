@@ -1,4 +1,5 @@
-//! Routes where several providers share a cluster, and where a provider or a cache is not as it should be.
+//! Routes where several providers share a cluster, and where a provider or a cache is not as it
+//! should be.
 
 use std::{
     future::pending,
@@ -17,12 +18,13 @@ use skysail_test_conformance::{
     world::{Cloud, S, World, pass},
 };
 
-/// The nodes `a` of one and `b` of two, one that nobody owns, and one that does not say whose it is in a form that anybody could read.
+/// The nodes `a` of one and `b` of two, one that nobody owns, and one that does not say whose it is
+/// in a form that anybody could read.
 async fn two() -> World {
     let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")]);
     world.add_node_of("one", "a", ("10.0.0.1", "10.120.1.0/24")).await;
     world.add_node_of("two", "b", ("10.0.0.2", "10.120.2.0/24")).await;
-    world.add_node_of("elsewhere", "stranger", ("10.0.0.3", "10.120.3.0/24")).await;
+    world.add_node_of("elsewhere", "foreign", ("10.0.0.3", "10.120.3.0/24")).await;
     world.add_raw_node("malformed", json!({ "providerID": "i-123", "podCIDR": "10.120.4.0/24" })).await;
     world
 }
@@ -33,7 +35,7 @@ async fn each_provider_routes_its_own_nodes_and_nobody_those_of_nobody() {
     assert_eq!(routes_of(&world.clouds[0]), ["a 10.120.1.0/24 10.0.0.1"]);
     assert_eq!(routes_of(&world.clouds[1]), ["b 10.120.2.0/24 10.0.0.2"]);
     let mut said = Vec::new();
-    for node in ["a", "b", "stranger", "malformed"] {
+    for node in ["a", "b", "foreign", "malformed"] {
         said.push(world.network_unavailable(node).await);
     }
     assert_eq!(said, ["False RouteCreated", "False RouteCreated", "-", "-"]);
@@ -44,7 +46,7 @@ async fn each_provider_routes_its_own_nodes_and_nobody_those_of_nobody() {
 async fn routes_of_one_provider_never_delete_those_of_another_or_of_nobody() {
     let world = two().await;
     let all =
-        ["a 10.120.1.0/24", "b 10.120.2.0/24", "b 10.120.9.0/24", "stranger 10.120.3.0/24", "malformed 10.120.8.0/24"];
+        ["a 10.120.1.0/24", "b 10.120.2.0/24", "b 10.120.9.0/24", "foreign 10.120.3.0/24", "malformed 10.120.8.0/24"];
     let hole = Route { blackhole: true, name: "hole".to_owned(), ..routes(&["b 10.120.10.0/24"]).remove(0) };
     for cloud in &world.clouds {
         cloud.fake.set_routes([routes(&all), vec![hole.clone()]].concat());
@@ -59,7 +61,7 @@ async fn routes_of_one_provider_never_delete_those_of_another_or_of_nobody() {
     // And when their nodes are gone, they lead to nobody.
     world.delete_node("b").await;
     pass(10 * S).await;
-    assert_eq!(routes_of(&world.clouds[0]), ["a 10.120.1.0/24", "malformed 10.120.8.0/24", "stranger 10.120.3.0/24"]);
+    assert_eq!(routes_of(&world.clouds[0]), ["a 10.120.1.0/24", "foreign 10.120.3.0/24", "malformed 10.120.8.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +78,8 @@ async fn a_provider_that_hangs_holds_up_its_own_routes_only() {
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
-/// A credential that is refused and a guest that traps are no answer: nothing is deleted, no condition is written, the others go on.
+/// A credential that is refused and a guest that traps are no answer: nothing is deleted, no
+/// condition is written, the others go on.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_denied_or_traps_holds_up_its_own_routes_only() {
     for (code, calls) in [(Code::Denied, 3), (Code::Trapped, 6), (Code::NotServing, 6)] {
@@ -230,7 +233,8 @@ async fn with_the_gate_a_node_that_comes_does_not_wake_a_cloud_that_wants_to_be_
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
-/// The simulation found it: with the gate, the first node of a cluster that had none is a reason for every provider to look.
+/// The simulation found it: with the gate, the first node of a cluster that had none is a reason
+/// for every provider to look.
 #[tokio::test(start_paused = true)]
 async fn with_the_gate_a_route_that_was_left_in_an_empty_cluster_goes_with_the_first_node() {
     let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")])
@@ -244,7 +248,7 @@ async fn with_the_gate_a_route_that_was_left_in_an_empty_cluster_goes_with_the_f
     assert_eq!(routes_of(&world.clouds[0]), [""; 0]);
 }
 
-/// A node that is made anew under its name while its routes are made is another node.
+/// A node that is created again under its name while its routes are made is another node.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_made_anew_meanwhile_gets_its_condition_with_the_next_pass() {
     let world = World::routing(vec![Cloud::new("fake").default_of_all()]);

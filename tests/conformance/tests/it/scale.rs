@@ -36,7 +36,8 @@ impl Work {
         world.server.requests().counts().values().sum()
     }
 
-    /// Calls and reconciles of each provider, and requests of all, since it began; those that look after nodes are not counted.
+    /// Calls and reconciles of each provider, and requests of all, since it began; those that look
+    /// after nodes are not counted.
     fn done(self, world: &World) -> (Vec<(usize, u64)>, u64) {
         let calls = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
         let clouds = world.clouds.iter().zip(&self.reconciles);
@@ -45,8 +46,8 @@ impl Work {
     }
 }
 
-/// Three providers with forty nodes and thirty Services each: what one node costs is what the Services of its provider need, and where no set changes,
-/// nothing.
+/// Three providers with forty nodes and thirty Services each: what one node costs is what the
+/// Services of its provider need, and where no set changes, nothing.
 #[tokio::test(start_paused = true)]
 async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
     let names = ["one", "two", "three"];
@@ -86,10 +87,11 @@ async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
     let work = Work::begin(&world);
     world.add_raw_node("nobodys", json!({ "providerID": "elsewhere://1" })).await;
     pass(40 * S).await;
-    assert_eq!(work.done(&world).0, [(0, 0); 3], "a stranger's node");
+    assert_eq!(work.done(&world).0, [(0, 0); 3], "a foreign node");
 }
 
-/// Nodes that come one by one for two minutes never settle: what has come is brought to the load balancers every 30 s.
+/// Nodes that come one by one for two minutes never settle: what has come is brought to the load
+/// balancers every 30 s.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_trickle_in_are_an_update_each_30_s_and_not_one_each() {
     let world = World::new().start().await;
@@ -131,7 +133,8 @@ async fn a_node_that_goes_while_others_trickle_in_is_out_of_the_load_balancers_w
     assert_eq!(updates, ["update default/web nodes=(10 nodes)"]);
 }
 
-/// The Go peer needs 14 calls for each Service here (and both cores for minutes): one ensure and, when the nodes have settled, one update.
+/// The Go peer needs 14 calls for each Service here (and both cores for minutes): one ensure and,
+/// when the nodes have settled, one update.
 #[tokio::test(start_paused = true)]
 async fn many_nodes_and_services_arriving_cost_one_ensure_and_one_update_each_and_heartbeats_nothing() {
     let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 4);

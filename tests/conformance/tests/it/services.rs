@@ -40,7 +40,8 @@ async fn changed_ports_are_ensured_and_changed_labels_are_not() {
         .await;
 }
 
-/// Under load the Events are written seconds after they were told: one that says what begins, after what came of it, is news of nothing.
+/// Under load the Events are written seconds after they were told: one that says what begins, after
+/// what came of it, is news of nothing.
 #[tokio::test(start_paused = true)]
 async fn what_began_is_told_unless_it_has_ended_by_then() {
     let mut world = with_web().await;
@@ -67,7 +68,8 @@ async fn what_began_is_told_unless_it_has_ended_by_then() {
         .await;
 }
 
-/// S3, S4, S5, and the point of it all: only a changed set of nodes is work, and nodes that come together are one update.
+/// S3, S4, S5, and the point of it all: only a changed set of nodes is work, and nodes that come
+/// together are one update.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_come_and_go_are_one_update_and_heartbeats_are_none() {
     let mut world = with_web().await;
@@ -122,7 +124,8 @@ async fn a_type_changed_away_takes_the_load_balancer_with_it() {
     assert!(world.fake().cloud().is_empty());
 }
 
-/// S1.7, 4.9 items 3 and 5: the object stays until nothing is left, and a retry-after is honoured in the deletion too.
+/// S1.7, 4.9 items 3 and 5: the object stays until nothing is left, and a retry-after is honoured
+/// in the deletion too.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_service_goes_only_after_its_load_balancer() {
     let mut world = with_web().await;
@@ -209,7 +212,8 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     assert_eq!((early, late), (5, 5));
 }
 
-/// A type that changes and changes back has the API server empty the status; the node ports stay, so nothing else tells.
+/// A type that changes and changes back has the API server empty the status; the node ports stay,
+/// so nothing else tells.
 async fn flip_the_type(world: &World) {
     world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
     world.patch_service("web", json!({ "spec": { "type": "LoadBalancer" } })).await;
@@ -253,7 +257,8 @@ async fn a_status_that_is_emptied_while_an_ensure_is_in_flight_is_written_again(
     assert_eq!(world.state("web").await, before);
 }
 
-/// What serves must not be left with nodes that are gone because of what is wanted and cannot be had.
+/// What serves must not be left with nodes that are gone because of what is wanted and cannot be
+/// had.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_refused_or_fails_still_hears_of_its_nodes() {
     let world = with_web().await;

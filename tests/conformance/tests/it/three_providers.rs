@@ -1,4 +1,5 @@
-//! Three clouds in one cluster: each object is served by its owner, in time, whatever the other clouds do; what nobody owns is not touched.
+//! Three clouds in one cluster: each object is served by its owner, in time, whatever the other
+//! clouds do; what nobody owns is not touched.
 
 use std::{future::pending, time::Duration};
 
@@ -98,7 +99,8 @@ async fn mixed_nodes_and_classes_go_to_their_owners_and_strangers_are_left_alone
     assert_eq!(provider_id(world.node("b-new").await).as_deref(), Some("b://b-new"));
     assert_eq!(world.clouds[1].fake.cloud().values().next().unwrap().nodes, ["b-new", "b-old"]);
 
-    // A machine of the cloud that owns the node is gone; that another cloud has one of this name does not matter.
+    // A machine of the cloud that owns the node is gone; that another cloud has one of this name
+    // does not matter.
     world.clouds[0].fake.add_instances(["b-old"]);
     world.clouds[1].fake.remove_instance("b-old");
     world.heartbeat("b-old", "Unknown").await;

@@ -1,4 +1,5 @@
-//! Upstream's cases of the node lifecycle controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
+//! Upstream's cases of the node lifecycle controller for providers of the newer kind
+//! (`InstancesV2`), and what upstream has no test for.
 
 use std::{
     collections::BTreeSet,
@@ -94,8 +95,9 @@ impl Instances for Asked {
     }
 }
 
-/// Upstream looks up the ID that it asks by. Here the provider gets the node, with or without an ID;
-/// the ID that the cloud answers with is not written: only the initialisation of a node does that.
+/// Upstream looks up the ID that it asks by. Here the provider gets the node, with or without an
+/// ID; the ID that the cloud answers with is not written: only the initialisation of a node does
+/// that.
 #[rstest]
 #[case::l4_2_the_node_has_an_id(Some("fake://node0"), "fake://node0")]
 #[case::l4_4_the_machine_has_an_id(None, "fake://12345")]
@@ -120,7 +122,8 @@ async fn taints(world: &World) -> Vec<String> {
     spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
 }
 
-/// Since 1.37 a failed check of the power state ends the pass of that node upstream; ours is one look-up for both questions, so its failure answers neither.
+/// Since 1.37 a failed check of the power state ends the pass of that node upstream; ours is one
+/// look-up for both questions, so its failure answers neither.
 #[tokio::test(start_paused = true)]
 async fn a_failed_look_up_neither_taints_nor_untaints_nor_deletes() {
     let world = world("False", machine(true)).await;
@@ -134,7 +137,8 @@ async fn a_failed_look_up_neither_taints_nor_untaints_nor_deletes() {
     }
 }
 
-/// Upstream takes the error `InstanceNotFound` of this call as a failure and keeps the node for ever (lesson 41); here there is one way to say it.
+/// Upstream takes the error `InstanceNotFound` of this call as a failure and keeps the node for
+/// ever (lesson 41); here there is one way to say it.
 #[tokio::test(start_paused = true)]
 async fn b14_not_found_is_gone() {
     let world = world("False", error(Code::NotFound)).await;
@@ -217,7 +221,8 @@ async fn a_deletion_that_is_not_allowed_says_so_on_the_node() {
     assert!(world.node("node0").await.is_none(), "allowed again");
 }
 
-/// `--concurrent-node-lifecycle-syncs` of 1.37: how long a pass takes whose every write takes a second, and the histogram that shows it.
+/// `--concurrent-node-lifecycle-syncs` of 1.37: how long a pass takes whose every write takes a
+/// second, and the histogram that shows it.
 #[rstest]
 #[case::one_at_a_time(1, 6.0)]
 #[case::three_at_a_time(3, 2.0)]

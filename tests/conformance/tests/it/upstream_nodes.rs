@@ -1,4 +1,5 @@
-//! Upstream's cases of the cloud-node controller for providers of the newer kind (`InstancesV2`), and what upstream has no test for.
+//! Upstream's cases of the cloud-node controller for providers of the newer kind (`InstancesV2`),
+//! and what upstream has no test for.
 
 use std::{
     collections::BTreeMap,
@@ -116,7 +117,8 @@ async fn sync(kubelet: Kubelet, answer: Result<Instance, Error>) -> (Node, Node,
     (before, world.node("node0").await.unwrap(), text)
 }
 
-/// Upstream says nothing and asks again at the next heartbeat. Ours is an error with an Event, and is asked again by itself (design: null metadata).
+/// Upstream says nothing and asks again at the next heartbeat. Ours is an error with an Event, and
+/// is asked again by itself (design: null metadata).
 #[tokio::test(start_paused = true)]
 async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so() {
     let kubelet = Kubelet {
@@ -283,7 +285,7 @@ async fn a_node_keeps_its_taint(#[case] answer: Result<Instance, Error>, #[case]
     );
 }
 
-/// Upstream's address update is told of the taint; ours is not even asked about the node.
+/// Upstream's address update sees the taint; ours is not even asked about the node.
 #[tokio::test(start_paused = true)]
 async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_taint_is_there() {
     let mut world = World::new();
@@ -314,7 +316,8 @@ async fn the_addresses_of_a_hundred_nodes_are_one_call_and_each_worker_writes(#[
         world.add_node(&name).await;
     }
     world.fake().on_call(|_| Box::pin(pass(Duration::from_millis(10))));
-    // Each write takes the same time, so the writes that begin at one moment are those of all workers.
+    // Each write takes the same time, so the writes that begin at one moment are those of all
+    // workers.
     let begun = Arc::<Mutex<BTreeMap<Instant, usize>>>::default();
     let begins = Arc::clone(&begun);
     world.disturb(move |request: &RequestInfo| {
@@ -336,7 +339,8 @@ fn conflict() -> ApiError {
     ApiError::new(409_u16.try_into().unwrap(), "Conflict", "the object has been modified")
 }
 
-/// Upstream re-reads the node from its cache up to 20 times; ours comes back a moment later with what the watch brought.
+/// Upstream re-reads the node from its cache up to 20 times; ours comes back a moment later with
+/// what the watch brought.
 #[rstest]
 #[case::b12_the_patch_of_the_node("")]
 #[case::b12_the_patch_of_its_addresses("status")]
@@ -361,7 +365,8 @@ async fn a_write_that_met_a_conflict_is_made_again(#[case] subresource: &'static
     .assert_eq(&print(&node));
 }
 
-/// Null metadata panics upstream in this pass, and a failed look-up of one node must cost no other node its addresses.
+/// Null metadata panics upstream in this pass, and a failed look-up of one node must cost no other
+/// node its addresses.
 #[rstest]
 #[case::b13_a_machine_that_is_not_known(Err(Error::new(Code::NotFound, "null")))]
 #[case::b13_no_addresses(Ok(instance("fake://node0", "")))]
@@ -460,7 +465,8 @@ async fn labels_follow_the_machine_only_where_it_is_asked_for(#[case] refresh: b
     .assert_eq(&print(&after));
 }
 
-/// A node that cannot be initialised beside one that can: it keeps its taint and everything else, an Event says why, and the other goes on.
+/// A node that cannot be initialised beside one that can: it keeps its taint and everything else,
+/// an Event says why, and the other goes on.
 async fn bad_input(kubelet: Kubelet, answer: Instance, reason: &str) {
     let mut world = World::new();
     world.fake().set_instance("node0", Ok(answer));
@@ -549,7 +555,8 @@ async fn bad_input_of_an_initialised_node_is_said_each_period_and_changes_nothin
     assert_eq!(world.node("node0").await, before);
 }
 
-/// Annotations are the provider's to read: however long one is, the node is initialised as any other, and so are the others.
+/// Annotations are the provider's to read: however long one is, the node is initialised as any
+/// other, and so are the others.
 #[tokio::test(start_paused = true)]
 async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
     let world = World::new().start().await;
@@ -565,7 +572,8 @@ async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
     }
 }
 
-/// One node on which the guest breaks among 100 that share its look-up: it is found in 14 more calls, and has the Event alone.
+/// One node on which the guest breaks among 100 that share its look-up: it is found in 14 more
+/// calls, and has the Event alone.
 #[rstest]
 #[case::bad_input_the_first("node00")]
 #[case::bad_input_one_in_the_middle("node63")]

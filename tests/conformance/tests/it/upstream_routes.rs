@@ -26,8 +26,9 @@ fn routing() -> World {
     World::routing(vec![Cloud::new("fake").default_of_all()])
 }
 
-/// Nodes, what the cloud has, and what it has after one pass; a second pass then finds nothing to do. Each node with a pod range is available
-/// (upstream lists that too, and its assertion never runs); one without is left alone.
+/// Nodes, what the cloud has, and what it has after one pass; a second pass then finds nothing to
+/// do. Each node with a pod range is available (upstream lists that too, and its assertion never
+/// runs); one without is left alone.
 #[rstest]
 #[case::r2_1_dual_stack_addresses_are_missing(
     &[N3, N4],
@@ -187,7 +188,8 @@ async fn r3_2_with_the_gate_a_new_range_begins_a_pass() {
         .await;
 }
 
-/// Upstream's informer hands out all nodes again after 12 to 24 h. Ours does not, so a timer does it.
+/// Upstream's informer hands out all nodes again after 12 to 24 h. Ours does not, so a timer does
+/// it.
 #[tokio::test(start_paused = true)]
 async fn r3_3_with_the_gate_nothing_new_begins_a_pass_after_twelve_hours() {
     let mut world = watched().await;
@@ -195,7 +197,8 @@ async fn r3_3_with_the_gate_nothing_new_begins_a_pass_after_twelve_hours() {
     world.after(2 * 60 * S, expect!["provider list-routes\n"]).await;
 }
 
-/// Upstream's test has equal resource versions, which count as a resync; with real ones this begins none.
+/// Upstream's test has equal resource versions, which count as a resync; with real ones this begins
+/// none.
 #[tokio::test(start_paused = true)]
 async fn r3_4_with_the_gate_images_and_heartbeats_begin_no_pass() {
     let mut world = watched().await;
@@ -285,7 +288,8 @@ async fn r4_9_what_calico_wrote_is_replaced_once_and_other_conditions_stay() {
     world.after(20 * S, expect!["provider list-routes\nprovider list-routes\n"]).await;
 }
 
-/// Lessons 24 and 25: the cloud's list decides, and what is there is not made again, whoever restarts.
+/// Lessons 24 and 25: the cloud's list decides, and what is there is not made again, also after a
+/// restart.
 #[tokio::test(start_paused = true)]
 async fn a_restart_asks_the_cloud_and_writes_nothing() {
     let world = routing();
@@ -410,7 +414,8 @@ async fn b18_a_route_that_cannot_be_made_is_told_at_its_node_and_the_others_go_o
     assert_eq!(world.network_unavailable("n1").await, "False RouteCreated");
 }
 
-/// Upstream leaves the second of two routes for ever, and stumbles over nothing that does not parse.
+/// Upstream leaves the second of two routes for ever, and stumbles over nothing that does not
+/// parse.
 #[tokio::test(start_paused = true)]
 async fn b18_routes_that_do_not_parse_stay_and_duplicates_go() {
     let world = routing();
@@ -464,8 +469,8 @@ async fn without_routes_nothing_is_called_and_nothing_is_written(
     world.after(60 * S, expect![""]).await;
 }
 
-/// Upstream's process does not start; here that would let one provider, or one release of it, end it for all. A text that is wrong is refused
-/// (`parse_cluster_cidr`).
+/// Upstream's process does not start; here that would let one provider, or one release of it, end
+/// it for all. A text that is wrong is refused (`parse_cluster_cidr`).
 #[tokio::test(start_paused = true)]
 async fn b20_without_a_cluster_cidr_no_node_is_routed_and_an_event_says_so_once() {
     let world = routing().set(|settings| settings.cluster_cidrs.clear());

@@ -1,6 +1,8 @@
-//! Upstream's tests of the service controller (S1, S6 to S9, S14, S19, H11, H12), re-expressed as what is seen from outside.
+//! Upstream's tests of the service controller (S1, S6 to S9, S14, S19, H11, H12), re-expressed as
+//! what is seen from outside.
 //!
-//! Those of nodes (S2 to S5, S11) are in `upstream_services_nodes`; those of pure predicates (S10, S12, S13, S15 to S18, H10, H13) stand beside the functions, in `runtime/controllers`.
+//! Those of nodes (S2 to S5, S11) are in `upstream_services_nodes`; those of pure predicates (S10,
+//! S12, S13, S15 to S18, H10, H13) stand beside the functions, in `runtime/controllers`.
 
 use std::{
     future::pending,
@@ -105,7 +107,8 @@ async fn a_wanted_load_balancer_is_created_with_two_patches(#[case] protocol: &s
     assert_eq!(world.state("web").await, format!(r#"["203.0.113.1"] ["{FINALIZER}"]"#));
 }
 
-/// Upstream has two patches; the API server clears the status of what is no load balancer itself since 1.29, so one is left.
+/// Upstream has two patches; the API server clears the status of what is no load balancer itself
+/// since 1.29, so one is left.
 #[tokio::test(start_paused = true)]
 async fn s1_6_a_finalizer_and_no_load_balancer_wanted_is_cleaned_up() {
     let mut world = with_web(&["a"]).await;
@@ -116,7 +119,8 @@ async fn s1_6_a_finalizer_and_no_load_balancer_wanted_is_cleaned_up() {
     assert_eq!(world.state("web").await, "[] []");
 }
 
-/// The finalizer goes first; another's keeps the object, so that the status that follows can be seen.
+/// The finalizer goes first; another's keeps the object, so that the status that follows can be
+/// seen.
 #[tokio::test(start_paused = true)]
 async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     let mut world = with_web(&["a"]).await;
@@ -128,8 +132,8 @@ async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
-/// Upstream writes the status alone. Here the annotation that names the provider of the load balancer
-/// comes first, unless the Service has it: `holder.rs`.
+/// Upstream writes the status alone. Here the annotation that names the provider of the load
+/// balancer comes first, unless the Service has it: `holder.rs`.
 #[rstest]
 #[case::s1_8_upstreams_input(None, 2)]
 #[case::with_the_name_of_its_provider(Some("fake"), 1)]
@@ -182,8 +186,9 @@ async fn s6_2_another_load_balancer_ip_reaches_the_provider_and_is_remembered() 
     assert!(world.state("web").await.contains("192.0.2.77"));
 }
 
-/// Upstream fails with "failed to update load balancer status", tells an Event and ensures again. Here the status alone is written again from the fresh
-/// object: no second call, and no Event, because nothing is wrong.
+/// Upstream fails with "failed to update load balancer status", tells an Event and ensures again.
+/// Here the status alone is written again from the fresh object: no second call, and no Event,
+/// because nothing is wrong.
 #[tokio::test(start_paused = true)]
 async fn s7_1_a_status_that_met_a_conflict_is_written_again_without_a_second_ensure() {
     let mut world = with_nodes(&["a"]).await;
@@ -442,8 +447,9 @@ async fn h11_patches_apply_finalizer_and_status_and_leave_what_others_wrote() {
     assert_eq!(object["spec"]["clusterIP"], cluster_ip);
 }
 
-/// Upstream sends a strategic patch with an element-order directive and no guard; here the whole list goes with the version that it was made from. What it
-/// does to the object is the same: one finalizer more at the end, and, which is ours, the name of the provider.
+/// Upstream sends a strategic patch with an element-order directive and no guard; here the whole
+/// list goes with the version that it was made from. What it does to the object is the same: one
+/// finalizer more at the end, and, which is ours, the name of the provider.
 #[tokio::test(start_paused = true)]
 async fn h12_the_finalizer_patch_changes_nothing_but_the_finalizers() {
     let world = with_nodes(&["a"]).await;

@@ -1,4 +1,5 @@
-//! Services that no schema would pass, and answers that no cloud would give: the object gets a clear Event, and the others go on.
+//! Services that no schema would pass, and answers that no cloud would give: the object gets a
+//! clear Event, and the others go on.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use skysail_test_conformance::world::{S, World, pass};
 
 use crate::upstream_services::{FINALIZER, calls, touch};
 
-/// A cluster that takes everything, with a node and one worker: who is stuck would hold up the others.
+/// A cluster that takes everything, with a node and one worker: who is stuck would hold up the
+/// others.
 async fn careless() -> World {
     let world = World::new().without_validation();
     world.fake().add_instances(["a"]);
@@ -54,7 +56,8 @@ async fn a_service_that_no_schema_would_pass(#[case] spec: Value, #[case] text: 
     assert!(told.len() == 1 && told[0].starts_with(reason) && told[0].contains(text), "{told:?}");
 }
 
-/// A person mends it, and it is served at once; one that is spoiled afterwards keeps what it has and can be deleted.
+/// A person mends it, and it is served at once; one that is spoiled afterwards keeps what it has
+/// and can be deleted.
 #[tokio::test(start_paused = true)]
 async fn bad_input_that_is_mended_is_served_at_once_and_what_is_spoiled_can_be_deleted() {
     let world = careless().await;
@@ -73,7 +76,8 @@ async fn bad_input_that_is_mended_is_served_at_once_and_what_is_spoiled_can_be_d
     assert_eq!(world.state("bad").await, "gone");
 }
 
-/// 64 KiB are allowed: a provider gets them whole. Where they are to be source ranges, what is wrong is told within an Event's size.
+/// 64 KiB are allowed: a provider gets them whole. Where they are to be source ranges, the problem
+/// is reported within an Event's size.
 #[tokio::test(start_paused = true)]
 async fn bad_input_an_annotation_of_64_kib_is_handed_over_or_refused_in_few_words() {
     let mut world = careless().await;
@@ -145,7 +149,8 @@ async fn an_answer_that_no_cloud_would_give(#[case] ingress: Vec<Ingress>, #[cas
     assert!(told.len() < 1100, "{} bytes", told.len());
 }
 
-/// What somebody wrote into the status is no reason to fall over: the provider's answer replaces it.
+/// What somebody wrote into the status is no reason to fall over: the provider's answer replaces
+/// it.
 #[tokio::test(start_paused = true)]
 async fn bad_input_ten_thousand_ingress_entries_in_an_object_are_replaced_by_the_next_answer() {
     let world = careless().await;

@@ -1,4 +1,5 @@
-//! What upstream's service controller does and no test of it says: items 1 to 11 of section 4.9 of the reference, as B1 to B11.
+//! What upstream's service controller does and no test of it says: items 1 to 11 of section 4.9 of
+//! the reference, as B1 to B11.
 
 use std::{
     sync::{
@@ -41,7 +42,8 @@ async fn b1_a_service_that_appears_is_looked_at_where_it_wants_a_load_balancer_o
     assert_eq!(world.state("left").await, "[] []");
 }
 
-/// The simulation found it: a look-up that shows the past, or of which only a part is left, is no proof that nothing is there.
+/// The simulation found it: a look-up that shows the past, or of which only a part is left, is no
+/// proof that nothing is there.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_that_get_does_not_see_goes_with_its_service() {
     let world = with_web(&["a"]).await;
@@ -64,8 +66,9 @@ async fn b1_a_service_that_changes_is_looked_at_where_the_change_matters() {
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a"]);
 }
 
-/// Upstream replays all Services every 30 s; only those in cleanup do anything then, which cuts their backoff short. Here nothing is replayed: a
-/// Service at rest costs nothing, and a failing cleanup waits as long as it has to.
+/// Upstream replays all Services every 30 s; only those in cleanup do anything then, which cuts
+/// their backoff short. Here nothing is replayed: a Service at rest costs nothing, and a failing
+/// cleanup waits as long as it has to.
 #[tokio::test(start_paused = true)]
 async fn b1_a_service_at_rest_costs_nothing_and_a_failing_cleanup_keeps_its_backoff() {
     let world = with_web(&["a"]).await;
@@ -79,7 +82,8 @@ async fn b1_a_service_at_rest_costs_nothing_and_a_failing_cleanup_keeps_its_back
     assert_eq!(seconds, [0, 5, 15, 35, 75, 155, 315, 615]);
 }
 
-/// Upstream has no reaction to the deletion itself: what a hand-removed finalizer lets go leaks. Here what this process remembers is deleted.
+/// Upstream has no reaction to the deletion itself: what a hand-removed finalizer lets go leaks.
+/// Here what this process remembers is deleted.
 #[tokio::test(start_paused = true)]
 async fn b1_an_object_that_went_without_its_finalizer_takes_its_load_balancer_along() {
     let world = with_nodes(&["a"]).await;
@@ -135,7 +139,8 @@ async fn b2_a_cleanup_that_is_implemented_elsewhere_lets_the_object_go() {
     assert_eq!(world.state("web").await, "gone");
 }
 
-/// As upstream: without an object nobody else can be asked, so the answer is a failure like any other.
+/// As upstream: without an object nobody else can be asked, so the answer is a failure like any
+/// other.
 #[tokio::test(start_paused = true)]
 async fn b2_a_deletion_without_an_object_that_is_implemented_elsewhere_is_a_failure() {
     let mut world = with_nodes(&["a"]).await;
@@ -186,7 +191,8 @@ fn answer(world: &World, ip_mode: Option<IpMode>, error: Option<&'static str>) {
     });
 }
 
-/// The contract has no answer without a status: upstream's null is an empty one here, and a load balancer without an address is no error.
+/// The contract has no answer without a status: upstream's null is an empty one here, and a load
+/// balancer without an address is no error.
 #[rstest]
 #[case::b4_only_the_mode_differs(Some(IpMode::Proxy), None, 1)]
 #[case::b4_only_the_error_of_a_port_differs(None, Some("MixedProtocolNotSupported"), 1)]
@@ -223,7 +229,8 @@ async fn b5_a_get_that_fails_aborts_the_cleanup_and_the_finalizer_stays() {
     assert!(!events.contains("DeletedLoadBalancer"), "{events}");
 }
 
-/// Upstream asks `get` after a failed update; the contract says it with the update: not found means that there is nothing to update.
+/// Upstream asks `get` after a failed update; the contract says it with the update: not found means
+/// that there is nothing to update.
 #[tokio::test(start_paused = true)]
 async fn b6_an_update_that_finds_nothing_is_followed_by_an_ensure() {
     let mut world = with_web(&["a"]).await;
@@ -283,7 +290,8 @@ async fn b6_where_the_ensure_fails_too_both_take_turns() {
     assert_eq!(made, ["update", "update", "ensure", "update", "ensure", "update", "ensure"]);
 }
 
-/// A provider that says what has to be otherwise hears of the nodes that make it otherwise; one that failed, or asked for time, keeps its wait.
+/// A provider that says what has to be otherwise hears of the nodes that make it otherwise; one
+/// that failed, or asked for time, keeps its wait.
 #[rstest]
 #[case::b6_what_is_invalid_is_tried_again_when_the_nodes_change(Error::new(Code::Invalid, "no node in this subnet"), 2)]
 #[case::b6_a_refusal_keeps_its_wait(Error::new(Code::Denied, "the token expired"), 1)]
@@ -403,8 +411,8 @@ async fn b9_another_classes_service_with_the_finalizer_is_not_touched_when_it_is
     assert!(!world.transcript().await.contains("api patch"));
 }
 
-/// Upstream ignores the Service in silence until it is deleted. Here its user is told from an operator who let a class go by a slip: the load balancer goes as it would while the
-/// process runs.
+/// Upstream ignores the Service in silence until it is deleted. Here a user's change differs from
+/// an operator's slip: the load balancer goes as it would while the process runs.
 #[tokio::test(start_paused = true)]
 async fn b9_a_class_that_came_while_the_process_was_down_takes_the_load_balancer_away() {
     let mut world = with_web(&["a"]).await;
@@ -417,7 +425,7 @@ async fn b9_a_class_that_came_while_the_process_was_down_takes_the_load_balancer
     let mut world = world.restart(|_| ()).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
-    assert!(!world.transcript().await.contains("Warning"), "nobody is told that it stays");
+    assert!(!world.transcript().await.contains("Warning"), "no Event says that it stays");
     assert_eq!(world.state("web").await, "[] []");
     assert!(world.fake().cloud().is_empty());
 }
@@ -459,8 +467,8 @@ async fn b10_the_calls_of_one_service_never_overlap() {
     assert_eq!(world.state("web").await, "gone");
 }
 
-/// The type went and came back with another provider's class, while the first, who was told nothing of who made the load balancer, asked all: it must
-/// not delete what the second makes meanwhile.
+/// The type went and came back with another provider's class, while the first, who was told nothing
+/// of who made the load balancer, asked all: it must not delete what the second makes meanwhile.
 #[tokio::test(start_paused = true)]
 async fn b10_nor_do_those_of_two_providers() {
     let mut world =
@@ -489,7 +497,8 @@ async fn b10_nor_do_those_of_two_providers() {
     assert!(world.state("web").await.contains(FINALIZER));
 }
 
-/// Upstream may update a Service that is being deleted, and so make its cloud objects again (kubernetes#80571).
+/// Upstream may update a Service that is being deleted, and so make its cloud objects again
+/// (kubernetes#80571).
 #[tokio::test(start_paused = true)]
 async fn b10_a_service_that_is_being_deleted_is_not_updated() {
     let world = with_web(&["a"]).await;

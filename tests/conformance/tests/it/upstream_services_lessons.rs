@@ -1,4 +1,5 @@
-//! What went wrong in upstream's service controller and in vendors' providers over the years (section 5 of the reference), and does not here.
+//! What went wrong in upstream's service controller and in vendors' providers over the years
+//! (section 5 of the reference), and does not here.
 
 use std::{
     sync::{
@@ -25,7 +26,8 @@ async fn end(world: &mut World) {
     world.forget();
 }
 
-/// Lesson 1: the finalizer is there before the cloud is told anything, so whatever happens afterwards leaks nothing.
+/// Lesson 1: the finalizer is there before the cloud gets any request, so whatever happens
+/// afterwards leaks nothing.
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_comes_before_the_first_call() {
     let world = with_nodes(&["a"]).await;
@@ -79,7 +81,8 @@ async fn a_finalizer_that_was_taken_away_comes_back_without_a_call() {
     assert_eq!(calls(&world), NONE);
 }
 
-/// Lesson 5: the API server takes no finalizer on an object that is being deleted; asking for it would be refused for ever.
+/// Lesson 5: the API server takes no finalizer on an object that is being deleted; asking for it
+/// would be refused for ever.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_being_deleted_gets_no_finalizer_and_no_load_balancer() {
     let mut world = with_web(&["a"]).await;
@@ -126,7 +129,8 @@ async fn an_ensure_that_fails_deletes_nothing() {
     assert!(world.state("web").await.contains("203.0.113.1"));
 }
 
-/// Lesson 10: a control plane that nobody hears makes all nodes not ready; lesson 12: nodes that flap or are cordoned are no work.
+/// Lesson 10: a control plane that nobody hears makes all nodes not ready; lesson 12: nodes that
+/// flap or are cordoned are no work.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_not_ready_or_cordoned_stay_and_cost_nothing() {
     let world = with_web(&["a", "b"]).await;
@@ -143,7 +147,7 @@ async fn nodes_that_are_not_ready_or_cordoned_stay_and_cost_nothing() {
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b"]);
 }
 
-/// Lesson 13: an ID that comes late is told, and a node without one is no less a backend.
+/// Lesson 13: an ID that comes late is an update, and a node without one is a backend, too.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_provider_id_is_a_backend_and_its_id_is_an_update() {
     let world = with_web(&["a"]).await;
@@ -164,7 +168,8 @@ async fn a_zone_that_comes_late_is_an_update() {
     assert_eq!(calls(&world), ["update default/web nodes=a"]);
 }
 
-/// Lesson 15: nothing is done before both lists are there: no Service is told that there are no nodes only because we just started.
+/// Lesson 15: nothing is done before both lists are there: no Service hears that there are no nodes
+/// only because the manager has just started.
 #[tokio::test(start_paused = true)]
 async fn at_the_start_each_service_is_ensured_once_with_all_nodes() {
     let world = World::new();
@@ -184,8 +189,8 @@ async fn at_the_start_each_service_is_ensured_once_with_all_nodes() {
     assert!(!world.transcript().await.contains("UnAvailableLoadBalancer"));
 }
 
-/// Lesson 21: a restart asks for each load balancer once, so many at a time as there are workers, and where the cloud has them already it writes
-/// nothing and changes nothing.
+/// Lesson 21: a restart asks for each load balancer once, so many at a time as there are workers,
+/// and where the cloud has them already it writes nothing and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_restart_ensures_each_service_once_paced_by_the_workers_and_writes_nothing() {
     let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 2).start().await;

@@ -1,4 +1,5 @@
-//! Upstream's tests of the node sync (S2 to S5, S11): which change of which node is a call for which Service.
+//! Upstream's tests of the node sync (S2 to S5, S11): which change of which node is a call for
+//! which Service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,10 +13,11 @@ use skysail_test_conformance::world::{S, World, pass};
 
 use crate::upstream_services::{calls, patch_node, touch, with_nodes, with_web};
 
-/// How a new node reaches the Services: each load balancer gets one update with all nodes, whatever the number of workers; nothing is retried.
+/// How a new node reaches the Services: each load balancer gets one update with all nodes, whatever
+/// the number of workers; nothing is retried.
 ///
-/// S2.6 has an entry without an object upstream; the ledger has no such entries, so here a Service goes at the same moment (which reads the set
-/// before it is published).
+/// S2.6 has an entry without an object upstream; the ledger has no such entries, so here a Service
+/// goes at the same moment (which reads the set before it is published).
 #[rstest]
 #[case::s2_1_none(&[], 1, 0)]
 #[case::s2_2_cluster_ip_and_node_port(&["ClusterIP", "NodePort"], 2, 0)]
@@ -80,7 +82,8 @@ async fn change_node(world: &World, change: &str) {
     }
 }
 
-/// Two Services of policy Local and one of Cluster see the same nodes. S3.5 and S3.9 happen at once here; upstream waits for another reason to look.
+/// Two Services of policy Local and one of Cluster see the same nodes. S3.5 and S3.9 happen at once
+/// here; upstream waits for another reason to look.
 #[rstest]
 #[case::s3_1_no_change(3, "nothing", None)]
 #[case::s3_2_node_added(2, "n3 comes", Some("n1,n2,n3"))]
@@ -110,8 +113,9 @@ async fn a_changed_node(#[case] nodes: usize, #[case] change: &str, #[case] upda
     assert_eq!(made, expected);
 }
 
-/// Upstream remembers the set in spite of the failure and never repeats the update: the Service gets an ensure instead. Here the update itself is
-/// repeated, with the Service's own backoff, and a second look without a change costs nothing.
+/// Upstream remembers the set in spite of the failure and never repeats the update: the Service
+/// gets an ensure instead. Here the update itself is repeated, with the Service's own backoff, and
+/// a second look without a change costs nothing.
 #[tokio::test(start_paused = true)]
 async fn s3_3_a_failed_update_is_repeated_and_a_second_look_costs_nothing() {
     let world = with_web(&["n1", "n2"]).await;
@@ -149,8 +153,9 @@ async fn four_services_and_their_first_nodes(#[case] nodes: usize, #[case] worke
     assert!(!world.transcript().await.contains("UpdateLoadBalancerFailed"));
 }
 
-/// Upstream's node lister fails and all Services are put back into the queue. Here the set stays what it was while the API tells nothing of nodes, and
-/// each Service is updated once when it does again.
+/// Upstream's node lister fails and all Services are put back into the queue. Here the set stays
+/// what it was while the API tells nothing of nodes, and each Service is updated once when it does
+/// again.
 #[rstest]
 #[case::s4_4_three_workers(3)]
 #[case::s4_5_one_worker(1)]
@@ -221,8 +226,8 @@ async fn s5_3_a_node_replaced_by_one_of_another_name_is_another_set() {
     assert_eq!(calls(&world), ["update default/two nodes=a,c", "update default/web nodes=a,c"]);
 }
 
-/// A slow update of A must not push the older set to B after B's newer ensure: the set is that of the call, not that of the event. Upstream's test ends
-/// before A learns of the third node.
+/// A slow update of A must not push the older set to B after B's newer ensure: the set is that of
+/// the call, not that of the event. Upstream's test ends before A learns of the third node.
 #[tokio::test(start_paused = true)]
 async fn s11_a_slow_node_sync_pushes_no_older_set_after_a_newer_ensure() {
     let world = with_nodes(&["n1"]).await;

@@ -19,7 +19,8 @@ fn service(world: &World, metric: &str) -> String {
     line.replacen(&start, "", 1)
 }
 
-/// Upstream has the one for routes behind its gate only, and none of a controller that does not run.
+/// Upstream has the one for routes behind its gate only, and none of a controller that does not
+/// run.
 #[rstest]
 #[case::all(EnabledControllers::default(), false, &["Nodes", "service"])]
 #[case::with_the_gate(EnabledControllers::default(), true, &["Nodes", "Routes", "service"])]
@@ -44,7 +45,8 @@ async fn a_queue_is_shown_where_its_controller_runs(
     assert_eq!(world.metrics("workqueue_depth"), shown);
 }
 
-/// The state is that of the moment of the scrape: nothing has to happen in the queue for it to go on.
+/// The state is that of the moment of the scrape: nothing has to happen in the queue for it to go
+/// on.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_is_seen_and_so_is_what_waits_behind_it() {
     let world = with_nodes(&["a"]).await;

@@ -1,4 +1,5 @@
-//! Signatures beside artifacts, made with a tool that is not ours: OpenSSL signs, and what is put into the registry is what cosign 1 and 2 put there.
+//! Signatures beside artifacts, made with a tool that is not ours: OpenSSL signs, and what is put
+//! into the registry is what cosign 1 and 2 put there.
 
 use std::{fs, path::Path};
 
@@ -18,7 +19,8 @@ const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
 impl Registry {
-    /// Signs an artifact of `org/provider`, which is named by its manifest's digest, with a private key on P-256.
+    /// Signs an artifact of `org/provider`, which is named by its manifest's digest, with a private
+    /// key on P-256.
     ///
     /// # Errors
     /// OpenSSL is missing, or the registry does not take what is put there.

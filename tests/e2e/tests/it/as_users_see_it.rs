@@ -1,4 +1,5 @@
-//! Upstream's end-to-end cases of LoadBalancer Services, on a real API server, with real TCP through the simulated cloud.
+//! Upstream's end-to-end cases of LoadBalancer Services, on a real API server, with real TCP
+//! through the simulated cloud.
 //!
 //! One story: the environment is started once, each step is one case and leaves nothing behind.
 

@@ -1,4 +1,5 @@
-//! Two managers on a real API server, one of which leads: what becomes of the other's leadership when it is stopped, killed or frozen.
+//! Two managers on a real API server, one of which leads: what becomes of the other's leadership
+//! when it is stopped, killed or frozen.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -30,7 +31,8 @@ const FLAGS: [&str; 3] =
 /// Between two looks at who leads: far below what is measured.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// One of the managers: with a user and a door to the cloud of its own, so that each request has a name on it.
+/// One of the managers: with a user and a door to the cloud of its own, so that each request has a
+/// name on it.
 struct Replica {
     manager: Manager,
     front: Front,
@@ -76,7 +78,8 @@ impl World {
         holder.filter(|holder| !holder.is_empty()).context("nobody leads")
     }
 
-    /// Returns half a retry period after a renewal: the one before it is done, and the next one has not begun.
+    /// Returns half a retry period after a renewal: the one before it is done, and the next one has
+    /// not begun.
     async fn until_between_two_renewals(&self) -> Result<()> {
         let renewed = || async { Ok::<_, anyhow::Error>(self.lease().await?.spec.and_then(|spec| spec.renew_time)) };
         let (before, began) = (renewed().await?, Instant::now());
@@ -154,13 +157,14 @@ async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> 
         since_renewal.as_millis()
     );
     ensure!(gap <= LEASE_DURATION, "{gap:?}; {}", second.manager.last_words());
-    // Both times are of this machine. Not sooner, because the killed one might only be slow; not later than it takes to see a renewal, to wake up
-    // and to read the lease on a busy machine.
+    // Both times are of this machine. Not sooner, because the killed one might only be slow; not
+    // later than it takes to see a renewal, to wake up and to read the lease on a busy machine.
     ensure!((LEASE_DURATION..LEASE_DURATION + RETRY_PERIOD / 2).contains(&since_renewal), "{since_renewal:?}");
     Ok(())
 }
 
-/// A call that the time to end cannot wait for may still do something: a lease that is given back would let the next one begin beside it.
+/// A call that the time to end cannot wait for may still do something: a lease that is given back
+/// would let the next one begin beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> Result<()> {
     let world = World::start().await?;
@@ -185,7 +189,8 @@ async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> R
     Ok(())
 }
 
-/// Frozen in the middle of an ensure, it wakes when another one has done the work: it must not send one request more, to nobody.
+/// Frozen in the middle of an ensure, it wakes when another one has done the work: it must not send
+/// one request more, to nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<()> {
     let world = World::start().await?;

@@ -1,7 +1,9 @@
-//! SIGKILL at 200 random moments, while Services and nodes come and go: afterwards nothing is lost, and nothing is there twice.
+//! SIGKILL at 200 random moments, while Services and nodes come and go: afterwards nothing is lost,
+//! and nothing is there twice.
 //!
-//! The manager is a process, the API server real, the cloud slow: requests of a killed manager are under way when it dies, and the cloud carries
-//! them out. `SKYSAIL_SEED` repeats what users do and how long each manager lives; how the processes meet that is never quite the same.
+//! The manager is a process, the API server real, the cloud slow: requests of a killed manager are
+//! under way when it dies, and the cloud carries them out. `SKYSAIL_SEED` repeats what users do and
+//! how long each manager lives; how the processes meet that is never quite the same.
 
 mod verdict;
 mod workload;
@@ -30,25 +32,29 @@ use self::{
 };
 use crate::{ALONE, simulated::Simulated};
 
-/// Each with its own API server, cloud, users and manager: a manager that compiles its component wants a core, one that works waits for the cloud.
+/// Each with its own API server, cloud, users and manager: a manager that compiles its component
+/// wants a core, one that works waits for the cloud.
 const CLUSTERS: u32 = 4;
 const KILLS: u32 = 200;
 
-/// Every controller has work. No lease: the process that starts after a kill would wait until it expires, and hand-overs have other tests. No breaker:
-/// most machines may go while no manager looks.
+/// Every controller has work. No lease: the process that starts after a kill would wait until it
+/// expires, and hand-overs have other tests. No breaker: most machines may go while no manager
+/// looks.
 const FLAGS: [&str; 3] = ["--leader-elect=false", "--cluster-cidr=10.244.0.0/16", "--node-deletion-max-percent=100"];
 
 /// Milliseconds that a request to the cloud takes before it is looked at, at most.
 const LATENCY_MAX: u64 = 150;
 
-/// Of a hundred kills so many come between the start of a manager and its first request to the cloud, and the others up to this time later.
+/// Of a hundred kills so many come between the start of a manager and its first request to the
+/// cloud, and the others up to this time later.
 const STARTING_PERCENT: u64 = 40;
 const WORK_MAX: Duration = Duration::from_secs(2);
 
 /// Between two looks at what the cloud is asked for.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a manager may take until it asks the cloud for something, and the last one until everything is as it shall be.
+/// How long a manager may take until it asks the cloud for something, and the last one until
+/// everything is as it shall be.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +183,8 @@ impl Killer {
         self.manager.start_again()
     }
 
-    /// Waits for a random moment, uniform in its part of a life. How long the start took, where it ended.
+    /// Waits for a random moment, uniform in its part of a life. How long the start took, where it
+    /// ended.
     async fn wait_for_the_moment(&mut self, before: u64) -> Result<Option<Duration>> {
         let began = Instant::now();
         let starting = self.random.u64(0..100) < STARTING_PERCENT;

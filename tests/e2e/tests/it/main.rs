@@ -16,5 +16,6 @@ mod real_registry;
 mod simulated;
 mod volume_labels;
 
-/// Held by a test that measures how long a hand-over takes, and by one that leaves no core to others.
+/// Held by a test that measures how long a hand-over takes, and by one that leaves no core to
+/// others.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

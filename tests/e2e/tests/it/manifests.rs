@@ -1,4 +1,5 @@
-//! `deploy/manifests` on a real API server: they apply without a warning, and the manager lives on the rights that they give.
+//! `deploy/manifests` on a real API server: they apply without a warning, and the manager lives on
+//! the rights that they give.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -122,7 +123,8 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
     Ok(())
 }
 
-/// The API server says in two headers of an answer which `FlowSchema` and which level the request had.
+/// The API server says in two headers of an answer which `FlowSchema` and which level the request
+/// had.
 #[tokio::test]
 async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() -> Result<()> {
     let (server, folder) = (ApiServer::start()?, manifests()?);
@@ -182,7 +184,8 @@ struct World {
 impl World {
     async fn start(folder: &TempDir) -> Result<Self> {
         let server = ApiServer::start()?;
-        // What the API server gives to accounts of these names by itself would hide what the manifests do not give.
+        // What the API server gives to accounts of these names by itself would hide what the
+        // manifests do not give.
         for controller in CONTROLLERS {
             server.kubectl(&["delete", "clusterrolebinding", &format!("system:controller:{controller}")])?;
         }
@@ -262,7 +265,8 @@ impl World {
     }
 }
 
-/// Those of the applied Deployment that are not about this cluster, its providers or the container's folders.
+/// Those of the applied Deployment that are not about this cluster, its providers or the
+/// container's folders.
 fn flags(server: &ApiServer) -> Result<Vec<String>> {
     let path = "jsonpath={.spec.template.spec.containers[0].args}";
     let flags = server.kubectl(&["-n", "skysail-system", "get", "deployment", "skysail", "-o", path])?;
@@ -272,7 +276,8 @@ fn flags(server: &ApiServer) -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Every right that the manifests give, each used by a test above; a further one has to be argued here.
+/// Every right that the manifests give, each used by a test above; a further one has to be argued
+/// here.
 const RIGHTS: [(&str, &[&str]); 1] = [(
     "skysail-system/skysail",
     &[

@@ -1,5 +1,5 @@
-//! The addresses of a kubelet that was given a `--node-ip`, in the status that a real API server keeps: it merges some lists by their keys, and this
-//! one has two entries of one type.
+//! The addresses of a kubelet that was given a `--node-ip`, in the status that a real API server
+//! keeps: it merges some lists by their keys, and this one has two entries of one type.
 
 use anyhow::{Result, ensure};
 use kube::Client;
@@ -12,7 +12,8 @@ use skysail_test_e2e::{
     workspace::component,
 };
 
-/// What the cloud knows of each machine: more than a kubelet was given. This provider takes it from the kubelet's first report.
+/// What the cloud knows of each machine: more than a kubelet was given. This provider takes it from
+/// the kubelet's first report.
 const MACHINE: [&str; 4] = ["10.0.0.1", "192.168.0.1", "2001:db8::1", "2001:db8::2"];
 
 /// Name of the node, and the kubelet's `--node-ip`.

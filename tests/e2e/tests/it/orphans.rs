@@ -1,4 +1,5 @@
-//! `skysail orphans` against a real API server and the simulated cloud: what a Service left behind is found and goes when it is named.
+//! `skysail orphans` against a real API server and the simulated cloud: what a Service left behind
+//! is found and goes when it is named.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! Tools that are not ours, against a real registry with TLS and a password: what they push is served, and they read what `skysail push` writes.
+//! Tools that are not ours, against a real registry with TLS and a password: what they push is
+//! served, and they read what `skysail push` writes.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! The resource `Provider` on a real API server: it takes the definition, explains it, and judges objects by it.
+//! The resource `Provider` on a real API server: it takes the definition, explains it, and judges
+//! objects by it.
 
 use std::{collections::BTreeSet, fs, future};
 
@@ -24,7 +25,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Creates an object; with `--dry-run=server` the API server judges it and keeps nothing. A warning is a failure.
+    /// Creates an object; with `--dry-run=server` the API server judges it and keeps nothing. A
+    /// warning is a failure.
     fn create(&self, provider: &Value, more: &[&str]) -> Result<String> {
         let file = self.folder.path().join("provider.json");
         fs::write(&file, provider.to_string())?;
@@ -502,7 +504,8 @@ fn status() -> Value {
     })
 }
 
-/// Every field that a schema has: fields of a map's values are those of `*`, of a list's entries those of `[]`.
+/// Every field that a schema has: fields of a map's values are those of `*`, of a list's entries
+/// those of `[]`.
 fn known_fields(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");

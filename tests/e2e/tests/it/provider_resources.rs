@@ -1,4 +1,5 @@
-//! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and refused on a real API server, from a real registry.
+//! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and
+//! refused on a real API server, from a real registry.
 
 mod parts;
 mod rollout;
@@ -34,7 +35,8 @@ const PATIENCE: u64 = 120;
 
 /// Services before and after a swap.
 const SERVICES_BESIDE: usize = 5;
-/// Services that are made until a release is known not to serve: as many as [`MADE_EVERY`] makes in two minutes, less than there are addresses.
+/// Services that are made until a release is known not to serve: as many as [`MADE_EVERY`] makes in
+/// two minutes, less than there are addresses.
 const SERVICES_MAX: usize = 240;
 /// Between two Services while a swap is under way.
 const MADE_EVERY: Duration = Duration::from_millis(500);
@@ -51,7 +53,8 @@ struct World {
 }
 
 impl World {
-    /// A cluster with a definition of `Provider` and none of them, and a manager that waits for one.
+    /// A cluster with a definition of `Provider` and none of them, and a manager that waits for
+    /// one.
     async fn new() -> Result<Self> {
         let (cloud, server, registry) =
             (Simulated::start(&["a"]).await?, ApiServer::start()?, Registry::secured().await?);
@@ -290,7 +293,8 @@ fn refused(server: &ApiServer, arguments: &[&str], way_out: &str) -> Result<()> 
 /// What `skysail status` says of the second release, from the object and from the manager itself.
 fn told(world: &World, serving: &str) -> Result<()> {
     let page = of_cluster(&world.server, &["status", "sim"])?;
-    // The swap asked for the load balancer again, and what ended the probation was written with the figures.
+    // The swap asked for the load balancer again, and what ended the probation was written with the
+    // figures.
     for text in ["Provider sim: ready\n", serving, "load-balancers.", "FUEL MAX"] {
         ensure!(page.contains(text), "{text:?} is not in\n{page}");
     }
@@ -317,7 +321,8 @@ fn told(world: &World, serving: &str) -> Result<()> {
     Ok(())
 }
 
-/// Another release takes over while Services are made: no call fails, and each of the two has made load balancers. Returns its digest.
+/// Another release takes over while Services are made: no call fails, and each of the two has made
+/// load balancers. Returns its digest.
 async fn swapped(world: &World, wasm: &Path, first: &str) -> Result<String> {
     let mut made = Vec::new();
     make_services(world, &mut made, SERVICES_BESIDE).await?;
@@ -414,7 +419,8 @@ async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
     Ok(())
 }
 
-/// By the command that everybody uses: it keeps what it applied in an annotation, which has room for 256 KiB, so the component is compressed.
+/// By the command that everybody uses: it keeps what it applied in an annotation, which has room
+/// for 256 KiB, so the component is compressed.
 async fn from_a_config_map(world: &World, wasm: &Path) -> Result<()> {
     let (packed, object) = (world.folder.path().join("provider.wasm.gz"), world.folder.path().join("configmap.yaml"));
     let write = |file: &Path| -> Result<()> {

@@ -1,4 +1,5 @@
-//! A cluster on a real Incus: containers are the nodes, OVN balances, the provider is swapped in between, and nothing is left.
+//! A cluster on a real Incus: containers are the nodes, OVN balances, the provider is swapped in
+//! between, and nothing is left.
 
 use std::path::Path;
 

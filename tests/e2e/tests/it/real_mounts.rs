@@ -1,4 +1,5 @@
-//! Real mounts, as kubelet makes them for a volume: in a mount namespace of the process that reads the component. They need root, as Incus does.
+//! Real mounts, as kubelet makes them for a volume: in a mount namespace of the process that reads
+//! the component. They need root, as Incus does.
 
 use std::{
     fs,
@@ -53,7 +54,8 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Mounts, starts `skysail dev` there with the component at this path, and gives all that it says until it serves.
+/// Mounts, starts `skysail dev` there with the component at this path, and gives all that it says
+/// until it serves.
 async fn until_it_serves(folder: &TempDir, mount: &str, path: &Path) -> Result<Vec<String>> {
     let program: PathBuf = skysail()?;
     let script = format!("{mount} && exec \"$@\" 2>&1");

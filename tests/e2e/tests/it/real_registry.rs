@@ -41,7 +41,8 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
     Ok(())
 }
 
-/// What cosign 3 wrote, byte for byte, in a registry that has no referrers API: with a key, then with a certificate instead.
+/// What cosign 3 wrote, byte for byte, in a registry that has no referrers API: with a key, then
+/// with a certificate instead.
 #[tokio::test]
 async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -> Result<()> {
     const INDEX: &str = "application/vnd.oci.image.index.v1+json";

@@ -1,5 +1,5 @@
-//! The manager as a process on a real API server, with the provider of the simulated cloud: everything but the cloud is real, and the
-//! cloud's virtual servers carry real TCP.
+//! The manager as a process on a real API server, with the provider of the simulated cloud:
+//! everything but the cloud is real, and the cloud's virtual servers carry real TCP.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 

@@ -1,4 +1,5 @@
-//! The webhook that labels volumes: a real API server asks the manager, which asks a real component.
+//! The webhook that labels volumes: a real API server asks the manager, which asks a real
+//! component.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::{
@@ -58,7 +59,8 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
     Api::<MutatingWebhookConfiguration>::all(client.clone()).create(&PostParams::default(), &hook).await?;
 
     let volumes = Api::<PersistentVolume>::all(client);
-    // The API server takes up a new webhook within a second or so: until then volumes come without labels.
+    // The API server takes up a new webhook within a second or so: until then volumes come without
+    // labels.
     let mut turn = 0;
     let labelled = skysail_test_e2e::wait::eventually("a new volume is labelled", 30, || {
         turn += 1;

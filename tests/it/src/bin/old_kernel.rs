@@ -1,4 +1,5 @@
-//! An old kernel, as far as the program that this process becomes can tell: it has no Landlock, or no seccomp either.
+//! An old kernel, as far as the program that this process becomes can tell: it has no Landlock, or
+//! no seccomp either.
 //!
 //! usage: `old-kernel landlock|both PROGRAM`
 

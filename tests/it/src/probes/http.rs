@@ -1,4 +1,5 @@
-//! Budgets of the HTTP import: what is beyond is refused to the guest, and the record names the limit.
+//! Budgets of the HTTP import: what is beyond is refused to the guest, and the record names the
+//! limit.
 
 use std::{
     collections::BTreeMap,
@@ -169,7 +170,8 @@ pub(super) async fn http_rate_limits_the_provider() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_concurrency_makes_requests_wait() {
-    // The server answers four together: with fewer at once the call would never end, with more the count of waiting ones would show.
+    // The server answers four together: with fewer at once the call would never end, with more the
+    // count of waiting ones would show.
     let server = Server::new(Answer::Together(Arc::new(Barrier::new(4)))).await;
     let limits = Limits { http_concurrency: 4, http_requests_per_second: 10_000, ..Limits::default() };
     let attacked = server.attacked_by("http-concurrency", limits).await;
@@ -287,7 +289,8 @@ impl Resolver for Rebinding {
     }
 }
 
-/// The rules let the names through, and the CIDR opens the network around the address: it is the address that refuses.
+/// The rules let the names through, and the CIDR opens the network around the address: it is the
+/// address that refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_metadata_is_refused_in_every_spelling() {
     let rules = vec![EgressRuleSpec { origins: vec!["http://*.example.com".to_owned()], ..EgressRuleSpec::default() }];
@@ -349,7 +352,8 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
         .await;
 }
 
-/// Before it serves, a release is asked what its predecessor was asked: it changes nothing by that, whatever it tries, and neither does its predecessor.
+/// Before it serves, a release is asked what its predecessor was asked: it changes nothing by that,
+/// whatever it tries, and neither does its predecessor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn shadow_writes_reach_nobody_before_the_release_serves() {
     let server = Server::new(Answer::Body(0)).await;

@@ -1,4 +1,5 @@
-//! The cloud fails, refuses and loses answers: what the provider answers to the host, and that the next call finishes what is half done.
+//! The cloud fails, refuses and loses answers: what the provider answers to the host, and that the
+//! next call finishes what is half done.
 
 use skysail_dev::cloud::{Failures, Knobs};
 use skysail_provider::{Code, Detail, NodeSet};

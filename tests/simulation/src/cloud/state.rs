@@ -68,7 +68,8 @@ impl CloudState {
         id
     }
 
-    /// Provider ID of the machine behind a node: the node's own, which is empty until it is initialised; else by its name.
+    /// Provider ID of the machine behind a node: the node's own, which is empty until it is
+    /// initialised; else by its name.
     pub(crate) fn behind(&self, provider_id: &str, node: &str) -> Option<&String> {
         let own = self.machines.get_key_value(provider_id).map(|(id, _)| id);
         own.or_else(|| provider_id.is_empty().then(|| self.machine_named(node)).flatten())

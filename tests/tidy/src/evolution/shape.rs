@@ -1,4 +1,5 @@
-//! What of a WIT package a component depends on, written down as names and lines that can be compared.
+//! What of a WIT package a component depends on, written down as names and lines that can be
+//! compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -36,7 +36,8 @@ pub(super) fn folders() -> Result<BTreeMap<String, Folder>> {
     Ok(folders)
 }
 
-/// SHA-256 over names and contents, in the order of the names, lengths included so that nothing can move between files.
+/// SHA-256 over names and contents, in the order of the names, lengths included so that nothing can
+/// move between files.
 pub(super) fn digest(folder: &Folder) -> String {
     let mut hash = Sha256::new();
     for (name, text) in folder {
@@ -45,7 +46,8 @@ pub(super) fn digest(folder: &Folder) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is wrong with these folders, given the table of shipped ones: lines of `vX.Y.Z DIGEST`, `#` begins a comment.
+/// What is wrong with these folders, given the table of shipped ones: lines of `vX.Y.Z DIGEST`, `#`
+/// begins a comment.
 pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut frozen = BTreeMap::new();

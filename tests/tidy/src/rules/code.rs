@@ -1,4 +1,5 @@
-//! What may stand in the code: names that Kubernetes sees, words of the glossary, conversions, errors, bounds.
+//! What may stand in the code: names that Kubernetes sees, words of the glossary, conversions,
+//! errors, bounds.
 
 use crate::{
     rule::{Hit, Rule},
@@ -20,7 +21,8 @@ pub(crate) const KUBERNETES_NAMES: Rule = Rule {
                 continue;
             }
             for (line, text) in &source.literals {
-                // The name itself: a sentence that mentions one, and a domain on its own, are something else.
+                // The name itself: a sentence that mentions one, and a domain on its own, are
+                // something else.
                 let domain = text.split_once('/').filter(|(_, name)| !name.is_empty()).map_or("", |(domain, _)| domain);
                 let ours = ["kubernetes.io", "k8s.io", "skysail.dev"].iter().any(|ours| domain.ends_with(ours));
                 let is_name = ours && !text.contains(' ');
@@ -92,13 +94,15 @@ pub(crate) const NO_CAUSE_IN_DISPLAY: Rule = Rule {
     },
 };
 
-/// `{source}` in an `#[error]`, and `{0}` in one whose first tuple field is a `#[source]` or `#[from]`.
+/// `{source}` in an `#[error]`, and `{0}` in one whose first tuple field is a `#[source]` or
+/// `#[from]`.
 fn display_causes(source: &Source) -> Vec<(usize, String)> {
     let lines: Vec<_> = source.lines().collect();
     let mut found = Vec::new();
     for (number, _) in lines.iter().filter(|(_, line)| line.contains("#[error(")) {
         let Some((at, text)) = source.literals.iter().find(|(at, _)| at >= number) else { continue };
-        // The variant or struct that the attribute stands on: up to the next attribute of the kind, at most a few lines.
+        // The variant or struct that the attribute stands on: up to the next attribute of the kind,
+        // at most a few lines.
         let item = lines.iter().skip(*at).take(3).take_while(|(_, line)| !line.contains("#[error("));
         let item: String = item.map(|(_, line)| *line).collect();
         let first = item.split_once('(').map(|(_, fields)| fields.trim_start()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The map from upstream's cases to our tests: complete, and true. So are the tests that other documents name.
+//! The map from upstream's cases to our tests: complete, and true. So are the tests that other
+//! documents name.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,9 @@ use crate::{
 /// Where the map stands.
 const MAP: &str = "tests/conformance/README.md";
 
-/// Every case of upstream's tests, by group and number of cases; a group of none is one case. The catalogue was made from kubernetes/cloud-provider at
-/// v0.36.2 and from the integration and end-to-end tests of kubernetes/kubernetes.
+/// Every case of upstream's tests, by group and number of cases; a group of none is one case. The
+/// catalogue was made from kubernetes/cloud-provider at v0.36.2 and from the integration and
+/// end-to-end tests of kubernetes/kubernetes.
 const CATALOGUE: &[(&str, usize)] = &[
     // Service controller.
     ("S1", 8),
@@ -64,7 +66,8 @@ const CATALOGUE: &[(&str, usize)] = &[
     ("H11", 0),
     ("H12", 0),
     ("H13", 0),
-    // Options and process, integration, end to end, behaviours without an upstream test: numbered through.
+    // Options and process, integration, end to end, behaviours without an upstream test: numbered
+    // through.
     ("O#", 11),
     ("I#", 3),
     ("E#", 10),

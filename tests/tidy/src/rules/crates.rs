@@ -1,11 +1,13 @@
-//! Manifests and who may depend on whom. The tables are data: a new edge is one line that a reviewer sees.
+//! Manifests and who may depend on whom. The tables are data: a new edge is one line that a
+//! reviewer sees.
 
 use crate::{
     rule::{Hit, Rule},
     tree::{CARGO_TREE, File, package_name},
 };
 
-/// Crates of ours that a crate of ours may use, outside its tests. Folders end with `/` and stand for every crate below.
+/// Crates of ours that a crate of ours may use, outside its tests. Folders end with `/` and stand
+/// for every crate below.
 const EDGES: &[(&str, &[&str])] = &[
     ("runtime/provider/", &[]),
     ("runtime/egress/", &["skysail-provider"]),
@@ -62,7 +64,8 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What the tests of any crate may use besides.
 const TEST_EDGES: &[&str] = &["skysail-provider", "skysail-dev", "skysail-test-support"];
 
-/// Packages that must not be in a crate's tree, however deep: crate, package (`*` at the end for a prefix), feature (empty: any).
+/// Packages that must not be in a crate's tree, however deep: crate, package (`*` at the end for a
+/// prefix), feature (empty: any).
 const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-provider", "kube*", ""),
     ("skysail-provider", "k8s-openapi", ""),
@@ -234,7 +237,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }
 
-/// Table, line and entry of each dependency: `name…` at the start of a line in a table whose name ends with `dependencies`.
+/// Table, line and entry of each dependency: `name…` at the start of a line in a table whose name
+/// ends with `dependencies`.
 fn dependency_lines(file: &File) -> Vec<(String, usize, &str)> {
     debug_assert!(package_name(&file.text).is_some() || file.text.is_empty());
     let mut table = String::new();

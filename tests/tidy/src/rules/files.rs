@@ -6,7 +6,8 @@ use crate::{
     tree::Tree,
 };
 
-/// Lines of a file that are not tests. From 400 on a file is split in review; this is where the machine stops it.
+/// Lines of a file that are not tests. From 400 on a file is split in review; this is where the
+/// machine stops it.
 const LINES_MAX: usize = 600;
 
 pub(crate) const REACHABLE: Rule = Rule {

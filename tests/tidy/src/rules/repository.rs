@@ -1,4 +1,5 @@
-//! The repository as a whole: the contract's documents, ARCHITECTURE.md, what must not be in any file.
+//! The repository as a whole: the contract's documents, ARCHITECTURE.md, what must not be in any
+//! file.
 
 use std::collections::BTreeSet;
 
@@ -31,8 +32,9 @@ pub(crate) const CONTRACT_DOCUMENTED: Rule = Rule {
     },
 };
 
-/// Functions of a WIT file: line, name, the doc comment above on one line, whether a `result` comes back. An interface or resource may
-/// speak for its functions: a doc of it that says "Every function" is added to theirs.
+/// Functions of a WIT file: line, name, the doc comment above on one line, whether a `result` comes
+/// back. An interface or resource may speak for its functions: a doc of it that says "Every
+/// function" is added to theirs.
 fn functions(file: &File) -> Vec<(usize, String, String, bool)> {
     let mut found = Vec::new();
     let mut doc = String::new();

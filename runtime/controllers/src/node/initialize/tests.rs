@@ -1,4 +1,5 @@
-//! N5 of the catalogue, and N1, as far as they are pure: what is written when a machine was described.
+//! N5 of the catalogue, and N1, as far as they are pure: what is written when a machine was
+//! described.
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use skysail_provider::Instance;

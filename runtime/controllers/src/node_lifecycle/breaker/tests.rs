@@ -157,7 +157,8 @@ fn a_cluster_that_grew_may_not_lose_its_growth_whether_at_once_or_slowly() {
     }
 }
 
-/// The window passed and nobody said anything: the loss counts as true, and the next third of what is left goes.
+/// The window passed and nobody said anything: the loss counts as true, and the next third of what
+/// is left goes.
 #[test]
 fn time_lets_the_longest_missing_go_within_the_budget() {
     let start = START;

@@ -27,7 +27,8 @@ fn route(name: &str, target: &str, cidr: &str) -> Route {
     Route { name: name.to_owned(), target_node, destination_cidr: cidr.to_owned(), ..Route::default() }
 }
 
-/// What is done about these routes, with the nodes `a` and `b`, beside `elsewhere`, a node that is another's.
+/// What is done about these routes, with the nodes `a` and `b`, beside `elsewhere`, a node that is
+/// another's.
 #[track_caller]
 fn check(routes: &[Route], expected: Expect) {
     let nodes = [node("a", "10.0.0.1", &["10.244.1.0/24"]), node("b", "10.0.0.2", &["10.244.2.0/24", "a00:200::/24"])];
@@ -147,7 +148,8 @@ fn a_route_without_target_is_deleted_whether_it_is_a_blackhole_or_not() {
     );
 }
 
-/// Upstream deletes it, and takes it for the node's route all the same: the node is without until the next pass.
+/// Upstream deletes it, and takes it for the node's route all the same: the node is without until
+/// the next pass.
 #[test]
 fn a_blackhole_of_a_node_is_deleted_and_its_route_made_in_the_same_pass() {
     let blackhole = Route { blackhole: true, ..route("r1", "a", "10.244.1.0/24") };

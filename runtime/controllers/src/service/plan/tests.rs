@@ -224,7 +224,7 @@ fn what_an_object_left_behind_is_deleted_by_what_is_remembered() {
     check("lb begun other-uid", expect!["delete what uid one has"]);
 }
 
-/// A drift repair is told from an `ensure` that has another reason: only the first is silent.
+/// A drift repair differs from an `ensure` that has another reason: only the first is silent.
 #[test]
 fn a_drift_repair_is_an_ensure_without_a_reason_of_its_own() {
     check("lb finalizer ensured overdue", expect!["ensure port=80 finalizer=false repeated"]);

@@ -72,7 +72,8 @@ fn what_a_load_balancer_depends_on_is_relevant(#[case] change: Change) {
     let mut new = base();
     change(&mut new);
     assert!(is_relevant(&base(), &new));
-    // And back: a change is one in both directions, but for the finalizer that comes, which is our own write.
+    // And back: a change is one in both directions, but for the finalizer that comes, which is our
+    // own write.
     let back = is_relevant(&new, &base());
     assert!(back || new.metadata.finalizers.is_none());
 }
@@ -122,7 +123,8 @@ fn s12_15_app_protocol_http_to_tcp() {
     assert!(is_relevant(&with("http"), &with("tcp")));
 }
 
-/// Upstream's first two rules: where neither wants a load balancer nothing else counts; its own ports are nobody's business.
+/// Upstream's first two rules: where neither wants a load balancer nothing else counts, the ports
+/// neither.
 #[test]
 fn a_service_that_wants_no_load_balancer_is_not_ensured_whatever_changes() {
     let without = |ports: i32| {

@@ -112,7 +112,8 @@ fn spec(spec: serde_json::Value) -> Service {
     Service { spec: Some(serde_json::from_value(spec).unwrap()), ..Service::default() }
 }
 
-/// A wrong value must not become another one in silence: a health check at port 0, or IPv4 where something else was meant.
+/// A wrong value must not become another one in silence: a health check at port 0, or IPv4 where
+/// something else was meant.
 #[rstest]
 #[case::bad_input_health_check_node_port(json!({ "healthCheckNodePort": 70_000 }), "health check node port 70000 is out of range")]
 #[case::bad_input_target_port(
@@ -159,8 +160,8 @@ fn with_ingress(ingress: serde_json::Value) -> Service {
     Service { status: Some(serde_json::from_value(status).unwrap()), ..Service::default() }
 }
 
-/// Whether the status has to be written. As upstream, but that a missing mode is the API server's default: upstream takes it for another status and
-/// patches for ever.
+/// Whether the status has to be written. As upstream, but that a missing mode is the API server's
+/// default: upstream takes it for another status and patches for ever.
 #[rstest]
 #[case::h13_empty_and_empty(json!([]), json!(null), true)]
 #[case::h13_the_same_ip(json!([{ "ip": "192.0.2.1" }]), json!([{ "ip": "192.0.2.1" }]), true)]

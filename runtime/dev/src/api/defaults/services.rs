@@ -1,4 +1,5 @@
-//! Defaults of Services, allocation of their addresses and ports, and what happens to both when the type changes.
+//! Defaults of Services, allocation of their addresses and ports, and what happens to both when the
+//! type changes.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Sets of fields in the form of `fieldsV1`.
 //!
-//! A path is a list of elements: `f:NAME` a field, `k:{…}` a list item by its keys, `v:…` a member of a set.
+//! A path is a list of elements: `f:NAME` a field, `k:{…}` a list item by its keys, `v:…` a member
+//! of a set.
 
 use std::collections::BTreeMap;
 

@@ -167,7 +167,8 @@ pub(crate) fn collect(of: &Type<'_>, value: &Value, set: &mut FieldSet) {
     }
 }
 
-/// Adds every field of `value` and every container on the way: what appears or disappears as a whole.
+/// Adds every field of `value` and every container on the way: what appears or disappears as a
+/// whole.
 fn collect_whole(of: &Type<'_>, value: &Value, set: &mut FieldSet) {
     collect(of, value, set);
     mark_containers(set);

@@ -1,8 +1,9 @@
-//! Server-side apply: a configuration is merged into the object, and its fields belong to its manager from then on.
+//! Server-side apply: a configuration is merged into the object, and its fields belong to its
+//! manager from then on.
 //!
-//! Flow: the configuration's fields are collected, merged into the live object, what this manager applied before and
-//! no longer does is removed unless somebody else owns it too, and every changed field that another manager owns is a
-//! conflict, or with `force` changes hands.
+//! Flow: the configuration's fields are collected, merged into the live object, what this manager
+//! applied before and no longer does is removed unless somebody else owns it too, and every changed
+//! field that another manager owns is a conflict, or with `force` changes hands.
 
 use serde_json::{Map, Value};
 
@@ -163,7 +164,8 @@ fn merge(of: &Type<'_>, live: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// The order is the configuration's where it names every item, else the live one with new items behind.
+/// The order is the configuration's where it names every item, else the live one with new items
+/// behind.
 fn merge_items(of: &Type<'_>, relation: &Relation, live: &[Value], wanted: &[Value]) -> Vec<Value> {
     let find = |items: &[Value], item: &Value| {
         items.iter().find(|other| element(relation, other) == element(relation, item)).cloned()

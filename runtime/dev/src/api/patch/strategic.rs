@@ -1,7 +1,8 @@
 //! Strategic merge patch: a merge patch that knows which lists are maps in disguise.
 //!
-//! Directives: `$patch` (`delete`, `replace`, `merge`), `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and
-//! `$setElementOrder/FIELD`. What a list is merged by comes from `schema`.
+//! Directives: `$patch` (`delete`, `replace`, `merge`), `$retainKeys`,
+//! `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`. What a list is merged by comes
+//! from `schema`.
 
 use serde_json::{Map, Value};
 
@@ -159,8 +160,8 @@ fn merge_primitives(
     ordered(merged, order.map_or(items, Vec::as_slice), &server_order, Clone::clone)
 }
 
-/// Merges what the patch lists, in its order, with what only the server had: an item of the server comes first only
-/// where it already stood before the next item of the patch.
+/// Merges what the patch lists, in its order, with what only the server had: an item of the server
+/// comes first only where it already stood before the next item of the patch.
 fn ordered(items: Vec<Value>, order: &[Value], server: &[Value], key: impl Fn(&Value) -> Value) -> Vec<Value> {
     let place = |list: &[Value], item: &Value| list.iter().position(|o| *o == key(item));
     let (mut listed, others): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|i| place(order, i).is_some());

@@ -1,4 +1,5 @@
-//! Rules of the smaller kinds: `ConfigMap`s and Secrets, Events, Leases, definitions of custom resources.
+//! Rules of the smaller kinds: `ConfigMap`s and Secrets, Events, Leases, definitions of custom
+//! resources.
 
 use serde_json::Value;
 
@@ -55,7 +56,8 @@ const NEW_EVENT_FIELDS: [(&str, &str); 4] = [
     ("/reason", "reason"),
 ];
 
-/// Events are stored as core Events whichever view wrote them; the newer view has stricter rules on creation.
+/// Events are stored as core Events whichever view wrote them; the newer view has stricter rules on
+/// creation.
 pub(crate) fn event(group: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (namespace, involved) = (text(new, "/metadata/namespace"), text(new, "/involvedObject/namespace"));

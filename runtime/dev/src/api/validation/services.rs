@@ -160,7 +160,8 @@ fn load_balancer(new: &Value, old: Option<&Value>, service_type: &str, causes: &
     }
     let was = old.filter(|o| is_load_balancer && text(o, "/spec/type") == "LoadBalancer");
     if was.is_some_and(|o| text(o, "/spec/loadBalancerClass") != class) {
-        // Also from none to one: controllers decide ownership once, when the Service becomes a load balancer.
+        // Also from none to one: controllers decide ownership once, when the Service becomes a load
+        // balancer.
         let shown = if class.is_empty() { Value::Null } else { Value::from(class) };
         causes.push(Cause::invalid("spec.loadBalancerClass", &shown, "may not change once set"));
     }

@@ -89,7 +89,8 @@ async fn read<T: Resource>(Extract(cloud): Extract<SimCloud>, Path(id): Path<Str
     Ok(reply(200, &record.ok_or_else(|| CloudError::NotFound { kind: T::KIND, id: cut(&id) })?))
 }
 
-/// Makes a record; with the header `idempotency-key`, the same request gives the same record for as long as the record exists.
+/// Makes a record; with the header `idempotency-key`, the same request gives the same record for as
+/// long as the record exists.
 async fn create<T: Resource>(Extract(cloud): Extract<SimCloud>, headers: HeaderMap, body: Bytes) -> Reply {
     let new: T::New = parse(&body)?;
     let key = headers.get("idempotency-key").and_then(|value| value.to_str().ok());

@@ -72,7 +72,8 @@ impl Query {
         (unnamed || named) && self.tags.iter().all(tagged)
     }
 
-    /// The page of records that are wanted; they come sorted by ID. Only those are copied: the others may be many and large.
+    /// The page of records that are wanted; they come sorted by ID. Only those are copied: the
+    /// others may be many and large.
     pub(super) fn page<'a, R: 'a, T>(
         self,
         all: impl IntoIterator<Item = &'a R>,

@@ -14,7 +14,8 @@ use crate::cloud::{
 
 /// Programs of one machine: one for each node port, for as many Services as a test has.
 const PROGRAMS_MAX: usize = 64;
-/// How far a public address is from its machine's private one: more than there are machines, so that the two never meet.
+/// How far a public address is from its machine's private one: more than there are machines, so
+/// that the two never meet.
 const PUBLIC_OFFSET: u32 = 1 << 15;
 
 /// A machine, and what runs on it.
@@ -113,7 +114,8 @@ impl State {
         Ok(address)
     }
 
-    /// The caller stops the program that comes back; none where there is none, or the machine is off.
+    /// The caller stops the program that comes back; none where there is none, or the machine is
+    /// off.
     pub(in crate::cloud) fn end_backend(&mut self, id: &str, port: u16) -> Result<Option<Program>, CloudError> {
         let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
         Ok(entry.programs.remove(&port).flatten())

@@ -1,4 +1,4 @@
-//! A closed fence: whoever does not lead any more sends nothing.
+//! A closed fence: a process that is not the leader any more sends nothing.
 
 use std::{
     sync::{

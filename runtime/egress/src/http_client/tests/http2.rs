@@ -29,7 +29,8 @@ use crate::http_client::{Failure, FailureKind, HttpBudget, HttpLimits, HttpRespo
 
 type Answer = fn(SendResponse<Bytes>) -> BoxFuture<'static, Result<(), h2::Error>>;
 
-/// A server of `api.example.com` that speaks nothing but HTTP/2. Whatever runs in it ends when it is dropped.
+/// A server of `api.example.com` that speaks nothing but HTTP/2. Whatever runs in it ends when it
+/// is dropped.
 struct Server {
     authority: Authority,
     address: SocketAddr,

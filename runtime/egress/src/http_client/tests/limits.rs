@@ -27,7 +27,8 @@ fn limited(server: &Server, limits: HttpLimits) -> Limited {
     Limited { client, budget: HttpBudget::new(limits, None) }
 }
 
-/// Sends one request that must fail by a limit, and returns the failure, the limit and what was spent.
+/// Sends one request that must fail by a limit, and returns the failure, the limit and what was
+/// spent.
 async fn stopped(server: &Server, limits: HttpLimits, request: HttpRequest) -> (Failure, LimitHit, HttpUsage) {
     let Limited { client, budget } = limited(server, limits);
     let failure = sent(&client, &budget, request).await.unwrap_err();
@@ -65,7 +66,8 @@ async fn answers_come_in_the_order_of_the_requests_and_no_more_are_in_flight_tha
     let most = Arc::new(AtomicUsize::new(0));
     let (now, high) = (Arc::clone(&in_flight), Arc::clone(&most));
     let server = Server::start(move |request| {
-        // Counted up when a request arrives; the reply is written at once, so the client's own count is the upper bound.
+        // Counted up when a request arrives; the reply is written at once, so the client's own
+        // count is the upper bound.
         high.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let path = request.split(' ').nth(1).unwrap().to_owned();
         now.fetch_sub(1, Ordering::SeqCst);
@@ -189,7 +191,8 @@ async fn an_endless_answer_is_stopped_at_the_limit() {
     server.wait_for_closed(1).await;
 }
 
-/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives nothing.
+/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives
+/// nothing.
 #[tokio::test]
 async fn an_endless_gzip_stream_without_output_is_not_decoded() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n";

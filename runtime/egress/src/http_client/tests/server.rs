@@ -1,4 +1,5 @@
-//! A server of a few lines that answers with exactly the bytes a test wants, over TCP or TLS, and remembers what it saw.
+//! A server of a few lines that answers with exactly the bytes a test wants, over TCP or TLS, and
+//! remembers what it saw.
 
 use std::{
     net::SocketAddr,
@@ -142,7 +143,8 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer,
         let reply = answer(&request);
         seen.requests.lock().unwrap().push(request);
         seen.counts.send_modify(|(requests, _)| *requests += 1);
-        // A failed write means that the peer has gone, which ends the connection like any other way to go.
+        // A failed write means that the peer has gone, which ends the connection like any other way
+        // to go.
         let goes_on = match reply {
             // Where the socket was full the last of it is still with TLS.
             Reply::Whole(bytes) => stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok(),

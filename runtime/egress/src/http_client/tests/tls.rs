@@ -54,7 +54,8 @@ impl Leaf {
     }
 }
 
-/// What a server of this name says in the handshake; with `clients`, it wants a certificate of theirs.
+/// What a server of this name says in the handshake; with `clients`, it wants a certificate of
+/// theirs.
 pub(super) fn server_config(authority: &Authority, name: &str, clients: Option<&Authority>) -> ServerConfig {
     let crypto = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -98,7 +99,7 @@ async fn a_server_is_trusted_by_the_ca_bundle_and_by_nothing_else() {
     let authority = Authority::new("servers");
     let server = server(&authority, "api.example.com", None).await;
     assert_eq!(send(&plain_client(&server, Some(&authority)), get(url(&server))).await.unwrap().status, 200);
-    for ca in [None, Some(&Authority::new("strangers"))] {
+    for ca in [None, Some(&Authority::new("unknown"))] {
         let failure = send(&plain_client(&server, ca), get(url(&server))).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
         assert!(failure.message.contains("UnknownIssuer"), "{failure}");
@@ -157,7 +158,8 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
     let bare = send(&client, get(url(&server))).await.unwrap_err();
     assert_eq!(bare.kind, FailureKind::Tls, "{bare}");
 
-    // A certificate that was exchanged is shown from the next request on; the connection of the old one is not used for it.
+    // A certificate that was exchanged is shown from the next request on; the connection of the old
+    // one is not used for it.
     let two = clients.leaf("two");
     two.write(folder.path());
     assert_eq!(credentials.exchange(credentials.rotation_to(&read()).unwrap()), ["tls"]);
@@ -170,7 +172,7 @@ async fn a_client_certificate_that_the_server_does_not_know_is_a_failure_of_tls(
     let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
     let server = server(&authority, "api.example.com", Some(&clients)).await;
     let folder = tempfile::tempdir().unwrap();
-    Authority::new("strangers").leaf("stranger").write(folder.path());
+    Authority::new("unknown").leaf("unknown").write(folder.path());
     let file = |name: &str| serde_json::json!({ "file": folder.path().join(name) });
     let spec = serde_json::json!({ "tls": {
         "origins": [format!("https://api.example.com:{}", server.address.port())],

@@ -1,4 +1,5 @@
-//! Two candidates, a bad API, bad clocks: never two leaders. Each round has a seed, which a failure prints.
+//! Two candidates, a bad API, bad clocks: never two leaders. Each round has a seed, which a failure
+//! prints.
 
 use std::sync::Mutex;
 
@@ -55,7 +56,8 @@ fn bad_api(seed: u64) -> impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static 
     }
 }
 
-/// One replica after another on one machine: each leads for a while, then is stopped, crashes or loses.
+/// One replica after another on one machine: each leads for a while, then is stopped, crashes or
+/// loses.
 async fn replicas(world: Arc<World>, name: String, mut random: Random, fences: Fences) {
     for number in 0.. {
         let clock = TestClock {

@@ -1,4 +1,5 @@
-//! A process behind the child's walls that tries to get out. Each test runs itself again in a process of its own, in which the walls go up.
+//! A process behind the child's walls that tries to get out. Each test runs itself again in a
+//! process of its own, in which the walls go up.
 
 use std::{
     env,
@@ -42,7 +43,8 @@ struct Attack {
     outcome: io::Result<()>,
 }
 
-/// Everything that is to fail. Without walls all of it succeeds, in this order: only then its failure says something.
+/// Everything that is to fail. Without walls all of it succeeds, in this order: only then its
+/// failure says something.
 fn attacks(listener: SocketAddr) -> Vec<Attack> {
     let mut attacks = Vec::new();
     let mut tried = |name, landlock, outcome| attacks.push(Attack { name, landlock, outcome });

@@ -165,8 +165,8 @@ fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays
 /// The variable that makes this test the process that is killed: the folder it writes to.
 const WRITER: &str = "SKYSAIL_TEST_MACHINE_CODE_WRITER";
 
-/// Kill -9 at 200 moments while machine code is written as fast as the disk allows, from the first file on: whatever has a name afterwards is whole, and
-/// nothing else is left.
+/// Kill -9 at 200 moments while machine code is written as fast as the disk allows, from the first
+/// file on: whatever has a name afterwards is whole, and nothing else is left.
 #[test]
 fn a_kill_at_any_moment_leaves_whole_machine_code() {
     if let Some(folder) = std::env::var_os(WRITER) {

@@ -1,11 +1,14 @@
-//! The seccomp filter: the system calls that a compiler in a process of its own needs, and no other.
+//! The seccomp filter: the system calls that a compiler in a process of its own needs, and no
+//! other.
 //!
-//! It is a list of what is allowed, because the kernel grows new calls each year. The list holds what glibc and musl do for memory,
-//! threads, locks, time, chance and an end by a signal. Nothing in it takes a path, makes a descriptor or reaches another process.
+//! It is a list of what is allowed, because the kernel grows new calls each year. The list holds
+//! what glibc and musl do for memory, threads, locks, time, chance and an end by a signal. Nothing
+//! in it takes a path, makes a descriptor or reaches another process.
 //!
-//! Everything else fails with `ENOSYS`, as on a kernel that does not have the call: that is the one error for which a C library has a
-//! second way. `clone3`, whose flags a filter cannot see, becomes `clone`, whose flags it can. A program for another architecture of the same
-//! processor (32-bit calls) is killed by the filter; x32 is refused like anything unknown.
+//! Everything else fails with `ENOSYS`, as on a kernel that does not have the call: that is the one
+//! error for which a C library has a second way. `clone3`, whose flags a filter cannot see, becomes
+//! `clone`, whose flags it can. A program for another architecture of the same processor (32-bit
+//! calls) is killed by the filter; x32 is refused like anything unknown.
 
 use std::{collections::BTreeMap, process};
 
@@ -43,7 +46,8 @@ const ALLOWED: [c_long; 26] = [
     libc::SYS_clock_gettime,
     // The seeds of hash maps.
     libc::SYS_getrandom,
-    // The handler that says that a stack has overflowed, and the end: `abort` below needs to know who it is.
+    // The handler that says that a stack has overflowed, and the end: `abort` below needs to know
+    // who it is.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getpid,
@@ -89,8 +93,8 @@ fn conditional() -> Result<[(c_long, Vec<SeccompCondition>); 6], BackendError> {
         (libc::SYS_mmap, vec![not_executable()?]),
         (libc::SYS_mprotect, vec![not_executable()?]),
         (libc::SYS_clone, vec![SeccompCondition::new(0, Dword, MaskedEq(THREAD | NAMESPACES), THREAD)?]),
-        // `abort` signals the thread that calls it: glibc by process and thread, musl by thread. Elsewhere than on the first thread, musl's
-        // ends by a trap.
+        // `abort` signals the thread that calls it: glibc by process and thread, musl by thread.
+        // Elsewhere than on the first thread, musl's ends by a trap.
         (libc::SYS_tgkill, vec![SeccompCondition::new(0, Dword, Eq, this)?]),
         (libc::SYS_tkill, vec![SeccompCondition::new(0, Dword, Eq, this)?]),
         // Its own limits, to be read: how large a stack is.

@@ -175,14 +175,14 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_one_that_bo
     assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Canary));
     let call = async { assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped)) };
     guarded(&slot, call, |status| status.refused.is_some()).await;
-    assert_eq!(versions(&slot, &rest).await, only("1"), "back to the one that bore out");
+    assert_eq!(versions(&slot, &rest).await, only("1"), "back to the one that passed probation");
     assert_eq!(versions(&slot, &share).await, only("3"), "the canary is another matter");
     slot.ask_again(slot.status().borrow().refused.as_ref().map(|refusal| refusal.digest.clone()));
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "and what was offered last");
     assert_eq!(slot.status().borrow().draining, 0);
 }
 
-/// A canary that bears out says nothing of what was offered after it.
+/// A canary that passes says nothing about what was offered after it.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_of_a_newer_offer_outlives_the_canary() {
     let slot = serving("1").await;

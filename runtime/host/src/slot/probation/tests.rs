@@ -155,11 +155,11 @@ async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
     reconfigure(&slot, SlotOptions { retry: Some(refusal.digest.clone()), ..watched(1_000_000) }).await.unwrap();
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "new settings are no new wish");
 
-    // Named anew.
+    // Named again.
     slot.ask_again(None);
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
     let retried = slot.status().borrow().refused.as_ref().map(|refused| refused.retried);
-    assert_eq!(retried, Some(false), "the next try is told as another one");
+    assert_eq!(retried, Some(false), "the next try is reported as another one");
     slot.ask_again(Some(refusal.digest.clone()));
     assert_eq!(slot.retry().await, Ok(Offered::Activated));
     // Something newer was offered meanwhile: it stays.
@@ -306,7 +306,8 @@ async fn a_cloud_that_is_away_costs_no_release_its_place() {
     assert_eq!(slot.status().borrow().active.as_ref().unwrap().version, "2");
 }
 
-/// A predecessor that failed an hour ago and serves well now is no excuse, and one that served well an hour ago and fails now is one.
+/// A predecessor that failed an hour ago and serves well now is no excuse, and one that served well
+/// an hour ago and fails now is one.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes() {
     let failed = Outcome::Failed { code: Code::Internal, message: String::new() };
@@ -376,7 +377,7 @@ async fn a_release_is_compared_with_the_last_one_that_bore_out() {
     offer(&slot, &release("3", Master::Trap)).await.unwrap();
     let call = async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
     guarded(&slot, call, |status| status.refused.is_some()).await;
-    assert_eq!(version(&slot).await, Ok("1".to_owned()), "nobody knows whether 2 would have borne out");
+    assert_eq!(version(&slot).await, Ok("1".to_owned()), "nobody knows whether 2 would have passed");
 }
 
 /// What was kept has the permissions of its time.

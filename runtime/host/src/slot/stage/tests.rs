@@ -50,7 +50,8 @@ impl Walk {
         slot
     }
 
-    /// A release serves and was asked; then this one comes and is called until something is said of it.
+    /// A release serves and was asked; then this one comes and is called until something is said of
+    /// it.
     async fn watched(&mut self, options: SlotOptions, next: &Guest) {
         let slot = self.offers(services(), options, &[component(&GUEST)]).await;
         for _ in 0..SAMPLE {

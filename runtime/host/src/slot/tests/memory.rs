@@ -9,13 +9,15 @@ use tokio::{task::JoinSet, time};
 use super::{GUEST, Guest, Master, PATIENCE, component, offer, slot, version};
 use crate::slot::{Offered, Slot};
 
-/// Set in a process that does nothing but this test: memory of a process is that of all tests in it.
+/// Set in a process that does nothing but this test: memory of a process is that of all tests in
+/// it.
 const ALONE: &str = "SKYSAIL_TEST_ALONE";
 
 /// Bytes by which the machine code of each release is larger than its guest needs.
 const BALLAST_BYTES: u64 = 128 << 10;
 
-/// Swaps after which what is kept on purpose is there: machine code of the last components, and the allocator's pages.
+/// Swaps after which what is kept on purpose is there: machine code of the last components, and the
+/// allocator's pages.
 const WARM: u32 = 200;
 const SWAPS: u32 = 1000;
 
@@ -27,7 +29,8 @@ const _: () = assert!((SWAPS - WARM) as u64 * BALLAST_BYTES >= 6 * MARGIN_BYTES)
 /// Where the number of a release stands.
 const NUMBER: &str = "number:";
 
-/// A guest, and after it a core module that nobody instantiates: it is compiled, and loaded with the rest.
+/// A guest, and after it a core module that nobody instantiates: it is compiled, and loaded with
+/// the rest.
 fn ballasted() -> Vec<u8> {
     let filling = "x".repeat(usize::try_from(BALLAST_BYTES).unwrap());
     let module =

@@ -1,4 +1,5 @@
-//! Upstream's sets "authentication" and "authorization": who may ask for the process's own endpoints.
+//! Upstream's sets "authentication" and "authorization": who may ask for the process's own
+//! endpoints.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,10 +13,12 @@ use crate::args::values::{boolean, parse_duration_or_zero};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authentication flags")]
 pub(crate) struct AuthenticationArgs {
-    /// Kubeconfig of the API server that reviews tokens. Without it: the pod's own account; outside of a pod everybody is anonymous.
+    /// Kubeconfig of the API server that reviews tokens. Without it: the pod's own account; outside
+    /// of a pod everybody is anonymous.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
-    /// Do not read the cluster's authorities from the ConfigMap kube-system/extension-apiserver-authentication.
+    /// Do not read the cluster's authorities from the ConfigMap
+    /// kube-system/extension-apiserver-authentication.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) authentication_skip_lookup: bool,
@@ -29,10 +32,12 @@ pub(crate) struct AuthenticationArgs {
     /// Authorities of client certificates. Without it: what the ConfigMap says.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) client_ca_file: Option<PathBuf>,
-    /// Authorities of a front proxy, which says in headers whom it speaks for. Without it: what the ConfigMap says.
+    /// Authorities of a front proxy, which says in headers whom it speaks for. Without it: what the
+    /// ConfigMap says.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names of the front proxy's certificate, with commas. Without it: any that the authority signed.
+    /// Common names of the front proxy's certificate, with commas. Without it: any that the
+    /// authority signed.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) requestheader_allowed_names: Vec<String>,
     /// Headers in which the front proxy names the user.
@@ -73,7 +78,8 @@ impl AuthenticationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authorization flags")]
 pub(crate) struct AuthorizationArgs {
-    /// Kubeconfig of the API server that reviews rights. Without it: the pod's own account; outside of a pod only public paths are served.
+    /// Kubeconfig of the API server that reviews rights. Without it: the pod's own account; outside
+    /// of a pod only public paths are served.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
     /// Paths that everybody may ask, with commas; a `*` at the end stands for anything.

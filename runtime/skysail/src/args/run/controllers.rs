@@ -6,10 +6,12 @@ use clap::{
 };
 use skysail_controllers::EnabledControllers;
 
-/// A controller by its names: the canonical one first. Each is written as the list switches it off, which holds the name as well.
+/// A controller by its names: the canonical one first. Each is written as the list switches it off,
+/// which holds the name as well.
 struct Controller(&'static [&'static str]);
 
-/// The names are upstream's; the last aliases are those that upstream's controllers had once, and that its leader migration still has.
+/// The names are upstream's; the last aliases are those that upstream's controllers had once, and
+/// that its leader migration still has.
 const CLOUD_NODE: Controller = Controller(&["-cloud-node-controller", "-cloud-node"]);
 const CLOUD_NODE_LIFECYCLE: Controller = Controller(&["-cloud-node-lifecycle-controller", "-cloud-node-lifecycle"]);
 const NODE_ROUTE: Controller = Controller(&["-node-route-controller", "-route", "-route-controller"]);
@@ -42,8 +44,8 @@ enum Entry {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Generic flags")]
 pub(crate) struct ControllersArgs {
-    /// Controllers to run, separated by commas: `NAME` runs one, `-NAME` does not, and the first entry that names it counts; `*` runs all that no
-    /// entry names.
+    /// Controllers to run, separated by commas: `NAME` runs one, `-NAME` does not, and the first
+    /// entry that names it counts; `*` runs all that no entry names.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "*", allow_hyphen_values = true,
         value_parser = entry())]
     controllers: Vec<Entry>,

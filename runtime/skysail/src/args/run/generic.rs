@@ -23,21 +23,23 @@ pub(crate) struct GenericArgs {
     pub(crate) controller_start_interval: Duration,
     #[command(flatten)]
     pub(crate) feature_gates: FeatureGates,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names, else the pod's own account.
+    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names,
+    /// else the pod's own account.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Address of the API server, in place of the kubeconfig's, with its scheme. Without a --kubeconfig no credentials go with it.
+    /// Address of the API server, in place of the kubeconfig's, with its scheme. Without a
+    /// --kubeconfig no credentials go with it.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) master: Option<Uri>,
-    /// Requests a second to the API server, of each controller; below 0 there is no limit, and 0 means 5. Upstream's 20 is older than the API
-    /// server's own fairness.
+    /// Requests a second to the API server, of each controller; below 0 there is no limit, and 0
+    /// means 5. Upstream's 20 is older than the API server's own fairness.
     #[arg(long, value_name = "QPS", default_value = "200", allow_negative_numbers = true, value_parser = qps)]
     pub(crate) kube_api_qps: f32,
     /// Requests at once beyond --kube-api-qps; 0 means 10.
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub(crate) kube_api_burst: u16,
-    /// Each controller is an account of its own in kube-system, with a token of an hour: service-controller, node-controller,
-    /// route-controller. What is missing is created.
+    /// Each controller is an account of its own in kube-system, with a token of an hour:
+    /// service-controller, node-controller, route-controller. What is missing is created.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean())]
     pub(crate) use_service_account_credentials: bool,

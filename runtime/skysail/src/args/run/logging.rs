@@ -21,7 +21,8 @@ pub(crate) struct LogArgs {
     /// How log lines look.
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) logging_format: LoggingFormat,
-    /// Upstream's levels, in place of --log: up to 3 is `info`, 4 and 5 `debug` and from 6 on `trace` for what is ours.
+    /// Upstream's levels, in place of --log: up to 3 is `info`, 4 and 5 `debug` and from 6 on
+    /// `trace` for what is ours.
     #[arg(short, long = "v", value_name = "N", conflicts_with = "log")]
     verbosity: Option<u8>,
 }

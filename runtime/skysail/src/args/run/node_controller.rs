@@ -14,14 +14,16 @@ pub(crate) struct NodeControllerArgs {
     /// Period in which the addresses of all nodes are brought up to date.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub(crate) node_status_update_frequency: Duration,
-    /// Nodes of one provider that are written at once after the provider described them, from 1 to 1024.
+    /// Nodes of one provider that are written at once after the provider described them, from 1 to
+    /// 1024.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) concurrent_node_syncs: u16,
     /// The same for the periodic addresses, up to 1024; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) concurrent_node_status_updates: u16,
-    /// That period also sets the labels for type, zone and region and the provider's others where they differ, whoever wrote them: for clouds where
-    /// machines are resized or moved. Upstream sets them once, when a node is initialised.
+    /// That period also sets the labels for type, zone and region and the provider's others where
+    /// they differ, also where somebody else wrote them: for clouds where machines are resized or
+    /// moved. Upstream sets them once, when a node is initialised.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean())]
     pub(crate) refresh_node_labels: bool,

@@ -10,9 +10,11 @@ use crate::args::values::parse_duration_or_zero;
 /// What becomes of orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OrphanPolicy {
-    /// An Event on the Namespace kube-system, a log line and a metric; `skysail orphans` lists and deletes them.
+    /// An Event on the Namespace kube-system, a log line and a metric; `skysail orphans` lists and
+    /// deletes them.
     Report,
-    /// They are deleted too. Only where no other cluster of the same --cluster-name uses the same account: its load balancers would go.
+    /// They are deleted too. Only where no other cluster of the same --cluster-name uses the same
+    /// account: its load balancers would go.
     Delete,
 }
 
@@ -20,8 +22,8 @@ pub(crate) enum OrphanPolicy {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Orphans")]
 pub(crate) struct OrphanArgs {
-    /// Pause between two looks for load balancers of this cluster that no Service wants, of providers that can list them. One that is seen three times in
-    /// a row is an orphan. 0s: never.
+    /// Pause between two looks for load balancers of this cluster that no Service wants, of
+    /// providers that can list them. One that is seen three times in a row is an orphan. 0s: never.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration_or_zero)]
     pub(crate) orphan_scan_period: Duration,
     /// What becomes of them.

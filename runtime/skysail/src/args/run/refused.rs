@@ -1,4 +1,5 @@
-//! Upstream's flags that this program does not honour: each is known, so that its error says why and what to do instead.
+//! Upstream's flags that this program does not honour: each is known, so that its error says why
+//! and what to do instead.
 //!
 //! They are judged while they are parsed. A value that asks for what happens anyway is taken.
 

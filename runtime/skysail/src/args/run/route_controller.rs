@@ -11,7 +11,8 @@ use crate::args::values::{boolean, parse_duration};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Route controller flags")]
 pub(crate) struct RouteControllerArgs {
-    /// Where pods get their addresses from: one CIDR, or two of different families with a comma between them. Without it no node gets a route.
+    /// Where pods get their addresses from: one CIDR, or two of different families with a comma
+    /// between them. Without it no node gets a route.
     #[arg(long, value_name = "CIDRS", default_value = "", value_parser = cidrs)]
     cluster_cidr: String,
     /// Whether nodes get routes in the cloud, where their provider has routes.

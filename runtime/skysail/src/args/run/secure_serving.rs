@@ -17,10 +17,12 @@ pub(crate) struct SecureServingArgs {
     /// Address on which --secure-port is served.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub(crate) bind_address: IpAddr,
-    /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz, /providers and /debug; 0 serves nothing.
+    /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz, /providers and
+    /// /debug; 0 serves nothing.
     #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     pub(crate) secure_port: u16,
-    /// Folder with cloud-controller-manager.crt and .key, made there where they are missing. Without it: a certificate in memory.
+    /// Folder with cloud-controller-manager.crt and .key, made there where they are missing.
+    /// Without it: a certificate in memory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cert_dir: Option<PathBuf>,
     /// Certificate in PEM, and those between it and a root. Read again when it changes.
@@ -29,10 +31,12 @@ pub(crate) struct SecureServingArgs {
     /// Private key of --tls-cert-file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// A certificate for some names: CERT,KEY or CERT,KEY:NAME,*.NAME. May be given again and again.
+    /// A certificate for some names: CERT,KEY or CERT,KEY:NAME,*.NAME. May be given again and
+    /// again.
     #[arg(long, value_name = "PAIR", value_parser = sni_key_pair)]
     pub(crate) tls_sni_cert_key: Vec<SniKeyPair>,
-    /// Cipher suites of TLS 1.2 by IANA's names, with commas. Without it: all that rustls has. Those of TLS 1.3 are always on.
+    /// Cipher suites of TLS 1.2 by IANA's names, with commas. Without it: all that rustls has.
+    /// Those of TLS 1.3 are always on.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tls_cipher_suites: Vec<String>,
     /// `VersionTLS12` or `VersionTLS13`. Without it: 1.2.
@@ -52,7 +56,8 @@ pub(crate) struct SecureServingArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) permit_port_sharing: bool,
-    /// Serve /debug/flags/v, where the log level is changed while the process runs. There is no /debug/pprof: that is Go's.
+    /// Serve /debug/flags/v, where the log level is changed while the process runs. There is no
+    /// /debug/pprof: that is Go's.
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) profiling: bool,

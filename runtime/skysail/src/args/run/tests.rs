@@ -34,7 +34,8 @@ fn default_of(arg: &Arg) -> String {
     arg.get_default_values().iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(",")
 }
 
-/// Upstream's defaults, flag by flag, for all that is honoured; except the rates and the concurrency, of which `deploy/docs/differences.md` says why.
+/// Upstream's defaults, flag by flag, for all that is honoured; except the rates and the
+/// concurrency, of which `deploy/docs/differences.md` says why.
 #[test]
 fn o1_the_defaults_are_upstreams_but_for_rates_and_concurrency() {
     let upstream = [
@@ -81,7 +82,8 @@ fn o1_the_defaults_are_upstreams_but_for_rates_and_concurrency() {
     }
 }
 
-/// What upstream's defaults mean: nothing that is said, nothing that is set. Upstream's quirk of a versioned config between the two is not ours.
+/// What upstream's defaults mean: nothing that is said, nothing that is set. Upstream's quirk of a
+/// versioned config between the two is not ours.
 #[test]
 fn o9_defaults_change_no_setting() {
     assert_eq!(settings(&[]), ControllerSettings::default());
@@ -139,7 +141,8 @@ fn o2_a_full_command_line_becomes_what_it_says() {
     assert_eq!(args.settings(), expected);
 }
 
-/// The old names of upstream's controllers, which its test uses, are aliases too; the last entry for a controller is no second chance.
+/// The old names of upstream's controllers, which its test uses, are aliases too; the last entry
+/// for a controller is no second chance.
 #[test]
 fn o5_aliases_are_the_controllers_they_stand_for() {
     let controllers =
@@ -176,7 +179,8 @@ fn the_list_of_controllers_says_which_run(#[case] list: &str, #[case] runs: [boo
     assert_eq!(settings(&repeated).controllers, enabled, "as several flags");
 }
 
-/// Upstream: negative and zero syncs are invalid, no status workers are fine, fewer than none are not.
+/// Upstream: negative and zero syncs are invalid, no status workers are fine, fewer than none are
+/// not.
 #[rstest]
 #[case::o6_no_flag(&[], true)]
 #[case::o6_negative_syncs(&["--concurrent-node-syncs=-5"], false)]

@@ -15,16 +15,19 @@ use crate::args::values::boolean;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Webhook flags")]
 pub(crate) struct WebhookServingArgs {
-    /// Webhooks to serve, with commas: NAME, -NAME, * for all others. Nothing selected: the port is not bound.
+    /// Webhooks to serve, with commas: NAME, -NAME, * for all others. Nothing selected: the port is
+    /// not bound.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) webhooks: Vec<String>,
     /// Address on which --webhook-secure-port is served.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub(crate) webhook_bind_address: IpAddr,
-    /// HTTPS port of the webhooks, without authentication; 0 serves none. Another one than --secure-port.
+    /// HTTPS port of the webhooks, without authentication; 0 serves none. Another one than
+    /// --secure-port.
     #[arg(long, value_name = "PORT", default_value_t = WEBHOOK_SECURE_PORT)]
     pub(crate) webhook_secure_port: u16,
-    /// Folder with cloud-controller-manager-webhook.crt and .key, made there where they are missing.
+    /// Folder with cloud-controller-manager-webhook.crt and .key, made there where they are
+    /// missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) webhook_cert_dir: Option<PathBuf>,
     /// Certificate in PEM, and those between it and a root. Read again when it changes.

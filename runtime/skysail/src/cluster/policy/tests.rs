@@ -1,5 +1,5 @@
-//! Deadlines under a paused clock, and connections of a server on loopback that answers each request
-//! or none.
+//! Deadlines under a paused clock, and connections of a server on loopback that answers each
+//! request or none.
 
 use std::{
     sync::{

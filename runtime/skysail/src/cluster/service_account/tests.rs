@@ -1,4 +1,5 @@
-//! An account's client against an API server of two functions: one gives tokens, the other looks at them.
+//! An account's client against an API server of two functions: one gives tokens, the other looks at
+//! them.
 
 use std::{
     sync::{

@@ -1,4 +1,5 @@
-//! What the calls of one function cost, in one line: a long list of nodes is asked for in pages, each a call.
+//! What the calls of one function cost, in one line: a long list of nodes is asked for in pages,
+//! each a call.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -30,7 +31,8 @@ impl Cost {
         loop {
             match records.try_recv() {
                 Ok(record) if record.function == function => cost.add(&record),
-                // Lagged: 256 pages are more nodes than the longest text of arguments holds, so only the loader's calls can be missed.
+                // Lagged: 256 pages are more nodes than the longest text of arguments holds, so
+                // only the loader's calls can be missed.
                 Ok(_) | Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }

@@ -7,7 +7,8 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 
-/// Any text, so that `functions` says what is wrong with it; a shell offers the contract's functions.
+/// Any text, so that `functions` says what is wrong with it; a shell offers the contract's
+/// functions.
 #[derive(Clone)]
 pub(crate) struct FunctionName;
 

@@ -1,4 +1,5 @@
-//! The functions of `identity`: asked of a component whose cloud-config nobody has checked, because what they tell is needed to write one.
+//! The functions of `identity`: asked of a component whose cloud-config nobody has checked, because
+//! what they tell is needed to write one.
 
 use std::sync::Arc;
 

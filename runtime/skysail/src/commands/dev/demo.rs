@@ -1,7 +1,7 @@
 //! `skysail dev --demo`: a story in which each step is real and checked.
 //!
-//! Nothing is asserted about the manager's inside: each step does what a person would do with kubectl, curl and an editor, and looks
-//! where that person would look.
+//! Nothing is asserted about the manager's inside: each step does what a person would do with
+//! kubectl, curl and an editor, and looks where that person would look.
 
 mod hostile;
 mod load;
@@ -124,7 +124,8 @@ async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     })
 }
 
-/// The nodes as their kubelets registered them, whatever the manager has done since: the watch begins before the first of them.
+/// The nodes as their kubelets registered them, whatever the manager has done since: the watch
+/// begins before the first of them.
 async fn registered(nodes: &Api<Node>) -> anyhow::Result<Vec<Node>> {
     let mut events = nodes.watch(&WatchParams::default(), EMPTY_CLUSTER).await.context("cannot watch nodes")?.boxed();
     let mut registered = Vec::new();
@@ -184,7 +185,8 @@ fn address_of(service: &Service) -> Option<IpAddr> {
     ingress.first()?.ip.as_ref()?.parse().ok()
 }
 
-/// Sends so many requests, each on a connection of its own, and counts who answered; a failed one counts for nobody.
+/// Sends so many requests, each on a connection of its own, and counts who answered; a failed one
+/// counts for nobody.
 async fn ask(address: IpAddr, requests: usize) -> BTreeMap<String, usize> {
     let mut answered = BTreeMap::new();
     for _ in 0..requests {
@@ -260,8 +262,8 @@ async fn provider_is_swapped(dev: &Dev) -> anyhow::Result<Shown> {
     })
 }
 
-/// What an author's next build looks like to the host: the same functions in a file with another digest. Written as an editor does, beside
-/// the file and then in its place.
+/// What an author's next build looks like to the host: the same functions in a file with another
+/// digest. Written as an editor does, beside the file and then in its place.
 fn append_custom_section(file: &Path) -> anyhow::Result<()> {
     let mut bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     // Section 0 (custom), 5 bytes: a name of 4 bytes.

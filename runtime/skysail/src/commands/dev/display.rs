@@ -1,4 +1,5 @@
-//! What `skysail dev` shows as it happens: provider calls, what the controllers did, what changed in the cloud, releases.
+//! What `skysail dev` shows as it happens: provider calls, what the controllers did, what changed
+//! in the cloud, releases.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -64,7 +65,7 @@ impl Screen {
 
     /// Prints text as it is.
     pub(crate) fn say(self, text: &str) {
-        // Whoever closed standard output does not want to read on.
+        // The reader closed standard output and does not want to read on.
         drop(writeln!(std::io::stdout().lock(), "{text}"));
     }
 

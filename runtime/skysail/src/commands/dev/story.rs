@@ -1,4 +1,5 @@
-//! The frame of the demo: steps that are told, timed and checked, and the table in the end. Knows nothing of what they show.
+//! The frame of the demo: steps that are printed, timed and checked, and the table in the end.
+//! Knows nothing of what they show.
 
 use std::time::Duration;
 
@@ -76,7 +77,8 @@ impl Story {
     }
 }
 
-/// Waits until the condition holds and gives what it found; the step's time limit ends a wait in vain.
+/// Waits until the condition holds and gives what it found; the step's time limit ends a wait in
+/// vain.
 pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     loop {
         if let Some(found) = look().await? {

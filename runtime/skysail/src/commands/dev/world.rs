@@ -1,7 +1,8 @@
-//! The world of `skysail dev`: a simulated cloud, an in-memory Kubernetes API, and what ties them together.
+//! The world of `skysail dev`: a simulated cloud, an in-memory Kubernetes API, and what ties them
+//! together.
 //!
-//! The ties are what a real cluster has beside a cloud-controller-manager: kubelets that register nodes, and kube-proxy with pods behind
-//! the node ports. Nothing here does a provider's work.
+//! The ties are what a real cluster has beside a cloud-controller-manager: kubelets that register
+//! nodes, and kube-proxy with pods behind the node ports. Nothing here does a provider's work.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -30,7 +31,8 @@ pub(crate) struct World {
     pub(crate) cloud_server: SimServer,
 }
 
-/// Starts everything with so many machines, and the ties; one of them that ends is a fault. Nodes register by themselves.
+/// Starts everything with so many machines, and the ties; one of them that ends is a fault. Nodes
+/// register by themselves.
 ///
 /// # Errors
 /// An address cannot be bound.
@@ -87,7 +89,8 @@ async fn follow_cloud(cloud: SimCloud, machines: watch::Sender<Vec<Machine>>) ->
     }
 }
 
-/// Does what kube-proxy and pods do: on every machine, each node port of a Service answers for as long as the Service has it.
+/// Does what kube-proxy and pods do: on every machine, each node port of a Service answers for as
+/// long as the Service has it.
 async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     let mut changes = cloud.changes();
     let (services, writer) = reflector::store();
@@ -97,7 +100,7 @@ async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             event = events.next() => {
-                // After an error the watch begins anew, with backoff.
+                // After an error the watch begins again, with backoff.
                 if let Err(error) = event.context("the watch of Services ended")? {
                     tracing::warn!(error = &error as &dyn std::error::Error, "the watch of Services broke");
                 }

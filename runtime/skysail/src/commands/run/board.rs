@@ -1,6 +1,8 @@
-//! What this process makes of each provider, for who asks it on `/providers`: with a file or with objects, whether it leads or stands by.
+//! What this process makes of each provider, for who asks it on `/providers`: with a file or with
+//! objects, whether it leads or stands by.
 //!
-//! Must not write anything. The form is that of the objects of the cluster: who reads one, reads the other.
+//! Must not write anything. The form is that of the objects of the cluster: who reads one, reads
+//! the other.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +37,8 @@ impl Board {
         board
     }
 
-    /// Notices what changes, until it is dropped: nobody may ask for days, and a condition has to know since when it is true.
+    /// Notices what changes, until it is dropped: nobody may ask for days, and a condition has to
+    /// know since when it is true.
     pub(super) async fn run(mut self) {
         loop {
             let mut standings = self.standings.borrow_and_update().clone();
@@ -43,7 +46,8 @@ impl Board {
                 standing.seen();
             }
             self.notice();
-            // A source whose task has ended says nothing any more, and must not hide what a slot says.
+            // A source whose task has ended says nothing any more, and must not hide what a slot
+            // says.
             drop(tokio::time::timeout(NOTICE, until_something_changes(&mut self.standings, &mut standings)).await);
         }
     }

@@ -7,7 +7,8 @@ use skysail_serving::metrics::RestClientMetrics;
 
 use crate::cluster::{Cluster, from_file};
 
-/// A client of the API server that reviews users and rights: a kubeconfig that is named, else the pod's own account, else none.
+/// A client of the API server that reviews users and rights: a kubeconfig that is named, else the
+/// pod's own account, else none.
 ///
 /// # Errors
 /// The kubeconfig is wrong.

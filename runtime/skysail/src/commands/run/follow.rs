@@ -1,5 +1,5 @@
-//! Follows what the providers are described by while the manager runs: the provider file, taken up whole or not at all, or the objects of the
-//! cluster, each by itself.
+//! Follows what the providers are described by while the manager runs: the provider file, taken up
+//! whole or not at all, or the objects of the cluster, each by itself.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,8 +14,9 @@ use crate::{
     providers::{Complaint, Fleet},
 };
 
-/// How often the provider file and the files that it names are read for changes. A Secret or ConfigMap mount takes a minute to follow its
-/// object, so that seconds do not matter; the component itself is watched by inotify.
+/// How often the provider file and the files that it names are read for changes. A Secret or
+/// ConfigMap mount takes a minute to follow its object, so that seconds do not matter; the
+/// component itself is watched by inotify.
 const FILES_PERIOD: Duration = Duration::from_secs(5);
 
 /// Which provider is left out, and why.
@@ -30,7 +31,8 @@ pub(super) enum Follow {
 }
 
 impl Follow {
-    /// Follows until the providers claim something else than `started`, which the controllers run with.
+    /// Follows until the providers claim something else than `started`, which the controllers run
+    /// with.
     ///
     /// # Errors
     /// What follows has ended.
@@ -54,7 +56,8 @@ impl Follow {
         }
     }
 
-    /// Tells, whenever it is asked, which provider is left out, and why; of a file none is, for it is taken up whole.
+    /// Tells, whenever it is asked, which provider is left out, and why; of a file none is, for it
+    /// is taken up whole.
     pub(super) fn left_out(&self) -> Option<LeftOut> {
         match self {
             Self::File(_) => None,
@@ -220,7 +223,7 @@ mod tests {
         assert_ne!(world.fleet.ownership(), started);
     }
 
-    /// Who asks on `/providers` is told, although nothing of the providers has changed.
+    /// `/providers` reports it, although nothing of the providers has changed.
     #[tokio::test]
     async fn a_file_that_is_refused_is_said_of_each_of_its_providers_until_it_is_right() {
         let mut world = World::new().await;
@@ -258,7 +261,8 @@ mod tests {
         assert_eq!(at(&before, since), at(&after, since), "it was not ready and is not");
     }
 
-    /// The controllers may have been started with something else than what is in force: they must not wait for the next change.
+    /// The controllers may have been started with something else than what is in force: they must
+    /// not wait for the next change.
     #[tokio::test]
     async fn claims_that_differ_from_those_of_the_controllers_end_the_wait_at_once() {
         let mut world = World::new().await;

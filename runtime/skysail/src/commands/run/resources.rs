@@ -1,8 +1,10 @@
-//! The `Provider`s of the cluster while the manager runs: each is taken up when it changes, by itself; a wrong one keeps its last good settings.
+//! The `Provider`s of the cluster while the manager runs: each is taken up when it changes, by
+//! itself; a wrong one keeps its last good settings.
 //!
 //! # Flow
-//! The API is watched → [`Resources::look`] reads every object and the Secrets it names → the fleet takes up what is right → a [`Standing`] for each object
-//! says what became of it → [`report`] writes that into its status and tells it in Events, in the process that leads.
+//! The API is watched → [`Resources::look`] reads every object and the Secrets it names → the fleet
+//! takes up what is right → a [`Standing`] for each object says what became of it → [`report`]
+//! writes that into its status and tells it in Events, in the process that leads.
 //!
 //! Must not write anything: what is written needs the lease.
 
@@ -52,8 +54,9 @@ const SECRETS_PERIOD: Duration = Duration::from_secs(10);
 /// So many Secrets are asked for at once.
 const SECRETS_AT_ONCE: usize = 8;
 
-/// At the start Secrets that the API cannot tell are waited for: without them a provider would be left out, and another could take what is its own.
-/// Not for long: nothing is served meanwhile, and a liveness probe has less patience than a cloud.
+/// At the start Secrets that the API cannot tell are waited for: without them a provider would be
+/// left out, and another could take what is its own. Not for long: nothing is served meanwhile, and
+/// a liveness probe has less patience than a cloud.
 const FIRST_LOOKS: Duration = Duration::from_secs(15);
 const BETWEEN_FIRST_LOOKS: Duration = Duration::from_secs(1);
 
@@ -75,11 +78,13 @@ pub(super) struct Standing {
     uid: String,
     /// Of the object that was read.
     generation: i64,
-    /// What of it is not as it is wished; where it is all of it, the settings of before are in force, if there are any.
+    /// What of it is not as it is wished; where it is all of it, the settings of before are in
+    /// force, if there are any.
     complaint: Option<Complaint>,
     /// Of its slot; none where it has none.
     slot: Option<watch::Receiver<SlotStatus>>,
-    /// True when its source has said something; what the slot says of the source is about the one before until then.
+    /// True when its source has said something; what the slot says of the source is about the one
+    /// before until then.
     heard: Option<watch::Receiver<bool>>,
     /// What keeps it from its objects, as the controllers report; none where it has no slot.
     findings: Option<watch::Receiver<BTreeMap<Finding, String>>>,
@@ -179,7 +184,8 @@ impl Standing {
         self.findings.as_ref().map(|findings| findings.borrow().clone()).unwrap_or_default()
     }
 
-    /// Of a provider of the provider file, which has neither UID nor generation; with what is wrong with the file as it is now.
+    /// Of a provider of the provider file, which has neither UID nor generation; with what is wrong
+    /// with the file as it is now.
     pub(super) fn of_file(served: &Served, complaint: Option<Complaint>) -> Self {
         Self::new((served.slot.name().to_owned(), String::new(), 0), complaint, Some(served))
     }
@@ -293,7 +299,8 @@ impl Resources {
         }
     }
 
-    /// Follows the objects until the providers claim something else than `started`, which the controllers run with.
+    /// Follows the objects until the providers claim something else than `started`, which the
+    /// controllers run with.
     ///
     /// # Errors
     /// The task that watches has ended.
@@ -318,8 +325,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Takes up what changed. Where the objects are the same (each status that we write is a change to the watch), their Secrets are read only if that is
-    /// asked for.
+    /// Takes up what changed. Where the objects are the same (each status that we write is a change
+    /// to the watch), their Secrets are read only if that is asked for.
     async fn look(&mut self, fleet: &mut Fleet, secrets_too: bool) {
         self.touched.borrow_and_update();
         let objects = self.objects();
@@ -371,7 +378,8 @@ impl Resources {
                 Ok(spec) => wishes.push((name.clone(), Some(spec))),
                 Err(reason) => {
                     complaints.insert(name.clone(), Complaint::Refused(reason));
-                    // Another object of that name has no good settings of before, and one too many is not kept for its own.
+                    // Another object of that name has no good settings of before, and one too many
+                    // is not kept for its own.
                     if index < PROVIDERS_MAX && is_same(name, uid) {
                         wishes.push((name.clone(), None));
                     }

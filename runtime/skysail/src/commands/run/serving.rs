@@ -57,7 +57,8 @@ pub(super) struct Served<'a> {
 }
 
 impl Health {
-    /// Registers the metrics of the process. A lease that is ours and is not renewed is for `/healthz`, as upstream's, and for who ends this process.
+    /// Registers the metrics of the process. A lease that is ours and is not renewed is for
+    /// `/healthz`, as upstream's, and for who ends this process.
     pub(super) fn register(
         registry: &mut Registry,
         leases: Vec<LeaseHealth>,
@@ -79,7 +80,8 @@ impl Health {
         }
     }
 
-    /// These controllers start: each is a check of its own, as upstream's, and a metric. Others may run already, under another lease.
+    /// These controllers start: each is a check of its own, as upstream's, and a metric. Others may
+    /// run already, under another lease.
     pub(super) fn controllers_run(&self, enabled: EnabledControllers) {
         for (canonical, name, _) in names(enabled).into_iter().filter(|(_, _, enabled)| *enabled) {
             self.healthz.add([HealthCheck::ping(canonical)]);
@@ -108,7 +110,8 @@ impl Health {
         self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted]));
     }
 
-    /// Fails where a worker makes no progress for longer than a call of its provider and requests to the API may take.
+    /// Fails where a worker makes no progress for longer than a call of its provider and requests
+    /// to the API may take.
     fn controllers(&self, served: &[&ServedProvider]) -> HealthCheck {
         let slots: BTreeMap<_, _> =
             served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot))).collect();

@@ -1,4 +1,5 @@
-//! One provider on a terminal. What is wrong comes first; texts are a cloud's, a guest's or a registry's, so that nothing in them moves the cursor.
+//! One provider on a terminal. What is wrong comes first; texts are a cloud's, a guest's or a
+//! registry's, so that nothing in them moves the cursor.
 
 use std::collections::BTreeMap;
 

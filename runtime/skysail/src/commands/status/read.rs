@@ -1,4 +1,5 @@
-//! Where `skysail status` has it from: the objects of the cluster, or a manager's HTTPS port. What comes is bounded, and each failure says the way out.
+//! Where `skysail status` has it from: the objects of the cluster, or a manager's HTTPS port. What
+//! comes is bounded, and each failure says the way out.
 
 use std::{path::Path, time::Duration};
 
@@ -24,7 +25,8 @@ use crate::{
     provider_file::{API_VERSION, KIND},
 };
 
-/// Most bytes of a manager's answer: 32 providers with texts of their greatest length and a function each of the contract are below 2 MiB.
+/// Most bytes of a manager's answer: 32 providers with texts of their greatest length and a
+/// function each of the contract are below 2 MiB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// How long a manager may take to be reached, and to answer.
@@ -36,7 +38,8 @@ const PATH: &str = "/providers";
 /// The objects of the cluster; where some are named, the others without what became of them.
 ///
 /// # Errors
-/// No cluster, no resource `Provider`, no right to list it; a status that is to be told and cannot be read.
+/// No cluster, no resource `Provider`, no right to list it; a status that is to be told and cannot
+/// be read.
 pub(super) async fn of_cluster(kubeconfig: Option<&Path>, named: &[String]) -> anyhow::Result<ProviderList> {
     let client = Cluster::of(kubeconfig).await.and_then(|cluster| cluster.client("status")).or_exit(Reason::Usage)?;
     listed(client, named).await
@@ -144,7 +147,8 @@ async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
     understood(status, &body, server)
 }
 
-/// What to do about a connection that cannot be made: the two reasons that there are look alike in their types, and not in their texts.
+/// What to do about a connection that cannot be made: the two reasons that there are look alike in
+/// their types, and not in their texts.
 fn unreachable(why: &str) -> &'static str {
     if why.contains("certificate") {
         "its certificate is not trusted; name what it is signed by with --certificate-authority or, where it is made in memory and reached through a port-forward, take --insecure-skip-tls-verify"

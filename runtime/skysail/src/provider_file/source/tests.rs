@@ -216,7 +216,8 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
     }
 }
 
-/// Of a Sigstore on the machine of whoever recorded the signatures of the tests; whom it bears out does not matter here.
+/// Of a Sigstore on the machine on which the signatures of the tests were recorded; whom it
+/// confirms does not matter here.
 const ROOT: &str = include_str!("../../../../sources/src/oci/tests/cosign/keyless/root.json");
 
 #[test]
@@ -237,7 +238,7 @@ fn identities_and_their_root_are_part_of_the_source_and_of_what_is_kept() {
         "{OCI}      signatures:\n        identities: [{{issuer: https://a, subject: b}}]\n        trustRoot: {{json: '{ROOT}'}}\n"
     );
     assert_eq!(read(folder.path(), &text).unwrap().kept_as(), one.kept_as());
-    // Another root bears out other people.
+    // Another root verifies other people.
     fs::write(folder.path().join("root.json"), format!("{ROOT}\n")).unwrap();
     assert_ne!(signed_by("{issuer: https://a, subject: b}"), one);
     // A key and a certificate.

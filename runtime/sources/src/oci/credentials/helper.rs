@@ -1,7 +1,7 @@
 //! Credential helpers: programs on the manager's PATH that know a log-in, as Docker runs them.
 //!
-//! `docker_credential` runs them too, but waits for one without end, on a thread that nobody can take back, and takes the answer that there
-//! is nothing for a failure.
+//! `docker_credential` runs them too, but waits for one without end, on a thread that nobody can
+//! take back, and takes the answer that there is nothing for a failure.
 
 use std::{process::Stdio, time::Duration};
 

@@ -1,4 +1,5 @@
-//! ring for Sigstore's verifier, which is built without cryptography of its own here: the manager has one library for that.
+//! ring for Sigstore's verifier, which is built without cryptography of its own here: the manager
+//! has one library for that.
 
 use std::{cell::RefCell, sync::Once};
 
@@ -29,7 +30,8 @@ pub(super) fn install() {
     });
 }
 
-/// Verifies with this message at hand. The verifier hands over digests where a plain message was signed, and ring hashes by itself.
+/// Verifies with this message at hand. The verifier hands over digests where a plain message was
+/// signed, and ring hashes by itself.
 pub(super) fn with_message<T>(message: &[u8], verify: impl FnOnce() -> T) -> T {
     MESSAGE.set(message.to_vec());
     let result = verify();

@@ -91,7 +91,8 @@ impl PublicKey {
         Ok(Self { algorithms, key, fingerprint: Digest::of(der) })
     }
 
-    /// SHA-256 of the key as DER, which `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum` gives too.
+    /// SHA-256 of the key as DER, which
+    /// `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum` gives too.
     #[must_use]
     pub const fn fingerprint(&self) -> Digest {
         self.fingerprint

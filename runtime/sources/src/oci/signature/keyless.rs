@@ -1,11 +1,16 @@
-//! Signatures with a certificate that lived for ten minutes: whether a root that the operator gave bears one out, and whose it is.
+//! Signatures with a certificate that lived for ten minutes: whether a root that the operator gave
+//! bears one out, and whose it is.
 //!
-//! What is verified, all of it offline and by the `sigstore-verify` crate, which Sigstore itself maintains:
+//! What is verified, all of it offline and by the `sigstore-verify` crate, which Sigstore itself
+//! maintains:
 //!
-//! - a time that an authority of the root vouches for: an RFC 3161 timestamp of this very signature, or a log's signed entry timestamp;
-//! - that the certificate comes from an authority of the root, with the use "code signing", at each such time, and within that authority's own window;
-//! - where the root has transparency logs: that one of them has the entry (inclusion proof under a signed checkpoint, or the log's promise), and that each entry is about this
-//!   certificate, this signature and this content;
+//! - a time that an authority of the root vouches for: an RFC 3161 timestamp of this very
+//!   signature, or a log's signed entry timestamp;
+//! - that the certificate comes from an authority of the root, with the use "code signing", at each
+//!   such time, and within that authority's own window;
+//! - where the root has transparency logs: that one of them has the entry (inclusion proof under a
+//!   signed checkpoint, or the log's promise), and that each entry is about this certificate, this
+//!   signature and this content;
 //! - where the root has certificate logs: that one of them has seen the certificate;
 //! - that the certificate's key signed the content.
 //!
@@ -39,7 +44,8 @@ use crate::{Digest, text::shown};
 const TRUSTED_ROOT: [&str; 2] =
     ["application/vnd.dev.sigstore.trustedroot+json", "application/vnd.dev.sigstore.trustedroot.v"];
 
-/// Log entries, timestamps and certificates of a chain, of each, that a signature may have. Those of cosign have one, one and three.
+/// Log entries, timestamps and certificates of a chain, of each, that a signature may have. Those
+/// of cosign have one, one and three.
 const EVIDENCE_MAX: usize = 8;
 
 /// The name of a user in a certificate, as Fulcio has it where it is neither an address nor a URI.
@@ -66,7 +72,8 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Whom to believe about certificates and times: a `trusted_root.json` of Sigstore. Nothing of it is fetched, and nothing else is believed.
+/// Whom to believe about certificates and times: a `trusted_root.json` of Sigstore. Nothing of it
+/// is fetched, and nothing else is believed.
 #[derive(Clone)]
 pub struct TrustRoot {
     verifier: Arc<Verifier>,
@@ -206,7 +213,8 @@ fn read(text: &[u8]) -> Result<Bundle, Unusable> {
     Ok(bundle)
 }
 
-/// The one name in a certificate. Fulcio gives each exactly one; of several it would not be said whose word counts.
+/// The one name in a certificate. Fulcio gives each exactly one; of several it would not be said
+/// whose word counts.
 fn subject(certificate: &[u8]) -> Result<String, Unusable> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(malformed)?;
     let names = certificate.subject_alternative_name().map_err(malformed)?;

@@ -12,9 +12,9 @@ use crate::Digest;
 /// Those who may sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signers {
-    /// Whoever has the private half of one of these.
+    /// Holders of the private half of one of these keys.
     pub keys: Vec<PublicKey>,
-    /// Whoever an issuer knows by one of these names, as `trust_root` bears it out.
+    /// Holders of one of these identities at an issuer, as `trust_root` confirms.
     pub identities: Vec<Identity>,
     /// Whom to believe about identities.
     pub trust_root: Option<TrustRoot>,
@@ -55,7 +55,7 @@ pub enum SignaturePolicyError {
         /// `issuer` or `subject`.
         what: &'static str,
     },
-    /// Identities that nobody bears out.
+    /// Identities that no root verifies.
     #[error(
         "identities are given and no trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"
     )]
@@ -90,7 +90,8 @@ impl SignaturePolicy {
     /// So many of these have to have signed.
     ///
     /// # Errors
-    /// Nobody is named, or somebody twice; identities without a root or the other way round; or a number that is not between 1 and that of the signers.
+    /// Nobody is named, or somebody twice; identities without a root or the other way round; or a
+    /// number that is not between 1 and that of the signers.
     pub fn new(signers: Signers, require: usize) -> Result<Self, SignaturePolicyError> {
         let Signers { keys, identities, trust_root } = &signers;
         for (count, what) in [(keys.len(), "keys"), (identities.len(), "identities")] {
@@ -140,7 +141,8 @@ impl SignaturePolicy {
         }
         let Some(certified) = signed.certified() else { return Err(Unusable::Signer) };
         let Some(root) = trust_root else { return Err(Unusable::Keyless) };
-        // Here the other way round: what it says is read in any case to find the certificate, and tells better why it is of no use.
+        // Here the other way round: what it says is read in any case to find the certificate, and
+        // tells better why it is of no use.
         signed.says_that_signed(artifact)?;
         let identity = root.signer(certified, signed.message(), artifact)?;
         let found = identities.iter().position(|known| *known == identity);
@@ -155,7 +157,8 @@ fn check_name(what: &'static str, name: &str) -> Result<(), SignaturePolicyError
 }
 
 impl fmt::Display for SignaturePolicy {
-    /// Equal where the policies are, and only there: `1 of sha256:…, "release@example.com" of "https://…" by sha256:…`.
+    /// Equal where the policies are, and only there:
+    /// `1 of sha256:…, "release@example.com" of "https://…" by sha256:…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Signers { keys, identities, trust_root } = &self.signers;
         let mut signers: Vec<String> = keys.iter().map(|key| key.fingerprint().to_string()).collect();

@@ -38,7 +38,7 @@ pub(super) enum Unusable {
     AnotherStatement(String),
     #[error("was made with a certificate, and only keys are given")]
     Keyless,
-    #[error("was made with a certificate that the trustRoot does not bear out ({0})")]
+    #[error("was made with a certificate that the trustRoot does not verify ({0})")]
     NotBorneOut(String),
     #[error("has {size} bytes, and {max} are read")]
     TooLarge { size: u64, max: u64 },
@@ -155,7 +155,8 @@ pub(super) fn of_bundle(bundle: &[u8]) -> Result<Signed, Unusable> {
     let payload = decoded(&payload)?;
     let signatures = signatures.iter().take(SIGNATURES_MAX).map(|signature| decoded(&signature.sig));
     let signatures = signatures.collect::<Result<_, _>>()?;
-    // DSSE's pre-authentication encoding: the type is under the signature, so it means what it says.
+    // DSSE's pre-authentication encoding: the type is under the signature, so it means what it
+    // says.
     let mut message = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
     if payload_type != IN_TOTO {

@@ -87,7 +87,8 @@ fn coded(bytes: &'static [u8]) -> Response {
     ([(header::CONTENT_ENCODING, "gzip")], body).into_response()
 }
 
-/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives nothing.
+/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives
+/// nothing.
 #[tokio::test]
 async fn an_endless_gzip_stream_without_output_is_not_decoded() {
     let server = Server::start().await;
@@ -231,7 +232,8 @@ async fn a_registry_wants_rest_in_seconds_or_until_a_time_and_an_hour_is_the_mos
     }
 }
 
-/// Whoever may push chooses the types of the layers; they must not look like a line of the log's own.
+/// Anyone who may push chooses the types of the layers; the types must not look like a line of the
+/// log.
 #[tokio::test]
 async fn what_a_manifest_says_is_told_on_one_line_of_bounded_length() {
     let server = Server::start().await;

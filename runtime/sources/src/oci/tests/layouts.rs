@@ -54,7 +54,7 @@ async fn an_index_of_several_manifests_leads_to_the_one_for_webassembly() {
 async fn a_file_pushed_without_its_type_is_refused_with_the_type_to_write() {
     let server = Server::start().await;
     let component = server.blob(COMPONENT);
-    // What oras takes for a file of which it is told nothing.
+    // What oras takes for a file without a given type.
     server.manifest("plain", manifest(&[("application/vnd.oci.image.layer.v1.tar", component, COMPONENT.len())]));
     refused(&server, ":plain", expect!["ArtifactLayout: the artifact holds no component among its layers (application/vnd.oci.image.layer.v1.tar); push the .wasm file with skysail push, wkg or oras as application/wasm"]).await;
     let digest = Digest::of(COMPONENT);

@@ -85,7 +85,8 @@ fn attach_as(server: &Server, artifact: Digest, kind: &str, bundles: &[Value]) {
         let layer = (kind, server.blob(text.clone()), text.len());
         let text = manifest(&[layer]);
         let digest = server.manifest("unused", text.clone());
-        // As cosign leaves it where the registry has no referrers API: the type of the configuration, and not that of the bundle.
+        // As cosign leaves it where the registry has no referrers API: the type of the
+        // configuration, and not that of the bundle.
         json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest.to_string(), "size": text.len(),
             "artifactType": "application/vnd.oci.empty.v1+json",
@@ -217,7 +218,8 @@ async fn each_form_that_cosign_writes_counts() {
     }
 }
 
-/// The same by somebody without a key: with an entry of Rekor, with a timestamp alone, and in the older form.
+/// The same by somebody without a key: with an entry of Rekor, with a timestamp alone, and in the
+/// older form.
 #[tokio::test]
 async fn each_form_that_cosign_writes_with_a_certificate_counts() {
     let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
@@ -482,7 +484,8 @@ async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
     assert!(server.asked().len() < 140, "64 of them, two questions each");
 }
 
-/// Somebody's junk beside it is no reason to say that nobody signed, while the registry cannot say who did.
+/// Somebody's junk beside it is no reason to say that nobody signed, while the registry cannot say
+/// who did.
 #[tokio::test]
 async fn a_registry_that_fails_beside_a_strangers_signature_is_told_as_one_that_fails() {
     let (server, signer, artifact) = signed_component().await;
@@ -501,7 +504,7 @@ async fn an_odd_answer_does_not_hide_a_signature() {
         server.say(move |asked| asked.path.contains("/referrers/").then(|| (status, "<html>").into_response()));
         assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact, "{status}");
     }
-    // Where it is all that there is, it is told.
+    // Where it is the only failure, it is reported.
     let (server, signer, artifact) = signed_component().await;
     server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::FORBIDDEN.into_response()));
     refused(

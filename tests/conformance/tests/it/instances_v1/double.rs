@@ -1,4 +1,5 @@
-//! Upstream's test double for `Instances` and `Zones`, behind the SDK's adapter and the glue that the host is in real life.
+//! Upstream's test double for `Instances` and `Zones`, behind the SDK's adapter and the glue that
+//! the host is in real life.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -57,7 +57,8 @@ fn judge_node(node: &Node, machine: &Instance) -> Result<()> {
     same(&label(node, "node.kubernetes.io/instance-type"), &machine.instance_type.as_str())
 }
 
-/// Those that are wanted and no other; the finalizer is on those of type `LoadBalancer`, and on no other.
+/// Those that are wanted and no other; the finalizer is on those of type `LoadBalancer`, and on no
+/// other.
 fn judge_services(services: &[Service], wanted: &Workload) -> Result<()> {
     let view = |service: &Service| (service.name_any(), service.finalizers().join(","), address_in(service).is_some());
     let expected = wanted.services.iter().map(|(name, wanted)| {
@@ -67,10 +68,12 @@ fn judge_services(services: &[Service], wanted: &Workload) -> Result<()> {
     same_list(services.iter().map(view).collect(), expected.collect())
 }
 
-/// What somebody sees of a load balancer: the UID of its Service, its address, and for each port the backends.
+/// What somebody sees of a load balancer: the UID of its Service, its address, and for each port
+/// the backends.
 type LoadBalancer = (String, Option<String>, BTreeMap<u16, Vec<String>>);
 
-/// One for each Service that wants one, at the address of its status, with its ports and the machines that are there; no other.
+/// One for each Service that wants one, at the address of its status, with its ports and the
+/// machines that are there; no other.
 fn judge_load_balancers(services: &[Service], cloud: &Snapshot, wanted: &Workload) -> Result<()> {
     let mut machines: Vec<_> = cloud.instances.iter().filter(|machine| is_backend(machine, wanted)).collect();
     machines.sort_by_key(|machine| machine.private_address);
@@ -131,7 +134,8 @@ fn same<T: PartialEq + Debug>(there: &T, expected: &T) -> Result<()> {
     Ok(())
 }
 
-/// How often an address was made for each Service: one that was made, lost and made again looks fine at the end.
+/// How often an address was made for each Service: one that was made, lost and made again looks
+/// fine at the end.
 pub(super) struct Births {
     cloud: SimCloud,
     changes: Receiver<Change>,
@@ -144,7 +148,8 @@ impl Births {
         Self { cloud: cloud.clone(), changes: cloud.changes(), counts: BTreeMap::new() }
     }
 
-    /// Counts those since the last look: has to be called more often than addresses are given back, which takes a request.
+    /// Counts those since the last look: has to be called more often than addresses are given back,
+    /// which takes a request.
     pub(super) fn look(&mut self) -> Result<()> {
         loop {
             match self.changes.try_recv() {

@@ -55,7 +55,8 @@ pub(super) struct Workload {
     nodes_added: u16,
     pub(super) services: BTreeMap<String, WantedService>,
     pub(super) nodes: BTreeMap<String, WantedNode>,
-    /// How often a load balancer came to be wanted for a Service, by UID: also of those that are gone.
+    /// How often a load balancer came to be wanted for a Service, by UID: also of those that are
+    /// gone.
     pub(super) wishes: BTreeMap<String, u32>,
 }
 
@@ -94,7 +95,8 @@ impl Workload {
         tokio::time::sleep(up_to(&mut self.random, PAUSE_MAX)).await;
     }
 
-    /// Under one of a few names, so that a Service is made where one is going: then the name is still taken.
+    /// Under one of a few names, so that a Service is made where one is going: then the name is
+    /// still taken.
     async fn create_service(&mut self) -> Result<()> {
         let name = format!("s{}", self.random.usize(0..SERVICES_MAX));
         if self.services.contains_key(&name) {
@@ -131,7 +133,8 @@ impl Workload {
         }
         match self.patch_service(&name, &json!({"spec": {"ports": entries(&ports)}})).await {
             Ok(()) => drop(self.services.entry(name).and_modify(|service| service.ports = ports)),
-            // The API server met its own first try, which lost against a write of the manager: the Service is as it was.
+            // The API server met its own first try, which lost against a write of the manager: the
+            // Service is as it was.
             Err(kube::Error::Api(status)) if status.message.contains("port is already allocated") => {}
             Err(error) => return Err(error.into()),
         }
@@ -161,9 +164,11 @@ impl Workload {
         Ok(())
     }
 
-    /// In the version that was read last. An API server that deletes whatever version there is may delete one that has just got a finalizer, as if it had none:
-    /// it looks for finalizers first, and deletes then (kubernetes/kubernetes#77988). Who holds the Service in memory notices; who is killed in this
-    /// moment leaves a load balancer that no object tells of any more, and only the orphan scan finds it.
+    /// In the version that was read last. An API server that deletes whatever version there is may
+    /// delete one that has just got a finalizer, as if it had none: it looks for finalizers first,
+    /// and deletes then (kubernetes/kubernetes#77988). Who holds the Service in memory notices; who
+    /// is killed in this moment leaves a load balancer that no object tells of any more, and only
+    /// the orphan scan finds it.
     async fn delete_service(&mut self) -> Result<()> {
         let Some(name) = self.a_service() else { return Ok(()) };
         loop {
@@ -207,7 +212,8 @@ impl Workload {
         Ok(())
     }
 
-    /// Of a node that is initialised: one that never was stays for five minutes, because clouds list new machines late.
+    /// Of a node that is initialised: one that never was stays for five minutes, because clouds
+    /// list new machines late.
     async fn delete_machine(&mut self) -> Result<()> {
         if self.nodes.len() <= NODES_MIN {
             return Ok(());
@@ -246,7 +252,8 @@ impl Workload {
         NODE_PORTS.start + self.number() % range
     }
 
-    /// A `/28` of `10.244.0.0/16`, each another one: two nodes with the same would have one route between them.
+    /// A `/28` of `10.244.0.0/16`, each another one: two nodes with the same would have one route
+    /// between them.
     fn pod_cidr(&mut self) -> Result<String> {
         let number = self.nodes_added;
         ensure!(number < 4_096, "all networks for pods are given out");

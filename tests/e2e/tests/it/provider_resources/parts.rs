@@ -1,4 +1,5 @@
-//! A component that is too large for one ConfigMap: the recipe of `deploy/docs/sources.md`, with the tools that it names.
+//! A component that is too large for one ConfigMap: the recipe of `deploy/docs/sources.md`, with
+//! the tools that it names.
 
 use super::*;
 

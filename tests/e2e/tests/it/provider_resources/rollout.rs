@@ -1,4 +1,5 @@
-//! New releases that are met before they serve everything: compared first, then for a share of the objects, and once more when a person asks.
+//! New releases that are met before they serve everything: compared first, then for a share of the
+//! objects, and once more when a person asks.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +77,8 @@ fn failed(world: &World) -> Result<BTreeSet<String>> {
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
-/// By the rule of `canary.rs` in the host: the first two bytes of the UID's SHA-256, modulo a hundred.
+/// By the rule of `canary.rs` in the host: the first two bytes of the UID's SHA-256, modulo a
+/// hundred.
 async fn share(world: &World) -> Result<BTreeSet<String>> {
     let services: Api<Service> = Api::default_namespaced(world.client.clone());
     let mut share = BTreeSet::new();
@@ -128,7 +130,8 @@ async fn grows(world: &World, good: &Path) -> Result<()> {
     let table = world.server.kubectl(&["get", "providers"])?;
     ensure!(table.contains("CANDIDATE") && table.contains(&digest), "{table}");
     let status = world.until_serving(&digest).await?;
-    // One that is taken back at its first call may be gone before the status is written; this one had its second.
+    // One that is taken back at its first call may be gone before the status is written; this one
+    // had its second.
     world.until_told("CanaryStarted").await?;
     let (asked, differing) = (status.pointer("/shadow/asked"), status.pointer("/shadow/differing"));
     ensure!(asked.and_then(Value::as_u64).is_some_and(|asked| asked > 0), "{status:#}");

@@ -1,8 +1,10 @@
-//! Whom the cloud believes, and whom the operator: tokens and signatures, exchanged and asked for while a release serves.
+//! Whom the cloud believes, and whom the operator: tokens and signatures, exchanged and asked for
+//! while a release serves.
 
 use super::*;
 
-/// The cloud takes another token, and no longer the one before; the Secret follows. Nothing is swapped for it.
+/// The cloud takes another token, and no longer the one before; the Secret follows. Nothing is
+/// swapped for it.
 pub(super) async fn rotated(world: &World) -> Result<()> {
     let before = world.object()?;
     let token = world.cloud.cloud.renew_token();
@@ -31,7 +33,8 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     delete_service(&world.client, "rotated").await
 }
 
-/// A policy that nothing fulfils yet: what is there is refused, and so is the next release until somebody signs it.
+/// A policy that nothing fulfils yet: what is there is refused, and so is the next release until
+/// somebody signs it.
 pub(super) async fn unsigned(world: &World, serving: &str) -> Result<()> {
     let key = run("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout"])?;
     let file = world.folder.path().join("key.pem");

@@ -33,7 +33,8 @@ pub(super) struct Hostile {
 enum Expected {
     /// The call is stopped by this limit.
     Limit(Limit),
-    /// The guest is told that the address of an allowed name is forbidden, and nothing is sent.
+    /// The guest gets the error that the address of an allowed name is forbidden, and nothing is
+    /// sent.
     ForbiddenAddress,
 }
 
@@ -66,7 +67,8 @@ pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown
     let slot = slot(dev, probe).await?;
     let mut records = dev.fleet.services.recorder.subscribe();
     let load = Load::start(dev).await?;
-    // An attack may be over before the load has begun: then nothing would be shown about the good provider.
+    // An attack may be over before the load has begun: then nothing would be shown about the good
+    // provider.
     next(&mut records, GOOD).await?;
     let start = Instant::now();
     let outcome = slot.master(&Call::default(), "attack").await;
@@ -113,7 +115,7 @@ async fn next(records: &mut Receiver<Arc<CallRecord>>, provider: &str) -> anyhow
     loop {
         match records.recv().await {
             Ok(record) if *record.provider == *provider => return Ok(record),
-            // Whoever lags loses the oldest, and the newest is what is waited for.
+            // A receiver that lags loses the oldest, and the newest is the one to wait for.
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => bail!("no call of {provider} left a record"),
         }
@@ -124,7 +126,8 @@ fn cost(record: &CallRecord) -> String {
     format!("{} M fuel, {} MiB at most", record.fuel / 1_000_000, record.memory_peak >> 20)
 }
 
-/// A slot beside the good one, with the same default limits and one rule: [`ALLOWED_ORIGIN`] may be asked.
+/// A slot beside the good one, with the same default limits and one rule: [`ALLOWED_ORIGIN`] may be
+/// asked.
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
     let path = component_file::bundled(&dev.components, probe)?;
     let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };

@@ -88,7 +88,8 @@ async fn call(slot: Arc<Slot>, service: Arc<skysail_provider::Service>, stop: Ca
     failed
 }
 
-/// Counts the records of the calls: a little longer than the load, for the calls that are still running when it stops.
+/// Counts the records of the calls: a little longer than the load, for the calls that are still
+/// running when it stops.
 async fn count(mut records: broadcast::Receiver<Arc<CallRecord>>, stop: CancellationToken) -> anyhow::Result<Counts> {
     const AFTERWARDS: Duration = Duration::from_secs(1);
     let mut counts = Counts::default();

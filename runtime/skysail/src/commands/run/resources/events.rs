@@ -1,4 +1,5 @@
-//! What is told of a `Provider` in Events: what its status says now and did not say before. Told by whoever leads, so that a restart tells nothing again.
+//! Events about a `Provider`: what its status says now and did not say before. The leader emits
+//! them, so that a restart repeats none.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use skysail_provider::EventKind;
@@ -72,7 +73,8 @@ fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String
 /// What was asked for or offered is not taken, and it was not said before why.
 fn trouble(before: &ProviderStatus, after: &ProviderStatus) -> Option<(&'static str, String)> {
     let now = condition(after, RELEASE_ACCEPTED).filter(|now| now.status == "False")?;
-    // Times and generations may differ, and so may what a registry answers each time: it is said anew only where it is another matter.
+    // Times and generations may differ, and so may what a registry answers each time: it is
+    // reported again only where the cause differs.
     let is_source = after.source_failure.as_ref().is_some_and(|failure| failure.code == now.reason);
     let said = |known: &Condition| {
         let same = (&known.status, &known.reason) == (&now.status, &now.reason);

@@ -1,4 +1,5 @@
-//! Writes what became of each `Provider` into its status, and tells of it in Events: the one process that leads does.
+//! Writes what became of each `Provider` into its status, and tells of it in Events: the one
+//! process that leads does.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,16 +27,20 @@ use crate::{
     provider_file::{API_VERSION, KIND},
 };
 
-/// So long changes of a slot are gathered: a release goes through its stages within milliseconds, and each write is one of all watchers'.
+/// So long changes of a slot are gathered: a release goes through its stages within milliseconds,
+/// and each write is one of all watchers'.
 const GATHER: Duration = Duration::from_millis(250);
 
-/// As often what stands in the API is compared again, whatever happens: somebody else may have written it, or a write failed.
+/// As often what stands in the API is compared again, whatever happens: somebody else may have
+/// written it, or a write failed.
 const REPEAT: Duration = Duration::from_secs(30);
 
-/// Figures alone are written so often at most: they change with every call, and each write is one of all watchers'.
+/// Figures alone are written so often at most: they change with every call, and each write is one
+/// of all watchers'.
 const FIGURES: Duration = Duration::from_mins(1);
 
-/// After its start a process waits so long for the source of a Provider, before it says anything else of it than the process before it did.
+/// After its start a process waits so long for the source of a Provider, before it says anything
+/// else of it than the process before it did.
 const FIRST_WORD: Duration = Duration::from_mins(1);
 
 /// Reports on all `Provider`s.
@@ -77,7 +82,8 @@ impl Reporter {
         }
     }
 
-    /// Writes the status where it says something else than was written last; `again`: than what stands there.
+    /// Writes the status where it says something else than was written last; `again`: than what
+    /// stands there.
     async fn report(
         &mut self,
         api: &Api<DynamicObject>,
@@ -133,7 +139,8 @@ impl Reporter {
     }
 }
 
-/// Waits until one of these says something else, or there are others; then until all is gathered that belongs to it.
+/// Waits until one of these says something else, or there are others; then until all is gathered
+/// that belongs to it.
 pub(in crate::commands::run) async fn until_something_changes(
     all: &mut watch::Receiver<Vec<Standing>>,
     standings: &mut [Standing],

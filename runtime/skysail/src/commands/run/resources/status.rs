@@ -21,14 +21,16 @@ use crate::{
     providers::Complaint,
 };
 
-/// Longest message of a condition, in bytes: it is for people, and may repeat what a guest or a registry said.
+/// Longest message of a condition, in bytes: it is for people, and may repeat what a guest or a
+/// registry said.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// What a slot says.
 #[derive(Clone, Copy)]
 pub(super) struct Said<'a> {
     pub(super) slot: &'a SlotStatus,
-    /// Whether the source that is named now has said anything: else what the slot says of offers is about the one before.
+    /// Whether the source that is named now has said anything: else what the slot says of offers is
+    /// about the one before.
     pub(super) heard: bool,
 }
 
@@ -86,7 +88,7 @@ pub(super) fn status_of(
         source_failure: slot.filter(|_| heard(said)).and_then(|slot| slot.source_failure.as_ref()).map(failure),
         swaps: slot.map_or(0, |slot| slot.swaps),
         draining: slot.map_or(0, |slot| slot.draining),
-        // Whoever writes it decides when figures are worth it.
+        // The writer decides when figures are worth a write.
         calls: before.calls.clone(),
     }
 }
@@ -138,14 +140,15 @@ fn progressing(said: Option<Said<'_>>) -> Verdict {
     }
     if let Some(CanaryStatus { version, digest, percent, .. }) = slot.and_then(|slot| slot.canary.as_ref()) {
         let message = format!(
-            "{version} ({}) serves {percent} % of the objects, until it bears out or is taken back",
+            "{version} ({}) serves {percent} % of the objects, until it passes or is rolled back",
             short(digest)
         );
         return ("True", "Canary".to_owned(), message);
     }
     match slot.and_then(|slot| slot.probation.as_ref()) {
         Some(ProbationStatus { predecessor, .. }) => {
-            let message = format!("what serves has to bear out; if it fails, {} serves again", short(predecessor));
+            let message =
+                format!("the serving release is on probation; if it fails, {} serves again", short(predecessor));
             ("True", "Probation".to_owned(), message)
         }
         None => ("False", "Complete".to_owned(), "nothing is on its way".to_owned()),
@@ -174,7 +177,8 @@ fn heard(said: Option<Said<'_>>) -> bool {
     said.is_none_or(|said| said.heard)
 }
 
-/// What keeps the newest wish from being the case: a code for machines, and the reason with its way out.
+/// What keeps the newest wish from being the case: a code for machines, and the reason with its way
+/// out.
 fn trouble(standing: &Standing, said: Option<Said<'_>>) -> Option<(String, String)> {
     if let Some(Complaint::Refused(reason)) = &standing.complaint {
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
@@ -244,7 +248,7 @@ fn candidate(CandidateStatus { digest, origin, stage }: &CandidateStatus) -> Can
     Candidate { digest: digest.clone(), origin: origin.clone(), stage: stage.name().to_owned() }
 }
 
-/// A release that serves a share has not borne out.
+/// A release that serves a share has not passed yet.
 fn of_canary(slot: &SlotStatus) -> Option<Candidate> {
     let CanaryStatus { digest, origin, .. } = slot.canary.as_ref()?;
     let stage = Stage::Canary.name().to_owned();
@@ -273,7 +277,8 @@ fn failure(SourceFailure { code, reason }: &SourceFailure) -> Failure {
 
 pub(super) fn calls(calls: FunctionCalls, fuel_limit: u64) -> Calls {
     let FunctionCalls { function, calls, failed, outcomes, p50, p99, fuel_p99, fuel_max, limit_hits } = calls;
-    // Of limits that are told in milliseconds nobody needs less, and what changes less is written less often.
+    // Milliseconds are precise enough for these limits, and a figure that changes less is written
+    // less often.
     let milliseconds = |time: Duration| u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
     let named =
         |counts: BTreeMap<&str, u64>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();

@@ -1,4 +1,5 @@
-//! What is taken up of objects and Secrets; what a slot's status becomes in the API, and what of it is told.
+//! What is taken up of objects and Secrets; what a slot's status becomes in the API, and which
+//! Events report it.
 
 mod reporting;
 mod taking_up;
@@ -128,7 +129,7 @@ fn conditions_and_events_follow_a_swap() {
         --- another one serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:020202020202) is what the source offers
-        Progressing=True Probation since 5: what serves has to bear out; if it fails, sha256:010101010101 serves again
+        Progressing=True Probation since 5: the serving release is on probation; if it fails, sha256:010101010101 serves again
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
@@ -193,14 +194,14 @@ fn a_share_and_what_differs_are_told_once() {
         --- another one serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
-        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it bears out or is taken back
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
         EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 questions otherwise than its predecessor: routes.list: [] before, [1] now
         --- nothing new
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
-        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it bears out or is taken back
+        Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
         Degraded=False AsWanted since 1: what is asked for is the case, or on its way
         --- it is taken back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
@@ -285,7 +286,8 @@ fn what_is_taken_back_missed_or_wrong_is_told_once() {
     "#]].assert_eq(&life.story);
 }
 
-/// What was asked for is not said to be the case before the source that is named now was heard, and what the one before said is not held against it.
+/// What was asked for is not said to be the case before the source that is named now was heard, and
+/// what the one before said is not held against it.
 #[test]
 fn another_source_is_waited_for() {
     let (mut life, good) = (Life::default(), standing(None));

@@ -1,4 +1,5 @@
-//! Whose a signature with a certificate is. Here is what counts; the files beside this one have what somebody forges and what an operator may write.
+//! Whose a signature with a certificate is. Here is what counts; the files beside this one have
+//! what somebody forges and what an operator may write.
 
 mod attacks;
 mod authority;
@@ -39,12 +40,12 @@ fn with_timestamp() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/tsa-bundle.json"))
 }
 
-/// What bears out `with_log`.
+/// What verifies `with_log`.
 fn root() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/root.json"))
 }
 
-/// What bears out `with_timestamp`.
+/// What verifies `with_timestamp`.
 fn root_without_log() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/root-tsa.json"))
 }
@@ -112,7 +113,7 @@ fn what_the_public_instance_bears_out_is_borne_out() {
     let root = TrustRoot::from_json(&without.to_string()).unwrap();
     let signed = statement::of_bundle(text).unwrap();
     let why = root.signer(signed.certified().unwrap(), signed.message(), digest).unwrap_err();
-    expect!["was made with a certificate that the trustRoot does not bear out (invalid signed certificate timestamp: SCT signature verification failed: Verification error: key not found or not valid at 2025-02-28T19:18:11.145Z: dd3d306ac6c7113263191e1c99673702a24a5eb8de3cadff878a72802f29ee8e)"].assert_eq(&why.to_string());
+    expect!["was made with a certificate that the trustRoot does not verify (invalid signed certificate timestamp: SCT signature verification failed: Verification error: key not found or not valid at 2025-02-28T19:18:11.145Z: dd3d306ac6c7113263191e1c99673702a24a5eb8de3cadff878a72802f29ee8e)"].assert_eq(&why.to_string());
 }
 
 #[test]

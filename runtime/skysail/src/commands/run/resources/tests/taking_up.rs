@@ -104,7 +104,8 @@ fn answer(secret: &Secret) -> Response<Body> {
     Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap()
 }
 
-/// Named after the first part of its UID. Of an oci source, which nobody answers; the number is its age, too.
+/// Named after the first part of its UID. Of an oci source, which nobody answers; the number is its
+/// age, too.
 fn provider(name: &str, uid: &str, generation: i64, more: &Value) -> DynamicObject {
     let secret = json!({ "namespace": "default", "name": "cloud", "key": "token" });
     let mut spec = json!({

@@ -77,14 +77,14 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
         &authority.root(),
         &at(NOON + DAY),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: CertExpired { time: UnixTime(1767355200), not_after: UnixTime(1767312000) })"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: CertExpired { time: UnixTime(1767355200), not_after: UnixTime(1767312000) })"
         ],
     );
     forged(
         &authority.root(),
         &at(NOON - DAY),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: CertNotValidYet { time: UnixTime(1767182400), not_before: UnixTime(1767225600) })"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: CertNotValidYet { time: UnixTime(1767182400), not_before: UnixTime(1767225600) })"
         ],
     );
     // Nobody vouches for it: an entry under a proof says no time.
@@ -94,7 +94,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
         &authority.root(),
         &nobody,
         expect![
-            "was made with a certificate that the trustRoot does not bear out (no verified timestamp: No verified timestamp found. V1 bundles require either an RFC3161 timestamp or a tlog entry with both an integrated time and an inclusion_promise (SET).)"
+            "was made with a certificate that the trustRoot does not verify (no verified timestamp: No verified timestamp found. V1 bundles require either an RFC3161 timestamp or a tlog entry with both an integrated time and an inclusion_promise (SET).)"
         ],
     );
     let mut nobody = with_log();
@@ -103,7 +103,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
         &root(),
         &nobody,
         expect![
-            "was made with a certificate that the trustRoot does not bear out (no verified timestamp: V2 bundle requires RFC3161 timestamp but none could be verified. V2 tlog entries have no integrated time by design. Ensure TSA certificates are present in the trusted root.)"
+            "was made with a certificate that the trustRoot does not verify (no verified timestamp: V2 bundle requires RFC3161 timestamp but none could be verified. V2 tlog entries have no integrated time by design. Ensure TSA certificates are present in the trusted root.)"
         ],
     );
     // The time was changed under the promise.
@@ -113,7 +113,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
         &authority.root(),
         &changed,
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid inclusion promise: SET verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
+            "was made with a certificate that the trustRoot does not verify (invalid inclusion promise: SET verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
         ],
     );
 }
@@ -130,7 +130,7 @@ fn an_authority_counts_only_while_the_root_says_so() {
         &over,
         &bundle,
         expect![
-            "was made with a certificate that the trustRoot does not bear out (no trusted certificate authority is valid at 2026-01-01T12:00:00Z)"
+            "was made with a certificate that the trustRoot does not verify (no trusted certificate authority is valid at 2026-01-01T12:00:00Z)"
         ],
     );
     let mut over = authority.root();
@@ -152,7 +152,7 @@ fn a_time_of_an_authority_that_nobody_knows_is_none() {
         &root,
         &with_log(),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid RFC 3161 timestamp: TSA timestamp verification failed: Failed to verify timestamp signature: CMS signer does not match any trusted TSA certificate)"
+            "was made with a certificate that the trustRoot does not verify (invalid RFC 3161 timestamp: TSA timestamp verification failed: Failed to verify timestamp signature: CMS signer does not match any trusted TSA certificate)"
         ],
     );
     root["timestampAuthorities"] = json!([]);
@@ -160,7 +160,7 @@ fn a_time_of_an_authority_that_nobody_knows_is_none() {
         &root,
         &with_log(),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid RFC 3161 timestamp: TSA timestamp verification failed: no timestamp authorities configured in trusted root)"
+            "was made with a certificate that the trustRoot does not verify (invalid RFC 3161 timestamp: TSA timestamp verification failed: no timestamp authorities configured in trusted root)"
         ],
     );
     // Of a log.
@@ -204,7 +204,7 @@ fn a_promise_that_the_log_did_not_give_is_none() {
         &authority.root(),
         &changed,
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid checkpoint: No matching Rekor key found for checkpoint signature)"
+            "was made with a certificate that the trustRoot does not verify (invalid checkpoint: No matching Rekor key found for checkpoint signature)"
         ],
     );
 }
@@ -221,21 +221,21 @@ fn a_log_entry_about_something_else_bears_nothing_out() {
         (
             authority.bundle(&leaf, &envelope(&leaf.key, artifact()), NOON),
             expect![
-                "was made with a certificate that the trustRoot does not bear out (log entry does not match the bundle: DSSE signature in bundle does not match any signature in Rekor entry (signature or verifier mismatch))"
+                "was made with a certificate that the trustRoot does not verify (log entry does not match the bundle: DSSE signature in bundle does not match any signature in Rekor entry (signature or verifier mismatch))"
             ],
         ),
         // Another content.
         (
             authority.bundle(&leaf, &envelope(&leaf.key, Digest::of(b"another")), NOON),
             expect![
-                "was made with a certificate that the trustRoot does not bear out (log entry does not match the bundle: DSSE payload hash mismatch: computed ceac6e79eb39ec0598b89bbc1cbbfbedd545203188278feccff3f1387ddcf9f8, expected 712901e023e7448cc9cf218b21381fd420c597b93ed20894e4f0d948d773a70f)"
+                "was made with a certificate that the trustRoot does not verify (log entry does not match the bundle: DSSE payload hash mismatch: computed ceac6e79eb39ec0598b89bbc1cbbfbedd545203188278feccff3f1387ddcf9f8, expected 712901e023e7448cc9cf218b21381fd420c597b93ed20894e4f0d948d773a70f)"
             ],
         ),
         // Another certificate.
         (
             authority.bundle(&other, &signed, NOON),
             expect![
-                "was made with a certificate that the trustRoot does not bear out (log entry does not match the bundle: DSSE signature in bundle does not match any signature in Rekor entry (signature or verifier mismatch))"
+                "was made with a certificate that the trustRoot does not verify (log entry does not match the bundle: DSSE signature in bundle does not match any signature in Rekor entry (signature or verifier mismatch))"
             ],
         ),
     ];
@@ -256,32 +256,32 @@ fn a_certificate_of_another_authority_or_for_another_use_is_none() {
     forge(
         &stranger.leaf_of_release(),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: InvalidSignatureForPublicKey)"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: InvalidSignatureForPublicKey)"
         ],
     );
     let usage = ExtendedKeyUsagePurpose::ServerAuth;
     forge(
         &authority.leaf(Wanted { usage, ..Wanted::default() }),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required: KeyPurposeId(1.3.6.1.5.5.7.3.3), present: [KeyPurposeId(1.3.6.1.5.5.7.3.1)] }))"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required: KeyPurposeId(1.3.6.1.5.5.7.3.3), present: [KeyPurposeId(1.3.6.1.5.5.7.3.1)] }))"
         ],
     );
     forge(
         &authority.leaf(Wanted { issuer: None, ..Wanted::default() }),
-        expect!["was made with a certificate that the trustRoot does not bear out (its certificate names no issuer)"],
+        expect!["was made with a certificate that the trustRoot does not verify (its certificate names no issuer)"],
     );
     let name = |name: &str| SanType::Rfc822Name(name.try_into().unwrap());
     let names = vec![name(SUBJECT), name("somebody@else.example")];
     forge(
         &authority.leaf(Wanted { names, ..Wanted::default() }),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (its certificate does not have exactly one name that is known)"
+            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one name that is known)"
         ],
     );
     forge(
         &authority.leaf(Wanted { names: Vec::new(), ..Wanted::default() }),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (its certificate does not have exactly one name that is known)"
+            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one name that is known)"
         ],
     );
 }
@@ -295,7 +295,7 @@ fn a_signature_by_another_key_than_the_certificates_is_none() {
         &authority.root(),
         &authority.bundle(&leaf, &by_another, NOON),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid signature: DSSE signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
+            "was made with a certificate that the trustRoot does not verify (invalid signature: DSSE signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
         ],
     );
 }
@@ -308,7 +308,7 @@ fn a_bundle_cannot_do_with_less_than_the_root_has() {
         &root(),
         &with_timestamp(),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (Bundle error: application/vnd.dev.sigstore.bundle.v0.3+json bundle must have an inclusion proof)"
+            "was made with a certificate that the trustRoot does not verify (Bundle error: application/vnd.dev.sigstore.bundle.v0.3+json bundle must have an inclusion proof)"
         ],
     );
     // Nobody saw the certificate, and the root has a log of those.
@@ -318,7 +318,7 @@ fn a_bundle_cannot_do_with_less_than_the_root_has() {
         &seen,
         &with_log(),
         expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid signed certificate timestamp: certificate is missing SCT extension (Signed Certificate Timestamp))"
+            "was made with a certificate that the trustRoot does not verify (invalid signed certificate timestamp: certificate is missing SCT extension (Signed Certificate Timestamp))"
         ],
     );
     // An entry of a log that the root does not have proves nothing and hides nothing.
@@ -431,7 +431,8 @@ fn garbage_at_any_place_is_refused() {
     assert!(tried > 200, "{tried}");
 }
 
-/// Whatever comes in DER, it is judged and nothing breaks; and nobody else than who signed has signed.
+/// Whatever comes in DER, it is judged and nothing breaks; and nobody else than who signed has
+/// signed.
 #[test]
 fn a_changed_byte_in_a_certificate_or_a_timestamp_makes_nobody_else_of_it() {
     let policy = policy(&root_without_log(), recorded_identity());

@@ -1,4 +1,5 @@
-//! A Sigstore of our own, for what no real one would ever write: a certificate authority, and a log in the format of Rekor 1.
+//! A Sigstore of our own, for what no real one would ever write: a certificate authority, and a log
+//! in the format of Rekor 1.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{

@@ -79,16 +79,16 @@ fn an_older_signature_counts_under_the_logs_promise() {
     world.judge(&world.text, &world.another).unwrap();
     // Without it, with that of another signature, and with half of one.
     world.changed(LOG_ENTRY, "", expect![
-            "was made with a certificate that the trustRoot does not bear out (Bundle error: application/vnd.dev.sigstore.bundle+json;version=0.2 bundle must have an inclusion proof)"
+            "was made with a certificate that the trustRoot does not verify (Bundle error: application/vnd.dev.sigstore.bundle+json;version=0.2 bundle must have an inclusion proof)"
         ]);
     world.changed(LOG_ENTRY, &world.another[LOG_ENTRY], expect![
-            "was made with a certificate that the trustRoot does not bear out (log entry does not match the bundle: certificate in bundle does not match certificate in Rekor entry)"
+            "was made with a certificate that the trustRoot does not verify (log entry does not match the bundle: certificate in bundle does not match certificate in Rekor entry)"
         ]);
     world.changed(LOG_ENTRY, "{}", expect!["cannot be read (missing field `SignedEntryTimestamp` at line 1 column 2)"]);
     // At a time when the certificate was none, and by a log that nobody knows.
     let later = older(&world.authority, &world.leaf, &world.text, NOON + 86_400);
     world.refused(&later, expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: CertExpired { time: UnixTime(1767355200), not_after: UnixTime(1767312000) })"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: CertExpired { time: UnixTime(1767355200), not_after: UnixTime(1767312000) })"
         ]);
     let unknown = older(&Authority::new(), &world.leaf, &world.text, NOON);
     let why = world.judge(&world.text, &unknown).unwrap_err();
@@ -99,10 +99,10 @@ fn an_older_signature_counts_under_the_logs_promise() {
 fn an_older_signature_is_by_the_key_of_its_certificate_and_of_its_text() {
     let world = World::new();
     world.changed(CERTIFICATE, &world.another[CERTIFICATE], expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
+            "was made with a certificate that the trustRoot does not verify (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
         ]);
     world.changed(CERTIFICATE, "", expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid bundle: bundle has no signing certificate)"
+            "was made with a certificate that the trustRoot does not verify (invalid bundle: bundle has no signing certificate)"
         ]);
     world.changed(
         CERTIFICATE,
@@ -111,14 +111,14 @@ fn an_older_signature_is_by_the_key_of_its_certificate_and_of_its_text() {
     );
     let name = statement::SIGNATURE_ANNOTATION;
     world.changed(name, &world.another[name], expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
+            "was made with a certificate that the trustRoot does not verify (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
         ]);
     let why = world.judge(&format!("{} ", world.text), &world.good).unwrap_err();
     expect![
-            "was made with a certificate that the trustRoot does not bear out (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
+            "was made with a certificate that the trustRoot does not verify (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
         ].assert_eq(&why);
     let stranger = older(&world.authority, &Authority::new().leaf_of_release(), &world.text, NOON);
     world.refused(&stranger, expect![
-            "was made with a certificate that the trustRoot does not bear out (certificate chain is invalid: certificate chain validation failed: InvalidSignatureForPublicKey)"
+            "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: InvalidSignatureForPublicKey)"
         ]);
 }
