@@ -12,16 +12,14 @@ use crate::{
     cluster_ips::ClusterIps,
     lane::Lane,
     lanes::Lanes,
+    ledger::{Entry, Ledger},
     nodes::Nodes,
     ownership::{self, Owner},
     progress::{self, Progress},
     report::Reporter,
-    service::{
-        ledger::{Entry, Ledger},
-        turns::Turns,
-        validate,
-    },
+    service_spec,
     settings::ControllerSettings,
+    turns::Turns,
     watch::{Cache, ObjectKey},
 };
 
@@ -76,10 +74,10 @@ impl Context {
 
     /// Who owns this Service; nobody where it is not of type LoadBalancer.
     pub(crate) fn service_owner(&self, object: &core::Service) -> Owner {
-        if !validate::is_load_balancer(object) {
+        if !service_spec::is_load_balancer(object) {
             return Owner::Nobody;
         }
-        ownership::service_owner(&self.nodes.claims(), validate::class(object))
+        ownership::service_owner(&self.nodes.claims(), service_spec::class(object))
     }
 
     /// Why no load balancer and no node may have this address: it is the cluster's own for a
@@ -108,12 +106,12 @@ impl Context {
             return holder;
         }
         let object = self.services.get(key)?;
-        if validate::is_load_balancer(&object) {
+        if service_spec::is_load_balancer(&object) {
             return self.lanes.get(self.service_owner(&object).provider()?);
         }
         // Where it is known who made the load balancer and that one is not there, the others'
         // "there is none" is no reason to let the Service go.
-        if entry.is_some() || !validate::has_finalizer(&object) {
+        if entry.is_some() || !service_spec::has_finalizer(&object) {
             return None;
         }
         let lanes = self.lanes.all();

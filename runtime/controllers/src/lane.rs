@@ -15,16 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     findings::Findings,
+    ownership::LaneId,
     provider_addresses::ProviderAddresses,
     providers::ProviderEntry,
     queue::{QueueLabels, QueueMetrics, WorkQueue},
     settings::{ControllerSettings, EnabledControllers},
     watch::ObjectKey,
 };
-
-/// Names a lane within a manager. No two lanes have the same, also where one takes the place of
-/// another.
-pub(crate) type LaneId = usize;
 
 /// One provider, from the moment when an operator adds it until the operator removes it. No
 /// provider waits in another's queue.

@@ -7,8 +7,8 @@ use std::sync::{
 };
 
 use crate::{
-    lane::{Lane, LaneId},
-    ownership::Claim,
+    lane::Lane,
+    ownership::{Claim, LaneId},
     providers::{self, ProviderEntry, Providers},
 };
 

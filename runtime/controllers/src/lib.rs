@@ -25,8 +25,10 @@ mod describe;
 mod error;
 mod events;
 mod findings;
+mod labels;
 mod lane;
 mod lanes;
+mod ledger;
 mod manager;
 mod metrics;
 pub mod names;
@@ -43,11 +45,13 @@ mod queue;
 mod report;
 mod route;
 mod service;
+mod service_spec;
 mod settings;
 mod starts;
 mod taints;
 mod triggers;
 mod trim;
+mod turns;
 mod watch;
 mod watch_backoff;
 
@@ -55,6 +59,7 @@ pub use clients::Clients;
 pub use convert::node as provider_node;
 pub use events::{Events, Notice, Recorder, Waiting};
 pub use findings::{Finding, Findings};
+pub use ledger::Ledger;
 pub use manager::{Ending, Manager, ManagerError};
 pub use metrics::ControllerMetrics;
 pub use persistent_volumes::{PersistentVolumeLabeler, Review, provider_volume};
@@ -63,10 +68,7 @@ pub use provider_addresses::{CidrError, ProviderAddresses};
 pub use providers::{ProviderEntry, Providers, ProvidersError};
 pub use report::Activity;
 pub use route::{ClusterCidrError, parse_cluster_cidr};
-pub use service::{
-    ledger::Ledger,
-    orphans::{find_orphans, may_want_load_balancers, orphan_notice},
-    validate::provider_service,
-};
+pub use service::orphans::{find_orphans, may_want_load_balancers, orphan_notice};
+pub use service_spec::provider_service;
 pub use settings::{ControllerSettings, EnabledControllers};
 pub use watch_backoff::WatchBackoff;

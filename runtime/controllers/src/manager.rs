@@ -32,13 +32,13 @@ use crate::{
     events::{Events, Recorder, Waiting},
     lane::Lane,
     lanes::Changes,
+    ledger::Ledger,
     metrics::ControllerMetrics,
     node, node_lifecycle,
     progress::Progress,
     providers::Providers,
     report::{Activity, Reporter},
-    route,
-    service::{self, ledger::Ledger},
+    route, service,
     settings::ControllerSettings,
     starts::{Starts, after},
     triggers, trim, watch,
@@ -380,6 +380,9 @@ async fn serve_services((context, lane): Shared) {
             key = queue.next(), if running.len() < at_once => {
                 let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
+                    // A release may have become active a moment ago, and the schemes that it
+                    // describes are not known yet.
+                    triggers::claims_changed(&context);
                     let turn = service::run(&context, &lane, &key);
                     let next = context.turn(&lane, format!("the Service {key}"), turn).await;
                     lane.services.done(key, next);

@@ -15,7 +15,6 @@
 
 mod addresses;
 mod initialize;
-pub(crate) mod labels;
 mod status;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -35,6 +34,7 @@ use crate::{
     convert,
     describe::describe,
     error::{Error, api_status, chain},
+    labels,
     lane::Lane,
     names::{self, controllers, reasons},
     nodes::NodeView,
@@ -43,11 +43,6 @@ use crate::{
     queue::Next,
     report::{Voice, is_expected},
 };
-
-/// Whether a node wants anything from [`run`].
-pub(crate) fn is_wanting(object: &core::Node) -> bool {
-    convert::is_uninitialized(object) || !mirrored(object).is_empty()
-}
 
 /// Initialises the nodes that wait, and mirrors the labels of those that are initialised.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>) {
@@ -211,13 +206,9 @@ fn observe_delays(context: &Context, object: &core::Node) {
     context.reporter.metrics.initial_sync_delay.observe(delay);
 }
 
-fn mirrored(object: &core::Node) -> BTreeMap<String, String> {
-    object.metadata.labels.as_ref().map(labels::mirrored).unwrap_or_default()
-}
-
 /// Whether anything was written.
 async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, Error> {
-    let labels = mirrored(object);
+    let labels = labels::to_mirror(object);
     if labels.is_empty() {
         return Ok(false);
     }

@@ -29,10 +29,8 @@ use tokio_util::sync::CancellationToken;
 use self::kept::Rest;
 use crate::{
     backoff::Repairs,
-    convert,
-    lane::LaneId,
-    names, node,
-    ownership::{self, Claim, Owner},
+    convert, labels, names,
+    ownership::{self, Claim, LaneId, Owner},
     settings::ControllerSettings,
 };
 
@@ -97,7 +95,7 @@ pub(crate) struct NodeView {
     pub(crate) first_seen: Instant,
     /// As `convert::is_uninitialized`.
     pub(crate) uninitialized: bool,
-    /// As `node::is_wanting`.
+    /// Whether the node controller has to initialise the node or to mirror its labels.
     pub(crate) wanting: bool,
     /// The rate of the node controller's writes, which somebody else may undo.
     pub(crate) writes: Repairs,
@@ -187,7 +185,7 @@ impl Nodes {
             owner,
             backs: backs(owner, same_object, uninitialized),
             uninitialized,
-            wanting: node::is_wanting(object),
+            wanting: convert::is_uninitialized(object) || !labels::to_mirror(object).is_empty(),
             troubled: !node.ready || convert::is_shutdown_tainted(object),
             eligible: is_eligible(object),
             backend: backend(&node),

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use skysail_provider::{ProviderId, StringMap};
 
-use crate::lane::LaneId;
+/// Names a lane within a manager. No two lanes have the same, also where one takes the place of
+/// another.
+pub(crate) type LaneId = usize;
 
 /// What one provider claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

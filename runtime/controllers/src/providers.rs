@@ -8,7 +8,11 @@ use std::{
 use skysail_provider::Provider;
 use tokio::sync::watch;
 
-use crate::{findings::Findings, lane::LaneId, ownership::Claim, provider_addresses::ProviderAddresses};
+use crate::{
+    findings::Findings,
+    ownership::{Claim, LaneId},
+    provider_addresses::ProviderAddresses,
+};
 
 /// One provider and what it claims.
 #[derive(Clone, Debug)]

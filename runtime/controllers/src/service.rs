@@ -2,11 +2,11 @@
 //!
 //! One reconcile looks at the whole state of one Service and brings it one step on; it does not
 //! know why it was woken. A provider's queue gives each Service one run at a time, and
-//! `service/turns.rs` one provider at a time, so the calls of one Service never overlap.
+//! `turns.rs` one provider at a time, so the calls of one Service never overlap.
 //!
 //! # Flow
 //! 1. observe (pure): the object, what the ledger remembers, the provider's node set, its release.
-//! 2. plan (pure): `service/plan.rs`, on the object as `service/validate.rs` reads it.
+//! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it.
 //! 3. apply (provider, client): `service/apply.rs`; what the provider answers is judged by
 //!    `service/status.rs`.
 //! 4. report: Events and the outcome, `report.rs`. When to come back: `backoff.rs` after a failure,
@@ -14,14 +14,11 @@
 
 mod apply;
 pub(crate) mod drift;
-pub(crate) mod ledger;
 pub(crate) mod orphans;
 mod plan;
 pub(crate) mod predicates;
 mod status;
-pub(crate) mod turns;
 pub(crate) mod unclaimed;
-pub(crate) mod validate;
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +38,6 @@ use crate::{
     names::{controllers, reasons},
     queue::Next,
     report::{Voice, is_expected},
-    triggers,
     watch::ObjectKey,
 };
 
@@ -62,9 +58,6 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) ->
 }
 
 async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
-    // A release may have become active a moment ago, and the schemes that it describes are not
-    // known yet.
-    triggers::claims_changed(context);
     let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
     let queue = &lane.services;
     if let Some(other) = context.route_service(key).filter(|other| other != lane) {

@@ -10,18 +10,15 @@ use crate::{
     context::Context,
     convert,
     findings::Finding,
-    lane::{Lane, LaneId},
+    lane::Lane,
     metrics::ProviderLabels,
     names::{controllers, reasons},
     nodes::NodeView,
-    ownership::Owner,
+    ownership::{LaneId, Owner},
     report::{Voice, cluster},
     route,
-    service::{
-        predicates::is_relevant,
-        unclaimed,
-        validate::{class, convert, has_finalizer, named_class, named_holder},
-    },
+    service::{predicates::is_relevant, unclaimed},
+    service_spec::{class, convert, has_finalizer, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
 

@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::service::validate::{has_finalizer, is_load_balancer};
+use crate::service_spec::{has_finalizer, is_load_balancer};
 
 /// The conditions that a step reads.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];

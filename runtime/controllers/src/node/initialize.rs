@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Code, Instance, NodeAddress, ProviderId};
 
-use super::{
-    addresses::{self, AddressError},
+use super::addresses::{self, AddressError};
+use crate::{
+    convert,
     labels::{self, LabelError},
+    names,
 };
-use crate::{convert, names};
 
 /// Why a described node cannot be initialised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@
 //! # Flow
 //! 1. observe (pure): the provider's nodes without the taint.
 //! 2. describe (provider): one call for each page.
-//! 3. compare (pure): `node/addresses.rs`, `node/labels.rs`.
+//! 3. compare (pure): `node/addresses.rs`, `labels.rs`.
 //! 4. write (client): a patch of the status, and one of the labels, where they differ.
 //! 5. report. A failure is looked at again in the next period, as upstream.
 
@@ -18,13 +18,14 @@ use super::{
     addresses::{self, Update},
     afresh,
     initialize::InitializeError,
-    labels, patch_addresses, patch_node,
+    patch_addresses, patch_node,
 };
 use crate::{
     context::Context,
     convert,
     describe::describe,
     error::{Error, chain},
+    labels,
     lane::Lane,
     names::{self, controllers, reasons},
     nodes::NodeView,

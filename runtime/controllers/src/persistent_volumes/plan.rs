@@ -7,7 +7,7 @@ use serde_json::json;
 use skysail_provider::{Code, Error, Result};
 
 use super::Review;
-use crate::{names, node::labels};
+use crate::{labels, names};
 
 /// Between the zones of a volume that is in several.
 const ZONES_SEPARATOR: &str = "__";

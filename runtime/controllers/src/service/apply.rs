@@ -12,22 +12,19 @@ use serde_json::{Value, json};
 use skysail_provider::{Call, Code, EventKind, LoadBalancerStatus, LoadBalancers, Service};
 use tokio::time::Instant;
 
-use super::{
-    ledger::{Backends, Entry, Serving, State, Written, version},
-    plan::Observed,
-    status,
-    validate::{self, has_finalizer},
-};
+use super::{plan::Observed, status};
 use crate::{
     context::Context,
     convert,
     error::{Error, api_status},
     lane::Lane,
+    ledger::{Backends, Entry, Serving, State, Written, version},
     names::{self, reasons},
     nodes::SharedNodes,
     patch::{guarded, params},
     progress,
     report::{Voice, is_expected},
+    service_spec::{self, has_finalizer},
     watch::ObjectKey,
 };
 
@@ -188,7 +185,7 @@ impl Subject<'_> {
         self.context.ledger.with(self.key, Entry::unsettle);
         let hearsay = self.is_hearsay();
         let found = hearsay && self.delete_held(self.lane, service).await?;
-        let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
+        let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
         let owner = self.context.service_owner(object).provider();
         if hearsay && !found && is_wanted && owner.is_some() {
             // The object named the wrong one. What its owner serves stays.
@@ -224,7 +221,7 @@ impl Subject<'_> {
 
     /// Whether it is wanted of a class that no provider here claims.
     fn is_foreign(&self, object: &core::Service) -> bool {
-        let is_wanted = validate::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
+        let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
         is_wanted && self.context.service_owner(object).provider().is_none()
     }
 
@@ -273,7 +270,7 @@ impl Subject<'_> {
     /// has load balancers is asked, and the finalizer stays until all have answered.
     fn holders(&self, object: &core::Service) -> Result<Vec<Arc<Lane>>, Error> {
         let held = self.context.held(self.key, self.lane).is_some();
-        if !self.is_hearsay() && (held || validate::is_load_balancer(object)) {
+        if !self.is_hearsay() && (held || service_spec::is_load_balancer(object)) {
             return Ok(vec![Arc::clone(self.lane)]);
         }
         let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
@@ -343,7 +340,7 @@ impl Subject<'_> {
 
     /// Writes the status where it differs. An object that vanished needs none.
     async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<(), Error> {
-        if validate::status(object) == *status {
+        if service_spec::status(object) == *status {
             self.status_written(version(object));
             return Ok(());
         }
@@ -353,7 +350,7 @@ impl Subject<'_> {
         };
         let mut patch = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
         if has_finalizer(object)
-            && validate::named_holder(object).is_none()
+            && service_spec::named_holder(object).is_none()
             && let Some(root) = patch.as_object_mut()
         {
             // Somebody took the line away that says who holds it. That alone is not worth a write;
@@ -392,7 +389,7 @@ impl Subject<'_> {
     fn holder_annotations(&self, object: &core::Service) -> Value {
         json!({
             names::LOAD_BALANCER_PROVIDER_ANNOTATION: self.lane.name,
-            names::LOAD_BALANCER_MADE_FOR_ANNOTATION: validate::made_for(object),
+            names::LOAD_BALANCER_MADE_FOR_ANNOTATION: service_spec::made_for(object),
         })
     }
 

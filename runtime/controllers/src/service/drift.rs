@@ -20,8 +20,7 @@ use std::{
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::Entry;
-use crate::{context::Context, lane::Lane, metrics::ProviderLabels, watch::ObjectKey};
+use crate::{context::Context, lane::Lane, ledger::Entry, metrics::ProviderLabels, watch::ObjectKey};
 
 /// How often new Services are looked for while no turn is due. One whose turn falls between two
 /// looks was ensured just before, when it was made.

@@ -23,7 +23,6 @@ use skysail_provider::{Call, EventKind, LoadBalancerInventory, OwnedLoadBalancer
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::validate::{convert, has_finalizer, is_load_balancer};
 use crate::{
     context::Context,
     error::chain,
@@ -31,6 +30,7 @@ use crate::{
     metrics::ProviderLabels,
     names::{controllers, reasons},
     report::{Voice, cluster},
+    service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
 /// An eventually consistent list, or a cache that lags behind, is over after two more looks.

@@ -6,12 +6,14 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 
-use super::{
+use super::predicates::needs_update;
+use crate::{
+    backoff::Retry,
     ledger::{Backends, Entry, Serving, State, Waits, Written, version},
-    predicates::needs_update,
-    validate::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
+    nodes::SharedNodes,
+    queue::Next,
+    service_spec::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
-use crate::{backoff::Retry, nodes::SharedNodes, queue::Next};
 
 /// After this many failed `update` calls in a row the Service is ensured: an `update` changes the
 /// backends of what is there, and only an `ensure` makes what is missing beside them. Upstream's

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::Service;
 
-use super::validate::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, status};
+use crate::service_spec::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, status};
 
 /// Whether `ensure` has to be called because the Service changed.
 ///

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortStatus, Protocol};
 
-use super::validate::shown;
+use crate::service_spec::shown;
 
 /// Most entries of `ingress`. Clouds give one per zone and family; each is written into the object
 /// and read by every client.

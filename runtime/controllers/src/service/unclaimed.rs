@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 
-use super::{
+use crate::{
+    context::Context,
     ledger::Entry,
-    validate::{class, has_finalizer, is_load_balancer},
+    names::LOAD_BALANCER_FINALIZER,
+    ownership::Owner,
+    service_spec::{class, has_finalizer, is_load_balancer},
+    watch::ObjectKey,
 };
-use crate::{context::Context, names::LOAD_BALANCER_FINALIZER, ownership::Owner, watch::ObjectKey};
 
 /// The provider that made the Service's load balancer, where it is not there any more.
 pub(crate) fn former_holder(context: &Context, key: &ObjectKey) -> Option<Arc<str>> {

@@ -14,11 +14,9 @@ use tokio::time::Instant;
 
 use super::{Observed, Plan, Standing, plan};
 use crate::{
+    ledger::{Backends, Before, Entry, Serving, State, Written},
     nodes::Nodes,
-    service::{
-        ledger::{Backends, Before, Entry, Serving, State, Written},
-        validate::convert,
-    },
+    service_spec::convert,
 };
 
 /// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`,

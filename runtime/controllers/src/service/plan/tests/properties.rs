@@ -15,14 +15,12 @@ use tokio::time::Instant;
 use super::{address, object};
 use crate::{
     backoff::{Repairs, Retry},
+    ledger::{Backends, Before, Entry, Serving, State, Written},
     names,
     nodes::{Nodes, SharedNodes},
     queue::Next,
-    service::{
-        ledger::{Backends, Before, Entry, Serving, State, Written},
-        plan::{Observed, Plan, Standing, after_failure, after_success, plan},
-        validate::{convert, has_finalizer, is_load_balancer},
-    },
+    service::plan::{Observed, Plan, Standing, after_failure, after_success, plan},
+    service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
 /// The version of each object that is tried.

@@ -22,8 +22,7 @@ use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{LoadBalancerStatus, Service};
 use tokio::time::Instant;
 
-use super::validate::status;
-use crate::{backoff::Repairs, watch::ObjectKey};
+use crate::{backoff::Repairs, service_spec::status, watch::ObjectKey};
 
 /// The version of an object as a number, which is what an API server of Kubernetes gives; none
 /// where it is something else.
@@ -339,7 +338,7 @@ mod tests {
     use k8s_openapi::api::core::v1 as core;
 
     use super::Ledger;
-    use crate::{service::validate::convert, watch::ObjectKey};
+    use crate::{service_spec::convert, watch::ObjectKey};
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey { namespace: "default".to_owned(), name: name.to_owned() }

@@ -56,7 +56,7 @@ impl Problems {
 }
 
 /// Text of an object or a guest for a message: quoted and short.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(SHOWN_CHARS_MAX).collect::<String>())
 }
 

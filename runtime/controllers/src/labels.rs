@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{Instance, StringMap};
 
 use crate::names;
@@ -89,7 +90,7 @@ fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> 
 
 /// The labels to change on an initialised node so that each newer spelling equals the older one;
 /// empty where none does not.
-pub(crate) fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for (source, mirror) in MIRRORED {
         if let Some(value) = present.get(source).filter(|value| present.get(mirror) != Some(value)) {
@@ -97,6 +98,11 @@ pub(crate) fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, S
         }
     }
     labels
+}
+
+/// [`mirrored`] for the labels of this node.
+pub(crate) fn to_mirror(node: &core::Node) -> BTreeMap<String, String> {
+    node.metadata.labels.as_ref().map(mirrored).unwrap_or_default()
 }
 
 /// Whether an API server accepts the label.

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{lane::LaneId, watch::ObjectKey};
+use crate::{ownership::LaneId, watch::ObjectKey};
 
 /// One provider at a time works on a Service.
 #[derive(Default)]
