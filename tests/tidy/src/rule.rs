@@ -53,6 +53,7 @@ pub(crate) const RULES: &[Rule] = &[
     rules::crates::VERSIONS_ONCE,
     rules::crates::WHO_DEPENDS_ON_WHOM,
     rules::crates::IMPORT_TABLE,
+    rules::cycles::NO_MODULE_CYCLES,
     rules::files::REACHABLE,
     rules::files::LENGTH,
     rules::files::MODULE_DOC,

@@ -3,6 +3,7 @@
 pub(crate) mod code;
 pub(crate) mod conformance;
 pub(crate) mod crates;
+pub(crate) mod cycles;
 pub(crate) mod files;
 pub(crate) mod prose;
 pub(crate) mod repository;
