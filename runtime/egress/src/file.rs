@@ -1,47 +1,79 @@
-//! Reads the small files that a configuration names: values of credentials, certificates, texts.
+//! Reads small files: those that a configuration names (values of credentials, certificates, texts),
+//! and those that this process keeps for its next start.
+//!
+//! Another process may replace such a file with anything at any time: a link, a pipe, a device
+//! without an end. So a file is opened first, and its kind, owner, size and content are those of the
+//! opened file.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, Metadata, OpenOptions},
     io::{self, ErrorKind, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::OFlags,
+    io::Errno,
+    process::{Gid, getegid, geteuid, getgroups},
+};
 
-/// The content of a regular file of at most `bytes_max` bytes. Blocks, and not for longer than a
-/// disk does.
+/// Opens a file and follows links. A pipe is opened without waiting for its writer.
 ///
-/// The file is opened first, so that the kind, the size and the content are those of one file, also
-/// while a mount of a Secret swaps its `..data` or somebody puts a pipe in its place.
+/// # Errors
+/// Those of the system; [`ErrorKind::InvalidInput`] for a socket.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    open(path, OFlags::empty())
+}
+
+/// The content of a regular file of at most `bytes_max` bytes. Follows links: mounted Secrets and
+/// ConfigMaps consist of them. Blocks no longer than a disk does.
 ///
 /// # Errors
 /// Those of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a
 /// socket or a device, which could keep the reader waiting for ever or have no end;
 /// [`ErrorKind::FileTooLarge`], without a byte of it read.
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    // With this flag the opening of a pipe does not wait for its writer. What was opened is judged:
-    // the name may lead elsewhere by now.
-    let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
-    let irregular =
-        || io::Error::new(ErrorKind::InvalidInput, "it is no regular file but a pipe, a socket or a device");
-    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        // A socket.
-        Some(Errno::NXIO) => irregular(),
+    content(open_file(path)?, bytes_max, |_| Ok(()))
+}
+
+/// As [`read_file`], for a file that this process wrote: follows no link, and
+/// [`check_permissions`] has to pass for [`WRITE`].
+///
+/// # Errors
+/// As [`read_file`] and [`check_permissions`]; those of the system for a link.
+pub fn read_own_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    content(open(path, OFlags::NOFOLLOW)?, bytes_max, |metadata| check_permissions(metadata, WRITE))
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    // With NONBLOCK the opening of a pipe does not wait for its writer.
+    let flags = (OFlags::NONBLOCK | flags).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => irregular("a socket"),
         _ => error,
-    })?;
+    })
+}
+
+fn irregular(kind: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, format!("it is {kind} and not a regular file"))
+}
+
+fn content(file: File, bytes_max: u64, check: impl FnOnce(&Metadata) -> io::Result<()>) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
     if !metadata.is_file() {
-        return Err(irregular());
+        return Err(irregular("a pipe or a device"));
     }
-    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("more than {bytes_max} bytes"));
+    check(&metadata)?;
+    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes"));
     if metadata.len() > bytes_max {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default() + 1);
     // One byte more than allowed: the file may grow between the look and the reading.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
@@ -50,20 +82,63 @@ pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Permission bits of one class of accounts.
+pub const WRITE: u32 = 0o2;
+/// As [`WRITE`].
+pub const READ: u32 = 0o4;
+
+/// Whether only this process's account, its groups and root have these permissions on a file or
+/// directory.
+///
+/// The groups of this process may have any permission: each time a pod starts, Kubernetes gives the
+/// files of a volume to the group `fsGroup`, which is one of the pod's groups, and lets the group
+/// write them.
+///
+/// # Errors
+/// Another account owns the file, or has one of the permissions.
+pub fn check_permissions(metadata: &Metadata, permissions: u32) -> io::Result<()> {
+    let groups = getgroups()?.into_iter().chain([getegid()]).map(Gid::as_raw).collect();
+    let account = Account { user: geteuid().as_raw(), groups };
+    account.check((metadata.uid(), metadata.gid()), metadata.mode(), permissions).map_err(io::Error::other)
+}
+
+struct Account {
+    user: u32,
+    groups: Vec<u32>,
+}
+
+impl Account {
+    fn check(&self, (user, group): (u32, u32), mode: u32, permissions: u32) -> Result<(), String> {
+        const ROOT: u32 = 0;
+        if user != self.user && user != ROOT {
+            return Err(format!("it belongs to user {user}, and this process is user {}: remove it", self.user));
+        }
+        let of_group = if self.groups.contains(&group) { 0 } else { mode >> 3 };
+        if (mode | of_group) & permissions != 0 {
+            let mode = mode & 0o777;
+            return Err(format!("other accounts may use it (mode {mode:03o}): remove it, or run chmod go-rwx"));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
-        fs::{self, File},
+        fs::{self, File, Permissions},
         io::ErrorKind,
-        os::unix::{fs::symlink, net::UnixListener},
+        os::unix::{
+            fs::{PermissionsExt as _, symlink},
+            net::UnixListener,
+        },
         path::Path,
         process::Command,
     };
 
-    use super::read_file;
+    use super::{Account, READ, WRITE, check_permissions, read_file, read_own_file};
 
     #[test]
-    fn what_is_no_regular_file_is_refused_and_nobody_waits_for_it() {
+    fn a_pipe_a_socket_a_device_and_a_directory_are_refused_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
@@ -87,5 +162,37 @@ mod tests {
         assert_eq!(read_file(&path, 3).unwrap_err().kind(), ErrorKind::FileTooLarge);
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_file(&path, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn an_own_file_is_read_only_where_it_is_no_link_and_no_other_account_may_write_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "four").unwrap();
+        symlink("file", path("link")).unwrap();
+        let with_mode = |mode| fs::set_permissions(path("file"), Permissions::from_mode(mode)).unwrap();
+        with_mode(0o600);
+        assert_eq!(read_own_file(&path("file"), 4).unwrap(), b"four");
+        assert!(read_own_file(&path("link"), 4).is_err());
+        assert!(check_permissions(&fs::metadata(path("file")).unwrap(), READ | WRITE).is_ok());
+        with_mode(0o602);
+        assert!(read_own_file(&path("file"), 4).unwrap_err().to_string().contains("(mode 602)"));
+        assert_eq!(read_file(&path("link"), 4).unwrap(), b"four");
+    }
+
+    #[test]
+    fn a_file_passes_where_only_this_account_its_groups_and_root_may_write_it() {
+        let account = Account { user: 65532, groups: vec![65532, 2000] };
+        let passes = |owner, mode, permissions| account.check(owner, mode, permissions).is_ok();
+        for (owner, mode) in [((65532, 65532), 0o600), ((0, 0), 0o644), ((65532, 2000), 0o2660), ((65532, 9), 0o640)] {
+            assert!(passes(owner, mode, WRITE), "{owner:?} {mode:o}");
+        }
+        for (owner, mode) in [((1000, 65532), 0o600), ((65532, 9), 0o620), ((65532, 65532), 0o602), ((0, 2000), 0o666)]
+        {
+            assert!(!passes(owner, mode, WRITE), "{owner:?} {mode:o}");
+        }
+        assert!(passes((65532, 2000), 0o660, READ | WRITE));
+        assert!(!passes((65532, 9), 0o640, READ | WRITE));
+        assert!(!passes((65532, 65532), 0o604, READ | WRITE));
     }
 }

@@ -43,11 +43,9 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use skysail_egress::{READ, WRITE, check_permissions, read_own_file};
 
-use crate::{
-    Digest, Offer,
-    regular_file::{self, Place, READ, WRITE},
-};
+use crate::{Digest, Offer};
 
 #[cfg(test)]
 mod tests;
@@ -155,7 +153,7 @@ impl Archive {
             let path = folder.join(name);
             DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(at(&path))?;
             let metadata = fs::symlink_metadata(&path);
-            metadata.and_then(|metadata| regular_file::believe(&metadata, WRITE)).map_err(at(&path))?;
+            metadata.and_then(|metadata| check_permissions(&metadata, WRITE)).map_err(at(&path))?;
         }
         let path = folder.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
@@ -394,7 +392,7 @@ impl Archive {
 }
 
 fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
-    regular_file::read(path, bytes_max, Place::Ours)
+    read_own_file(path, bytes_max).map(Bytes::from)
 }
 
 /// The key in this file, made at the first start.
@@ -403,7 +401,7 @@ fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
 /// full disk cut. It is replaced, and what was written with it is lost.
 fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let kept = read(path, KEY_BYTES as u64).and_then(|bytes| {
-        regular_file::believe(&fs::symlink_metadata(path)?, READ | WRITE)?;
+        check_permissions(&fs::symlink_metadata(path)?, READ | WRITE)?;
         <[u8; KEY_BYTES]>::try_from(&*bytes).map_err(io::Error::other)
     });
     match kept {

@@ -14,7 +14,6 @@ mod error;
 mod file;
 mod oci;
 mod offer;
-mod regular_file;
 mod text;
 
 pub use archive::{Archive, ArchiveError, Quarantined};

@@ -13,18 +13,15 @@
 //! written whole or not at all; the least recently written go when the folder is full.
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use ring::{digest, hmac};
-use rustix::{
-    fs::OFlags,
-    process::{getegid, geteuid, getgroups},
-};
+use skysail_egress::{WRITE, check_permissions, read_own_file};
 
 use super::{CompileCost, CompileLimits, cache::Key};
 
@@ -52,7 +49,7 @@ impl Disk {
     /// other process uses it.
     pub(super) fn open(folder: PathBuf, bytes_max: u64, key: &[u8; 32]) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        believe(&fs::symlink_metadata(&folder)?)?;
+        check_permissions(&fs::symlink_metadata(&folder)?, WRITE)?;
         for path in files(&folder)?.filter(|path| path.extension().is_some_and(|extension| extension == "new")) {
             fs::remove_file(path)?;
         }
@@ -62,7 +59,7 @@ impl Disk {
     /// The machine code, where compiling it cost no more than `limits` allow.
     pub(super) fn get(&self, key: &Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
         let path = self.path(key);
-        let mut bytes = match read(&path) {
+        let mut bytes = match read_own_file(&path, CODE_BYTES_MAX + HEAD_BYTES as u64) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -169,47 +166,4 @@ fn files(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     // Directories that this process did not make are left alone.
     let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
     Ok(entries.into_iter().filter(is_file).map(|entry| entry.path()))
-}
-
-/// A regular file within its limit, and no link.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    believe(&metadata)?;
-    let max = CODE_BYTES_MAX + HEAD_BYTES as u64;
-    // One more than it has: the end is found without a larger buffer.
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default() + 1);
-    file.take(max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max {
-        return Err(io::Error::other("it is too large"));
-    }
-    Ok(bytes)
-}
-
-/// An error where an account other than this process's and root may write the file or folder. The
-/// groups of this process may: each time a pod starts, Kubernetes gives the files of a volume to
-/// the group `fsGroup`, which is one of the pod's groups, and lets it write them.
-///
-/// `skysail-sources` has the same rule for what it keeps.
-fn believe(metadata: &Metadata) -> io::Result<()> {
-    const ROOT: u32 = 0;
-    let (owner, mode, us) = (metadata.uid(), metadata.mode(), geteuid().as_raw());
-    if owner != us && owner != ROOT {
-        return Err(io::Error::other(format!("it belongs to user {owner}, and this process is user {us}: remove it")));
-    }
-    let mut groups = getgroups()?.into_iter().chain([getegid()]);
-    let is_ours = groups.any(|group| group.as_raw() == metadata.gid());
-    let writers = if is_ours { 0o002 } else { 0o022 };
-    if mode & writers != 0 {
-        let mode = mode & 0o777;
-        return Err(io::Error::other(format!(
-            "other accounts may write it (mode {mode:03o}): run chmod go-w, or remove it"
-        )));
-    }
-    Ok(())
 }

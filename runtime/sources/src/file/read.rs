@@ -9,13 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use rustix::io::Errno;
+use skysail_egress::open_file;
 
-use crate::{
-    Digest, SourceError,
-    regular_file::{self, Place},
-    text,
-};
+use crate::{Digest, SourceError, text};
 
 /// What one reading saw.
 #[derive(Debug)]
@@ -55,8 +51,8 @@ impl Stamp {
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> {
     let failed = |error| failure(path, error);
     let not_a_file = |kind| SourceError::NotAFile { path: path.to_owned(), kind };
-    let mut file = regular_file::open(path, Place::Operators).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => not_a_file("a socket"),
+    let mut file = open_file(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => not_a_file("a socket"),
         _ => failed(error),
     })?;
     let kind = file.metadata().map_err(failed)?.file_type();

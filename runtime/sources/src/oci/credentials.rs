@@ -3,13 +3,12 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
-use bytes::Bytes;
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skysail_egress::read_file;
 
 use super::failure::RegistryFailure;
-use crate::regular_file::{self, Place};
 
 mod helper;
 
@@ -100,9 +99,9 @@ impl Credentials {
 }
 
 /// Of a file that is no longer than it may be.
-async fn read(path: PathBuf) -> Result<Bytes, String> {
+async fn read(path: PathBuf) -> Result<Vec<u8>, String> {
     let read = move || {
-        let read = regular_file::read(&path, DockerConfig::BYTES_MAX, Place::Operators);
+        let read = read_file(&path, DockerConfig::BYTES_MAX);
         read.map_err(|error| format!("{} cannot be read: {error}", path.display()))
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
