@@ -1,9 +1,9 @@
-//! Reads small files: those that a configuration names (values of credentials, certificates, texts),
-//! and those that this process keeps for its next start.
+//! Reads small files: those that a configuration names (values of credentials, certificates,
+//! texts), and those that this process keeps for its next start.
 //!
 //! Another process may replace such a file with anything at any time: a link, a pipe, a device
-//! without an end. So a file is opened first, and its kind, owner, size and content are those of the
-//! opened file.
+//! without an end. So a file is opened first, and its kind, owner, size and content are those of
+//! the opened file.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
