@@ -258,7 +258,7 @@ impl HttpClient {
             Some(name) => {
                 let shown = shown(name);
                 let found = generation.get(name);
-                let found = found.ok_or_else(|| Failure::malformed(format!("there is no credential {shown:?}")))?;
+                let found = found.ok_or_else(|| Failure::forbidden(unknown_credential(&shown, &generation)))?;
                 if !found.may_go_to(&target.authority) {
                     let authority = &target.authority;
                     return Err(Failure::forbidden(format!("credential {shown:?} may not be sent to {authority}")));
@@ -295,6 +295,18 @@ impl fmt::Debug for HttpClient {
             .field("credentials", &self.credentials)
             .finish_non_exhaustive()
     }
+}
+
+/// Credentials that the error names: an operator has one to three.
+const CREDENTIALS_NAMED_MAX: usize = 10;
+
+/// What the operator forgot: the provider asks for a credential that was not given to it.
+fn unknown_credential(shown: &str, generation: &Generation) -> String {
+    let names: Vec<_> = generation.iter().map(|(name, _)| name.as_str()).take(CREDENTIALS_NAMED_MAX).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!(
+        "there is no credential {shown:?}; the provider has: {known}; add it under `credentials`, or name one of these"
+    )
 }
 
 /// The guest's text, fit for a log: its beginning, on one line.

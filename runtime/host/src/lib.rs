@@ -9,6 +9,7 @@
 
 pub mod admission;
 pub mod allocator;
+mod backtrace;
 mod bindings;
 mod cache;
 mod call;

@@ -4,16 +4,11 @@
 //! guest that is refused memory aborts with the same trap as one that panics; the guards know
 //! better, and are asked first.
 
-use std::fmt::Write as _;
-
 use skysail_provider::{Code, Error, Limit, LimitHit};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{limits::Limits, store::CallState};
-
-/// Frames of the guest's stack that an error names. More do not fit into an Event.
-const FRAMES_MAX: usize = 3;
+use crate::{backtrace, imports::LastWords, limits::Limits, store::CallState};
 
 /// An import ended the call because of a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -22,22 +17,26 @@ pub(crate) struct Stopped(pub(crate) LimitHit);
 
 /// The error for the caller.
 pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Error {
-    if let Some(hit) = limit(source, store, limits) {
-        return Error::limit_exceeded(hit, format!("stopped by a limit of the sandbox: {hit}"));
-    }
-    if let Some(I32Exit(status)) = source.downcast_ref() {
-        return Error::new(Code::Trapped, format!("the guest left with exit status {status} instead of an answer"));
-    }
     if source.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
         return Error::new(Code::Unavailable, format!("no place in the host's pool of guests: {source}"));
     }
-    let mut message = match source.downcast_ref::<Trap>() {
-        Some(Trap::UnreachableCodeReached) => "the guest trapped: it panicked or aborted".to_owned(),
-        Some(trap) => format!("the guest trapped: {trap}"),
-        None => format!("the guest broke the contract: {}", source.root_cause()),
+    let place = backtrace::of(source).map(|functions| format!("; in {functions}")).unwrap_or_default();
+    if let Some(hit) = limit(source, store, limits) {
+        return Error::limit_exceeded(hit, format!("stopped by a limit of the sandbox: {hit}{place}"));
+    }
+    let reason = match (source.downcast_ref::<Trap>(), source.downcast_ref()) {
+        (Some(Trap::UnreachableCodeReached), _) => "the guest trapped: it panicked or aborted".to_owned(),
+        (Some(trap), _) => format!("the guest trapped: {trap}"),
+        (None, Some(I32Exit(status))) => format!("the guest left with exit status {status} instead of an answer"),
+        (None, None) => format!("the guest broke the contract: {}", source.root_cause()),
     };
-    append_frames(&mut message, source);
-    Error::new(Code::Trapped, message)
+    // The guest's words come before the functions: what is cut off is cut at the end.
+    let reason = match store.and_then(|store| store.data().log.last_words()) {
+        Some(LastWords::Panic(text)) => format!("the guest trapped: {text}"),
+        Some(LastWords::Stderr(text)) => format!("{reason}; its last lines on standard error: {text}"),
+        None => reason,
+    };
+    Error::new(Code::Trapped, reason + &place)
 }
 
 /// The limit that ended the call, where one did.
@@ -92,20 +91,4 @@ fn known(text: &str) -> Option<Known> {
     }
     let count = text.strip_prefix("resource limit exceeded: instance count too high at ")?;
     count.parse().ok().map(Known::Instances)
-}
-
-/// Where in the guest it happened, innermost first.
-fn append_frames(message: &mut String, source: &wasmtime::Error) {
-    let Some(backtrace) = source.downcast_ref::<WasmBacktrace>() else { return };
-    let mut names = backtrace.frames().iter().filter_map(|frame| frame.func_name()).take(FRAMES_MAX).peekable();
-    if names.peek().is_none() {
-        return;
-    }
-    message.push_str(" in ");
-    for (position, name) in names.enumerate() {
-        let name = skysail_provider::text::one_line(name, 120);
-        let separator = if position == 0 { "" } else { " ← " };
-        #[expect(clippy::let_underscore_must_use, reason = "a String takes everything")]
-        let _ = write!(message, "{separator}{name}");
-    }
 }

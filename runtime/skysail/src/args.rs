@@ -82,6 +82,13 @@ pub(crate) struct DevArgs {
     /// the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider: Option<PathBuf>,
+    /// Cloud-config of the provider. Without it: the simulated cloud's endpoint.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// Provider file to serve in place of a generated one: component, cloud-config, egress,
+    /// credentials and limits. Edits take effect.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
+    pub(crate) provider_file: Option<PathBuf>,
     /// Tell a story in which each step is real and checked; exit 1 if one does not hold.
     #[arg(long)]
     pub(crate) demo: bool,

@@ -65,6 +65,7 @@ const TESTS: &[(&str, fn())] = &[
     ("memory", guards::memory_ends_a_guest_that_hoards),
     ("memory-sum", guards::memory_sum_is_judged_and_not_each_memory_alone),
     ("names", provider::names_cost_the_same_whatever_else_a_node_has),
+    ("println", soft::println_of_the_sdk_becomes_log_lines),
     ("regression", provider::regression_passes_for_the_release_that_it_follows_and_traps),
     ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
     ("shadow-writes", http::shadow_writes_reach_nobody_before_the_release_serves),

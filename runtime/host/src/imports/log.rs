@@ -2,6 +2,7 @@
 //! of lines and bytes.
 
 use std::{
+    collections::VecDeque,
     fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -25,6 +26,24 @@ pub(crate) enum Stream {
     Stderr,
 }
 
+/// The field that marks a line as the text of a panic (`wit/v0.1.0/host.wit`).
+const PANIC_FIELD: &str = "panic";
+/// Longest text that the error of a trap repeats, in bytes: with the names of functions it has to
+/// fit into an Event.
+const LAST_WORDS_BYTES_MAX: usize = 400;
+/// Lines of standard error that the error of a trap repeats: runtimes say in one to three lines why
+/// they abort.
+const LAST_LINES_MAX: usize = 3;
+
+/// What a guest said last, for the error of a trap. One line, at most [`LAST_WORDS_BYTES_MAX`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LastWords {
+    /// A line that is marked as a panic's.
+    Panic(String),
+    /// The last lines on standard error.
+    Stderr(String),
+}
+
 /// The log of one call. Cloning shares it: the guest's streams write into it too.
 #[derive(Clone, Debug)]
 pub(crate) struct CallLog {
@@ -44,6 +63,10 @@ struct Lines {
     /// Without their end so far; at most [`LOG_LINE_BYTES_MAX`] each.
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// Text of the last panic.
+    panic: Option<String>,
+    /// The last lines on standard error, each at most [`LAST_WORDS_BYTES_MAX`].
+    last_lines: VecDeque<String>,
 }
 
 /// What became of a call's lines.
@@ -64,6 +87,11 @@ impl CallLog {
     /// log.
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
         self.lines().write(stream, bytes);
+    }
+
+    /// What the guest said of why it ends, within the budget of lines or beyond it.
+    pub(crate) fn last_words(&self) -> Option<LastWords> {
+        self.lines().last_words()
     }
 
     /// Ends the log: a line without an end is written as it is.
@@ -101,6 +129,8 @@ impl Lines {
             kept_bytes: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
+            panic: None,
+            last_lines: VecDeque::new(),
         }
     }
 
@@ -145,6 +175,15 @@ impl Lines {
         }
     }
 
+    fn last_words(&mut self) -> Option<LastWords> {
+        self.end_line(Stream::Stderr);
+        if let Some(panic) = &self.panic {
+            return Some(LastWords::Panic(panic.clone()));
+        }
+        let lines = Vec::from_iter(self.last_lines.iter().map(String::as_str)).join(" ");
+        (!lines.is_empty()).then(|| LastWords::Stderr(one_line(&lines, LAST_WORDS_BYTES_MAX)))
+    }
+
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ended) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
@@ -162,6 +201,12 @@ impl Lines {
         let line = std::mem::take(self.partial(stream));
         if line.is_empty() {
             return;
+        }
+        if stream == Stream::Stderr {
+            self.last_lines.push_back(one_line(&String::from_utf8_lossy(&line), LAST_WORDS_BYTES_MAX));
+            if self.last_lines.len() > LAST_LINES_MAX {
+                self.last_lines.pop_front();
+            }
         }
         let (level, name) = match stream {
             Stream::Stdout => (Level::Info, "stdout"),
@@ -195,7 +240,11 @@ impl Host for CallState {
         let bytes = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
         self.toll.bytes(bytes as u64);
         self.toll.entries(fields.len());
-        self.log.lines().line(level, bytes, || (one_line(&message, LOG_LINE_BYTES_MAX), one_line_fields(&fields)));
+        let mut lines = self.log.lines();
+        if fields.iter().any(|(key, _)| key == PANIC_FIELD) {
+            lines.panic = Some(one_line(&message, LAST_WORDS_BYTES_MAX));
+        }
+        lines.line(level, bytes, || (one_line(&message, LOG_LINE_BYTES_MAX), one_line_fields(&fields)));
         Ok(())
     }
 }
@@ -222,7 +271,19 @@ mod tests {
 
     use tracing::{Event, Metadata, Subscriber, field, span, subscriber::with_default};
 
-    use super::{Level, Lines};
+    use super::{LAST_WORDS_BYTES_MAX, LastWords, Level, Lines, Stream};
+
+    #[test]
+    fn the_last_lines_on_standard_error_are_kept_beyond_the_budget_and_have_a_bound() {
+        let mut lines = Lines::new("mine".into(), "clusters.list", (1, 1000));
+        assert_eq!(lines.last_words(), None);
+        lines.write(Stream::Stderr, b"one\ntwo\n\npanic: three\x1b[31m\ngoroutine 1\nexit");
+        let words = LastWords::Stderr("panic: three [31m goroutine 1 exit".to_owned());
+        assert_eq!(lines.last_words(), Some(words));
+        lines.write(Stream::Stderr, &[b'x'; 10_000]);
+        let Some(LastWords::Stderr(words)) = lines.last_words() else { panic!("{lines:?}") };
+        assert!(words.len() <= LAST_WORDS_BYTES_MAX);
+    }
 
     /// Takes down the fields of events, as a subscriber for people would write them.
     #[derive(Clone, Default)]

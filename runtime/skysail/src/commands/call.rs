@@ -19,7 +19,7 @@ use anyhow::{Context as _, anyhow, bail};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use skysail_host::slot::{Offer, Reason as RefusalReason, Refusal, Slot, SlotOptions, SlotServices};
-use skysail_provider::{Call, EventSink, ProviderEvent};
+use skysail_provider::{Call, Error, EventSink, ProviderEvent};
 
 use self::{cost::Cost, functions::Function};
 use crate::{
@@ -81,7 +81,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         // Nothing is left to tell if even standard error is closed.
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }
-    let answer = outcome.map_err(|error| anyhow!("{} answered {}: {error}", args.function, error.code.category()))?;
+    let answer = outcome.map_err(|error| anyhow!("{} answered {}", args.function, failure(&error)))?;
     let text = serde_json::to_string_pretty(&answer).context("cannot encode the answer")? + "\n";
     output::print(text.as_bytes())
 }
@@ -161,6 +161,12 @@ fn refused(refusal: Refusal, configured: bool) -> anyhow::Error {
     refusal.into()
 }
 
+/// Code, message and, where the provider named it, the time of the next try.
+fn failure(error: &Error) -> String {
+    let next = error.retry_after.map(|after| format!(" (next try: not before {:.1} s)", after.as_secs_f64()));
+    format!("{}: {error}{}", error.code.category(), next.unwrap_or_default())
+}
+
 /// There is no cluster to publish Events in: they are shown.
 struct PrintedEvents;
 
@@ -173,7 +179,18 @@ impl EventSink for PrintedEvents {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARGUMENTS_BYTES_MAX, read_arguments};
+    use std::time::Duration;
+
+    use skysail_provider::{Code, Error};
+
+    use super::{ARGUMENTS_BYTES_MAX, failure, read_arguments};
+
+    #[test]
+    fn a_failure_names_the_time_of_the_next_try() {
+        let error = Error::retry_after(Duration::from_millis(17_500), "429 Too Many Requests");
+        assert_eq!(failure(&error), "RetryAfter: 429 Too Many Requests (next try: not before 17.5 s)");
+        assert_eq!(failure(&Error::new(Code::Denied, "expired")), "Denied: expired");
+    }
 
     #[test]
     fn more_arguments_than_allowed_are_refused_and_not_cut() {

@@ -28,12 +28,12 @@ use self::{
     display::{Feeds, Screen},
     world::World,
 };
-use super::run::entries;
+use super::run::{FollowFile, entries};
 use crate::{
     args::{DevArgs, LoggingFormat},
     component_file,
     exit::{MarkExt as _, Reason},
-    provider_file,
+    provider_file::{self, Claims},
     providers::{self, Fleet, Served},
     signals::{OF_A_TERMINAL, Signals},
     telemetry,
@@ -63,7 +63,11 @@ pub(crate) struct Dev {
     pub(crate) world: World,
     pub(crate) fleet: Fleet,
     pub(crate) feeds: Option<Feeds>,
-    /// With the kubeconfig, the provider file and the token; removed in the end.
+    follow: FollowFile,
+    /// What the controllers were started with.
+    started: Vec<Claims>,
+    /// With the kubeconfig, the token and, unless one was given, the provider file; removed in the
+    /// end.
     pub(crate) folder: TempDir,
     pub(crate) components: PathBuf,
 }
@@ -95,11 +99,13 @@ impl Dev {
         let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
         let folder = TempDir::with_prefix("skysail-dev-").context("cannot make a folder for the kubeconfig")?;
         let component = if args.demo { copy_into(&component, folder.path())? } else { component };
-        write_files(folder.path(), &world, &component)?;
-        let file = provider_file::load(&folder.path().join("providers.yaml")).or_exit(Reason::Usage)?;
+        write_files(folder.path(), &world, &component, args.cloud_config.as_deref())?;
+        let path = args.provider_file.clone().unwrap_or_else(|| folder.path().join("providers.yaml"));
+        let file = provider_file::load(&path).or_exit(Reason::Usage)?;
         let mut registry = Registry::default();
         let mut fleet = Fleet::new(providers::services(&mut registry)?);
-        fleet.apply(file.providers).await?;
+        fleet.apply(file.providers).await.or_exit(Reason::Usage)?;
+        let (follow, started) = (FollowFile::new(&path, file.files, &fleet), fleet.ownership());
         let settings = ControllerSettings {
             concurrent_service_syncs: 8,
             // A person waits and watches: what upstream does in seconds and minutes happens at once
@@ -136,7 +142,7 @@ impl Dev {
             }
             manager.run(stopped).await.map(drop).context("the controllers ended")
         });
-        let dev = Self { world, fleet, feeds: Some(feeds), folder, components };
+        let dev = Self { world, fleet, feeds: Some(feeds), follow, started, folder, components };
         Ok((dev, Tasks { stop, manager: running, ties }))
     }
 
@@ -148,6 +154,11 @@ impl Dev {
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
+    }
+
+    /// Takes up edits of the provider file until one changes which nodes and Services are whose.
+    async fn follow(&mut self) {
+        self.follow.until_ownership_changes(&mut self.fleet, &self.started).await;
     }
 
     /// The file that the provider is read from.
@@ -192,9 +203,15 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
 }
 
 /// Kubeconfig, token and provider file, as a person would write them.
-fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result<()> {
+fn write_files(folder: &Path, world: &World, component: &Path, config: Option<&Path>) -> anyhow::Result<()> {
     let url = &world.cloud_server.url;
     let cloud: SocketAddr = url.trim_start_matches("http://").parse().context("the simulated cloud has no address")?;
+    let config = match config {
+        Some(path) => provider_file::read_config(path)
+            .map_err(|reason| anyhow!("--cloud-config {} {reason}", path.display()))
+            .or_exit(Reason::Usage)?,
+        None => format!("[Global]\nendpoint = {url}\n"),
+    };
     let provider = serde_json::json!({
         "apiVersion": "skysail.dev/v1alpha1",
         "kind": "Provider",
@@ -206,11 +223,11 @@ fn write_files(folder: &Path, world: &World, component: &Path) -> anyhow::Result
             // may give out any.
             "loadBalancerCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "nodeCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
-            "config": format!("[Global]\nendpoint = {url}\n"),
+            "config": config,
             "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
             "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
-            // An author renames a provider and takes interfaces away, and cannot edit this file:
-            // nothing watches it.
+            // The author of a provider renames it and takes interfaces away without first saying so
+            // here.
             "allowInterfaceLoss": true,
             "allowIdentityChange": true,
             // The demo's load asks two hundred times a second; a cloud across a network would not
@@ -231,8 +248,14 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let (mut dev, mut tasks) = Dev::start(args).await?;
     screen.say(&introduction(&dev, args));
     let Some(feeds) = dev.feeds.take() else { bail!("the feeds are taken") };
+    let followed = async {
+        dev.follow().await;
+        screen.say("the provider file claims other nodes or Services now: start `skysail dev` again to try that");
+        std::future::pending::<()>().await;
+    };
     let outcome = tokio::select! {
         () = display::show(screen, feeds) => Err(anyhow!("the display ended by itself")),
+        () = followed => Ok(()),
         error = tasks.broken() => Err(error),
         _ = signals.end() => Ok(()),
     };
@@ -246,18 +269,22 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
 }
 
 fn introduction(dev: &Dev, args: &DevArgs) -> String {
-    let provider =
-        args.provider.as_deref().map_or_else(|| "bundled simcloud".to_owned(), |path| path.display().to_string());
+    let provider = match (&args.provider, &args.provider_file) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(_)) => "of the provider file".to_owned(),
+        (None, None) => "bundled simcloud".to_owned(),
+    };
+    let file = args.provider_file.clone().unwrap_or_else(|| dev.folder.path().join("providers.yaml"));
     format!(
         "A Kubernetes API, a cloud and the manager run in this process; Ctrl-C ends them.\n\n  \
-         cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (saved again, it is reloaded)\n  \
-         files      {}\n\nIn another terminal:\n\n  \
+         cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (reloaded when it is saved)\n  \
+         files      {} (edits take effect after 5 s: config, egress, credentials, limits)\n\nIn another terminal:\n\n  \
          export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=8080:80\n  \
          kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080/\n",
         dev.world.serving.url(),
         dev.world.cloud_server.url,
         args.nodes,
-        dev.folder.path().join("providers.yaml").display(),
+        file.display(),
         dev.kubeconfig().display(),
     )
 }

@@ -28,7 +28,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use board::Board;
-use follow::{Follow, FollowFile};
+use follow::Follow;
+pub(super) use follow::FollowFile;
 use permissions::Permissions;
 use resources::Reporter;
 pub(super) use resources::{Resources, api_resource};

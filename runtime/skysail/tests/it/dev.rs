@@ -1,6 +1,7 @@
 //! `skysail dev` as a process: how it takes a new component, and how it ends.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -29,9 +30,13 @@ struct Dev {
 
 impl Dev {
     fn start(provider: &Path) -> Self {
+        Self::start_with(provider, &[])
+    }
+
+    fn start_with(provider: &Path, args: &[&OsStr]) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let mut command = Command::new(SKYSAIL);
-        command.args(["dev", "--nodes", "1", "--provider"]).arg(provider).kill_on_drop(true);
+        command.args(["dev", "--nodes", "1", "--provider"]).arg(provider).args(args).kill_on_drop(true);
         command.env("TMPDIR", temporary.path());
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -50,6 +55,12 @@ impl Dev {
         };
         timeout(PATIENCE, read).await.expect("what is waited for should be said in time")
     }
+}
+
+/// The provider file that a line of the introduction names.
+fn provider_file(line: &str) -> Option<PathBuf> {
+    let (file, _) = line.trim().strip_prefix("files ")?.split_once(" (")?;
+    Some(PathBuf::from(file.trim()))
 }
 
 /// The release that a line says is serving: its name.
@@ -72,10 +83,25 @@ async fn a_component_of_another_name_with_fewer_interfaces_is_taken() {
 }
 
 #[tokio::test]
+async fn a_cloud_config_is_the_providers_and_an_edit_of_the_provider_file_has_its_effect() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("cloud.conf");
+    fs::write(&config, "[LoadBalancer]\npool = nonsense\n").unwrap();
+    let mut dev = Dev::start_with(&built("dummy"), &["--cloud-config".as_ref(), config.as_ref()]);
+    let file = dev.until(provider_file).await;
+    let refused = dev.until(|line| line.contains("refused").then(|| line.to_owned())).await;
+    assert!(refused.contains("LoadBalancer.pool"), "{refused}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("pool = nonsense"), "{text}");
+    fs::write(&file, text.replace("pool = nonsense", "pool = 10.0.0.0/24")).unwrap();
+    assert_eq!(dev.until(|line| if line.contains("refused") { None } else { serving(line) }).await, "dummy");
+}
+
+#[tokio::test]
 async fn every_signal_that_asks_for_the_end_leaves_nothing_behind() {
     for signal in ["INT", "TERM", "HUP"] {
         let mut dev = Dev::start(&built("simcloud"));
-        let file = dev.until(|line| line.trim().strip_prefix("files ").map(|file| PathBuf::from(file.trim()))).await;
+        let file = dev.until(provider_file).await;
         let folder = file.parent().unwrap();
         assert!(folder.join("token").is_file());
         let pid = dev.process.id().unwrap().to_string();

@@ -16,6 +16,8 @@ pub(super) async fn fuel_ends_a_guest_that_computes_for_ever() {
         .run(Attack::Master, |result, record| {
             assert_eq!(record.fuel, 50_000_000);
             assert!(!record.guest.is_zero() && record.guest <= record.wall);
+            let message = &result.as_ref().unwrap_err().message;
+            assert!(message.contains("; in skysail_probe_fuel::attack"), "{message}");
             ended_by(Limit::Fuel, 50_000_000, 50_000_000)(result, record);
         })
         .await;
@@ -213,8 +215,10 @@ pub(super) async fn trap_says_where_the_guest_panicked() {
         .run(Attack::Master, |result, record| {
             let error = result.unwrap_err();
             assert_eq!((error.code, error.limit), (Code::Trapped, None));
-            assert!(error.message.starts_with("the guest trapped: it panicked or aborted"), "{error}");
-            // The SDK's panic hook.
+            // The text by the SDK's panic hook; the functions without those of the standard library
+            // that stand innermost.
+            let expected = "the guest trapped: panicked at guests/probes/trap/src/lib.rs:12:9: a probe panics; in skysail_probe_trap::attack";
+            assert_eq!(error.message.split(" ← ").next(), Some(expected), "{error}");
             assert_eq!((record.log_lines, record.limits_hit.len()), (1, 0));
         })
         .await;
@@ -227,7 +231,9 @@ pub(super) async fn exit_is_an_outcome_of_its_own() {
         .run(Attack::Master, |result, _| {
             let error = result.unwrap_err();
             assert_eq!(error.code, Code::Trapped);
-            assert_eq!(error.message, "the guest left with exit status 1 instead of an answer");
+            let expected =
+                "the guest left with exit status 1 instead of an answer; in skysail:provider/clusters@0.1.0#master";
+            assert_eq!(error.message, expected);
         })
         .await;
 }

@@ -325,7 +325,7 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
         r#"too large a body: Err("ErrorCode::HttpRequestBodySize(Some(20000))")"#,
         r#"another origin: Err("ErrorCode::HttpRequestDenied")"#,
         r#"metadata: Err("ErrorCode::HttpRequestDenied")"#,
-        r#"unknown credential: Err("ErrorCode::InternalError(Some(\"there is no credential \\\"root\\\"\"))")"#,
+        r#"unknown credential: Err("ErrorCode::HttpRequestDenied")"#,
         // The host's own `host` is sent in place of the guest's.
         r#"Ok((200, "content-length", 9))"#,
         r#"Err("proxy-authorization: HeaderError::Forbidden")"#,

@@ -48,6 +48,17 @@ pub(super) async fn wasi_stdio_becomes_log_lines_under_the_budget() {
         .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn println_of_the_sdk_becomes_log_lines() {
+    let attacked = Attacked::new("println", Limits::default()).await;
+    attacked
+        .run(Attack::Master, |result, record| {
+            assert_eq!(result, Ok("a value".to_owned()));
+            assert_eq!((record.log_lines, record.log_lines_dropped), (4, 0));
+        })
+        .await;
+}
+
 #[derive(Default)]
 struct Sink {
     taken: AtomicU64,

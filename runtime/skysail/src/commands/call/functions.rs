@@ -351,6 +351,10 @@ pub(super) fn value(answer: impl Serialize) -> Result<Value> {
 fn each<T: Serialize>(results: Vec<Result<T>>) -> Vec<Value> {
     let entry = |result: Result<T>| match result {
         Ok(answer) => json!({"ok": answer}),
+        Err(Error { code, message, retry_after: Some(after), .. }) => {
+            let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+            json!({"error": {"code": code.category(), "message": message, "retryAfterMs": after}})
+        }
         Err(error) => json!({"error": {"code": error.code.category(), "message": error.message}}),
     };
     results.into_iter().map(entry).collect()

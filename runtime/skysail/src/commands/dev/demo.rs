@@ -58,8 +58,8 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     if args.nodes != MACHINES {
         return wrong("--demo tells of three machines: leave --nodes out");
     }
-    if args.provider.is_some() {
-        return wrong("--demo swaps the bundled provider: leave --provider out");
+    if args.provider.is_some() || args.provider_file.is_some() || args.cloud_config.is_some() {
+        return wrong("--demo swaps the bundled provider: leave --provider, --provider-file and --cloud-config out");
     }
     let (dev, mut tasks) = Dev::start(args).await?;
     screen.say(&format!(

@@ -67,7 +67,7 @@ impl Follow {
 }
 
 /// The provider file, and what of it was seen.
-pub(super) struct FollowFile {
+pub(crate) struct FollowFile {
     path: PathBuf,
     files: Files,
     /// What was said last, so that it is said once.
@@ -86,12 +86,12 @@ enum Look {
 
 impl FollowFile {
     /// From a file that the fleet has taken up, and the files that were read for it.
-    pub(super) fn new(path: &Path, files: Files, fleet: &Fleet) -> Self {
+    pub(crate) fn new(path: &Path, files: Files, fleet: &Fleet) -> Self {
         let standings = watch::Sender::new(standings(fleet, None));
         Self { path: path.to_owned(), files, refused: None, standings }
     }
 
-    async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
+    pub(crate) async fn until_ownership_changes(&mut self, fleet: &mut Fleet, started: &[Claims]) {
         let mut period = tokio::time::interval(FILES_PERIOD);
         while fleet.ownership() == started {
             period.tick().await;
