@@ -76,9 +76,11 @@ fn shown(value: u64, unit: &str) -> String {
 fn the_table_for_operators_is_what_the_host_does() {
     let mut text = "# Limits
 
-Every provider has these limits, and each can be set for it: under `spec.limits` in the provider file, as a whole number in the unit named
-here (1 KiB is 1024 bytes). What is not set has the default. A limit of a call that is met is counted in
-`skysail_provider_limit_hits_total` under its name, and stands in the record of the call with what was used; `deadlineMs` is an outcome of its own.
+Every provider has these limits, and each can be set for it: under `spec.limits` in the provider
+file, as a whole number in the unit named here (1 KiB is 1024 bytes). What is not set has the
+default. A limit of a call that is met is counted in `skysail_provider_limit_hits_total` under its
+name, and stands in the record of the call with what was used; `deadlineMs` is an outcome of its
+own.
 
 | limit | unit | range | default | beyond it | why |
 |---|---|---|---|---|---|
