@@ -13,30 +13,29 @@ const BASE: Duration = Duration::from_secs(5);
 const CAP: Duration = Duration::from_mins(5);
 /// A refused credential or a used-up quota seldom heals within seconds, and asking costs quota.
 const SLOW_BASE: Duration = Duration::from_mins(1);
-/// What only a person can mend is looked at again this often; a change of the object or the release
-/// comes first.
+/// Interval for errors that only a person can fix. A change of the object or of the release
+/// triggers a retry earlier.
 const SLOW_RESYNC: Duration = Duration::from_mins(30);
-/// For a retry-after without a time.
+/// The delay for a retry-after error without a time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// A shorter retry-after is taken as this. Upstream adds the key again after whatever duration the
-/// provider gave, zero included, and leaves the failure count alone: its providers are trusted
-/// code. Ours may be wrong by a unit (`after-ms: 1` for a second), and would then call its cloud
-/// hundreds of times a second. Nothing that a cloud makes is waited for in less: `Retry-After` of
-/// HTTP counts whole seconds.
+/// The shortest delay for a retry-after error. Upstream requeues the key after whatever duration
+/// the provider gave, zero included, and leaves the failure count alone, because upstream's
+/// providers are trusted code. A guest may confuse the unit (`after-ms: 1` for one second) and
+/// would then call its cloud hundreds of times a second. HTTP's `Retry-After` counts whole seconds,
+/// so no cloud needs a shorter delay.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-/// A longer retry-after is taken as this: the contract says so.
+/// The longest delay for a retry-after error; the contract defines it.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// A conflict means that a newer object is on its way through the watch: a moment is enough, unless
-/// the watch stalls.
+/// After a conflict the watch delivers the newer object, usually within a moment.
 const CONFLICT_BASE: Duration = Duration::from_millis(250);
-/// Longest wait after a conflict: this long after a watch goes on, what it held up goes on too.
+/// Longest wait after a conflict. A watch that stalled and recovered delays a key by at most this.
 const CONFLICT_CAP: Duration = Duration::from_secs(30);
-/// Between the first repair and the second; doubled by each further one, up to [`CAP`].
+/// Wait between the first repair and the second; each further repair doubles it, up to [`CAP`].
 const REPAIR_BASE: Duration = Duration::from_secs(1);
-/// A repair this long after the one before is a first one again. Longer than [`CAP`]: else the
-/// longest wait would end the count.
+/// A repair this long after the previous one counts as a first repair. Longer than [`CAP`]:
+/// otherwise the longest wait would reset the count.
 const REPAIR_FORGOTTEN: Duration = Duration::from_mins(10);
-/// So many repairs, within some 15 s at least, are no accident: somebody else undoes them.
+/// After this many repairs, which take at least 15 s, another writer is undoing them.
 const REPAIRS_CONTESTED: u32 = 5;
 
 const _: () = assert!(BASE.as_secs() < SLOW_BASE.as_secs() && SLOW_BASE.as_secs() < CAP.as_secs());
@@ -45,17 +44,17 @@ const _: () = assert!(CAP.as_secs() < REPAIR_FORGOTTEN.as_secs());
 /// How a failure is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// Not earlier than this.
+    /// The shortest delay before the next try.
     pub(crate) after: Duration,
-    /// Whether the failure count goes up. A retry-after leaves it alone, as upstream, and conflicts
-    /// have a count of their own.
+    /// Whether the failure count goes up. As upstream, a retry-after error leaves it alone;
+    /// conflicts have their own count.
     pub(crate) counts: bool,
-    /// Whether a change around the object (its nodes) is a reason to try before: the provider did
-    /// not fail, it said what has to be otherwise.
+    /// Whether a change of the object's nodes triggers an earlier try: the provider did not fail,
+    /// it rejected the present input.
     pub(crate) until_change: bool,
 }
 
-/// Counts a failure of this key, and says how it is retried.
+/// Counts a failure of this key and returns how to retry it.
 pub(crate) fn retry_counted<K: Clone + Eq + Hash>(queue: &WorkQueue<K>, key: &K, error: &Error) -> Retry {
     let failures = match error.is_conflict() {
         true => queue.conflicted(key),
@@ -64,8 +63,8 @@ pub(crate) fn retry_counted<K: Clone + Eq + Hash>(queue: &WorkQueue<K>, key: &K,
     retry(error, failures)
 }
 
-/// How to retry after this error; `failures` counts the earlier ones in a row, or conflicts after a
-/// conflict.
+/// How to retry after this error. `failures` is the number of earlier failures in a row; after a
+/// conflict, of earlier conflicts.
 pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
     if error.is_conflict() {
         let after = doubled(CONFLICT_BASE, failures).min(CONFLICT_CAP);
@@ -79,7 +78,7 @@ pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
         }
         Code::Denied | Code::Exhausted => Retry { after: doubled(SLOW_BASE, failures), counts: true, until_change },
         Code::Invalid | Code::Unsupported => Retry { after: SLOW_RESYNC, counts: true, until_change },
-        // Not before the process has long ended.
+        // This process lost the lease and ends long before this delay.
         Code::NotLeading => Retry { after: SLOW_RESYNC, counts: false, until_change },
         Code::NotFound
         | Code::ImplementedElsewhere
@@ -97,8 +96,8 @@ fn doubled(base: Duration, failures: u32) -> Duration {
     base.saturating_mul(1 << failures.min(16)).min(CAP)
 }
 
-/// The rate of a write that somebody else may undo each time: the first repair comes at once, and
-/// each further one waits longer.
+/// Limits the rate of a write that another writer may undo each time: the first repair is
+/// immediate, each further repair waits longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Repairs {
     count: u32,
@@ -113,7 +112,8 @@ impl Repairs {
         (last + pause).saturating_duration_since(now)
     }
 
-    /// A repair begins. True where it is the one that shows that somebody else undoes them.
+    /// Records the start of a repair. Returns true for the repair that shows that another writer
+    /// undoes them.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > REPAIR_FORGOTTEN) {
             self.count = 0;
@@ -170,7 +170,7 @@ mod tests {
         .assert_eq(&lines);
     }
 
-    /// Row B5 of the review: a watch that stalls for minutes must not cost four tries a second.
+    /// A watch that stalls for minutes must not cost four tries a second.
     #[test]
     fn conflicts_are_counted_and_wait_longer_each_time() {
         let conflict = || kube::Error::Api(Status::failure("modified", "Conflict").with_code(409).boxed());
@@ -178,7 +178,6 @@ mod tests {
         assert_eq!(waits, [250, 500, 1_000, 16_000, 30_000, 30_000]);
     }
 
-    /// Row B4 of the review.
     #[test]
     fn each_repair_waits_longer_than_the_one_before_until_it_is_forgotten() {
         let (mut repairs, start) = (Repairs::default(), Instant::now());
@@ -192,7 +191,7 @@ mod tests {
             }
         }
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(contested, [5], "said once");
+        assert_eq!(contested, [5], "reported once");
         now += REPAIR_FORGOTTEN + Duration::from_secs(1);
         assert!(!repairs.begin(now));
         assert_eq!(repairs.wait(now), Duration::from_secs(1));
@@ -203,7 +202,7 @@ mod tests {
     fn a_retry_after_is_honoured_from_a_second_to_an_hour() {
         let after = |wanted| retry(&error(ProviderError::retry_after(wanted, "")), 3).after;
         for (wanted, waited) in [
-            // Without a time.
+            // A retry-after without a time.
             (Duration::ZERO, Duration::from_secs(10)),
             (Duration::from_millis(1), Duration::from_secs(1)),
             (Duration::from_millis(1500), Duration::from_millis(1500)),

@@ -1,10 +1,12 @@
-//! Clients of the Kubernetes API: one for each controller, named as upstream's.
+//! Clients of the Kubernetes API: one for each controller, with upstream's names.
 //!
-//! They may be one client. Where they are several, each has its own name, rate and identity.
+//! All fields may hold the same client. Separate clients each have their own name, rate limit and
+//! identity.
 
 use kube::Client;
 
-/// The clients. A controller writes with its own; what all look at comes through the first.
+/// The clients. Each controller writes with its own client; the lists and watches use the first
+/// one.
 #[derive(Clone)]
 pub struct Clients {
     /// Lists and watches for all controllers.
@@ -15,14 +17,15 @@ pub struct Clients {
     pub node_controller: Client,
     /// Writes of the route controller.
     pub route_controller: Client,
-    /// The service controller's again, for Events: a flood of them holds up no write.
+    /// Events about all other kinds. A separate client, so that a flood of Events delays no other
+    /// write.
     pub service_events: Client,
-    /// The node controller's again, for Events.
+    /// Events about Nodes.
     pub node_events: Client,
 }
 
 impl Clients {
-    /// The same clients, each changed alike.
+    /// Applies `change` to each client.
     #[must_use]
     pub fn map(&self, change: impl Fn(&Client) -> Client) -> Self {
         let Self {
@@ -43,7 +46,7 @@ impl Clients {
         }
     }
 
-    /// Who writes Events about objects of this kind.
+    /// The client that writes Events about objects of this kind.
     pub(crate) fn events(&self, kind: &str) -> &Client {
         if kind == "Node" { &self.node_events } else { &self.service_events }
     }

@@ -1,5 +1,4 @@
-//! The addresses that the cluster gave its Services, by address: each one that a provider gives is
-//! looked up here.
+//! The cluster IPs of all Services, by address. No provider may assign one of these addresses.
 
 use std::{
     collections::HashMap,
@@ -16,7 +15,7 @@ use crate::watch::{Change, ObjectKey};
 pub(crate) struct ClusterIps(RwLock<HashMap<IpAddr, ObjectKey>>);
 
 impl ClusterIps {
-    /// Takes up what happened to a Service: to every one, of whatever type.
+    /// Updates the map after a change of a Service of any type.
     pub(crate) fn follow(&self, change: &Change<core::Service>) {
         let Change { key, old, new } = change;
         let (old, new) = (old.as_deref().map(of).unwrap_or_default(), new.as_deref().map(of).unwrap_or_default());
@@ -25,8 +24,8 @@ impl ClusterIps {
         }
         let mut by_address = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for ip in old {
-            // Another one may have it by now: a list tells what is there before it tells what is
-            // gone.
+            // Another Service may own the address by now: a list reports the objects that exist
+            // before it reports the deleted ones.
             if by_address.get(&ip) == Some(key) {
                 by_address.remove(&ip);
             }
@@ -34,14 +33,14 @@ impl ClusterIps {
         by_address.extend(new.into_iter().map(|ip| (ip, key.clone())));
     }
 
-    /// The Service whose cluster IP this is, however the address is written.
+    /// The Service that has this cluster IP, in either spelling of an IPv4-mapped address.
     pub(crate) fn service(&self, address: IpAddr) -> Option<ObjectKey> {
         let by_address = self.0.read().unwrap_or_else(PoisonError::into_inner);
         by_address.get(&address.to_canonical()).cloned()
     }
 }
 
-/// A headless Service has none.
+/// The parsed cluster IPs; a headless Service has none.
 fn of(object: &core::Service) -> Vec<IpAddr> {
     let ips = object.spec.as_ref().and_then(|spec| spec.cluster_ips.as_deref()).unwrap_or_default();
     ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()).map(|ip| ip.to_canonical()).collect()
@@ -73,10 +72,10 @@ mod tests {
 
         happens("a", None, service(&["10.0.0.1", "fd00::1"]));
         assert_eq!((of("10.0.0.1"), of("fd00::1"), of("10.0.0.2")), (Some(key("a")), Some(key("a")), None));
-        assert_eq!(of("::ffff:10.0.0.1"), Some(key("a")), "mapped into IPv6, the same address");
+        assert_eq!(of("::ffff:10.0.0.1"), Some(key("a")), "an IPv4-mapped IPv6 address is the same address");
         happens("a", service(&["10.0.0.1", "fd00::1"]), service(&["10.0.0.1"]));
         assert_eq!(of("fd00::1"), None);
-        // A list in which `a` is gone and `b` has its address: the addresses that are there come
+        // A list in which `b` has the address of the deleted `a`: a list reports existing objects
         // first.
         happens("b", None, service(&["10.0.0.1"]));
         happens("a", service(&["10.0.0.1"]), None);

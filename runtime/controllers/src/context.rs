@@ -1,5 +1,4 @@
-//! What the steps of all controllers share. It holds and finds; it decides nothing but who owns a
-//! Service.
+//! State that all controllers share. Its only decision is which provider owns a Service.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -31,14 +30,14 @@ pub(crate) struct Context {
     pub(crate) lanes: Lanes,
     pub(crate) reporter: Reporter,
     pub(crate) services: Cache<core::Service>,
-    /// Of all Services.
+    /// The cluster IPs of all Services.
     pub(crate) cluster_ips: ClusterIps,
     pub(crate) nodes: Nodes,
     /// Becomes true when the first list of nodes is complete.
     pub(crate) nodes_synced: watch::Sender<bool>,
     pub(crate) ledger: Ledger,
     pub(crate) turns: Turns,
-    /// Open while this process may write.
+    /// Open while this process holds the lease.
     pub(crate) fence: Fence,
     pub(crate) progress: Progress,
 }
@@ -61,44 +60,45 @@ impl Context {
         }
     }
 
-    /// What goes with a call of this provider, about this object or about none.
+    /// The metadata of a call to this provider, with the object that the call is about, if any.
     pub(crate) fn call(&self, lane: &Lane, object: Option<ObjectReference>) -> Call {
         progress::step();
         Call { object, events: Some(self.reporter.sink(&lane.name)), fence: self.fence.clone() }
     }
 
-    /// Runs a turn of a worker of this provider.
+    /// Runs `work` as one turn of this provider's worker, described by `what`.
     pub(crate) async fn turn<F: Future>(&self, lane: &Lane, what: impl Into<String>, work: F) -> F::Output {
         self.progress.turn(&lane.name, what, work).await
     }
 
-    /// Who owns this Service; nobody where it is not of type LoadBalancer.
+    /// The owner of this Service; [`Owner::Unowned`] if its type is not LoadBalancer.
     pub(crate) fn service_owner(&self, object: &core::Service) -> Owner {
         if !service_spec::is_load_balancer(object) {
-            return Owner::Nobody;
+            return Owner::Unowned;
         }
         ownership::service_owner(&self.nodes.claims(), service_spec::class(object))
     }
 
-    /// Why no load balancer and no node may have this address: it is the cluster's own for a
-    /// Service. The ranges that cluster IPs come from are not to be seen in the API of every
-    /// version; those that are given out are.
+    /// Why a load balancer or a node may not have this address: it is the cluster IP of a Service.
+    /// Not every Kubernetes version shows the Service CIDRs in its API, so the check covers the
+    /// cluster IPs that are in use.
     pub(crate) fn refuse_cluster_ip(&self, address: IpAddr) -> Option<String> {
         let address = address.to_canonical();
         let key = self.cluster_ips.service(address)?;
         Some(format!(
-            "{address} is refused: it is the cluster IP of the Service {key}. Correct what the cloud or the provider's cloud-config gives out"
+            "{address} is refused: it is the cluster IP of the Service {key}. Correct the address ranges in the cloud or in the provider's cloud-config"
         ))
     }
 
-    /// What this provider holds for the Service.
+    /// The ledger entry of this Service, if this provider made its load balancer.
     pub(crate) fn held(&self, key: &ObjectKey, lane: &Lane) -> Option<Entry> {
         self.ledger.get(key).filter(|entry| *entry.provider == *lane.name)
     }
 
-    /// In whose queue this Service belongs: who holds its load balancer; else who owns it; else,
-    /// where only our finalizer tells that it once had one, the default provider or the oldest,
-    /// which then asks all. Nobody where the holder is not there any more.
+    /// The lane whose queue gets this Service: the provider that made its load balancer; otherwise
+    /// the owner. A Service that only has our finalizer goes to the default provider or, without
+    /// one, to the oldest, which then asks all providers. None if the provider that made the load
+    /// balancer is removed.
     pub(crate) fn route_service(&self, key: &ObjectKey) -> Option<Arc<Lane>> {
         let entry = self.ledger.get(key);
         let holder = entry.as_ref().and_then(|entry| self.lanes.named(&entry.provider));
@@ -109,8 +109,8 @@ impl Context {
         if service_spec::is_load_balancer(&object) {
             return self.lanes.get(self.service_owner(&object).provider()?);
         }
-        // Where it is known who made the load balancer and that one is not there, the others'
-        // "there is none" is no reason to let the Service go.
+        // The ledger names a provider that is removed. The answer "no such load balancer" from
+        // another provider is no reason to remove the finalizer.
         if entry.is_some() || !service_spec::has_finalizer(&object) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Kubernetes nodes to the provider's vocabulary and back. Pure.
+//! Converts Kubernetes nodes to the types of the provider contract and back. Pure.
 
 use k8s_openapi::api::core::v1 as core;
 use skysail_provider::{AddressKind, Node, NodeAddress, ObjectReference, StringMap};
@@ -22,7 +22,7 @@ pub fn node(object: &core::Node) -> Node {
     }
 }
 
-/// `spec.providerID`, where it is not empty.
+/// `spec.providerID`; none if it is empty.
 pub(crate) fn provider_id(object: &core::Node) -> Option<&str> {
     object.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
 }
@@ -33,14 +33,14 @@ pub(crate) fn addresses(object: &core::Node) -> Vec<NodeAddress> {
     addresses.iter().map(|a| NodeAddress { kind: address_kind(&a.type_), address: a.address.clone() }).collect()
 }
 
-/// As `status.addresses` spells them.
+/// Addresses as `status.addresses` spells them.
 pub(crate) fn to_core_addresses(addresses: &[NodeAddress]) -> Vec<core::NodeAddress> {
     let address =
         |a: &NodeAddress| core::NodeAddress { type_: kind_name(&a.kind).to_owned(), address: a.address.clone() };
     addresses.iter().map(address).collect()
 }
 
-/// Whether the condition `Ready` is true; absent and unknown are not.
+/// Whether the condition `Ready` is True; an absent or Unknown condition counts as not ready.
 pub(crate) fn is_ready(object: &core::Node) -> bool {
     let conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
@@ -51,12 +51,13 @@ pub(crate) fn taints(object: &core::Node) -> &[core::Taint] {
     object.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// By key, whatever value and effect: as upstream.
+/// Whether the node has the taint for uninitialized nodes. As upstream, value and effect are
+/// ignored.
 pub(crate) fn is_uninitialized(object: &core::Node) -> bool {
     taints(object).iter().any(|taint| taint.key == names::UNINITIALIZED_TAINT)
 }
 
-/// By key and effect: as upstream.
+/// Whether the node has the shutdown taint. As upstream, key and effect are compared.
 pub(crate) fn is_shutdown_tainted(object: &core::Node) -> bool {
     crate::taints::exists(taints(object), &shutdown_taint())
 }

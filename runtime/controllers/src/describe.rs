@@ -6,8 +6,8 @@ use skysail_provider::{AddressKind, Code, Detail, Error, Instance, NODES_PER_PAG
 
 use crate::{context::Context, lane::Lane};
 
-/// One result for each node, in the order of the set; where a page failed as a whole, its error for
-/// each of its nodes.
+/// One result for each node, in the order of the set. If a whole page failed, each of its nodes
+/// gets the page's error.
 pub(crate) async fn describe(
     context: &Context,
     lane: &Arc<Lane>,
@@ -21,11 +21,11 @@ pub(crate) async fn describe(
     results
 }
 
-/// One result for each node of the page. Where the guest breaks on it, the halves are asked about,
-/// and so on while only one of the two breaks: a node that no provider can stand (its annotations
-/// are its kubelet's to write) must not keep hundreds of others from their machines. Where both
-/// halves break it is not one node's doing, and three calls have shown it; else a page costs two
-/// calls for each halving, 18 at most.
+/// One result for each node of the page. If the guest traps or exceeds a limit, the function asks
+/// for each half separately, and halves again while only one half fails: one node that crashes the
+/// guest (its kubelet writes its annotations) must not block the look-up of hundreds of others. If
+/// both halves fail, the cause is not a single node, and the function stops after three calls;
+/// otherwise a page costs two calls for each halving, at most 18 more.
 async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detail: Detail) -> Vec<Result<Instance>> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut rest = page;
@@ -50,8 +50,8 @@ async fn describe_page(context: &Context, lane: &Arc<Lane>, page: NodeSet, detai
     before
 }
 
-/// One of its nodes may have done it. What a provider says in order, a cloud that does not answer
-/// and a deadline are no node's doing.
+/// Whether a single node may have caused the error. An error that the provider returns, an
+/// unreachable cloud and a deadline are not caused by a node.
 fn breaks_the_guest(error: &Error) -> bool {
     matches!(error.code, Code::Trapped | Code::LimitExceeded)
 }
@@ -61,31 +61,32 @@ fn halves(nodes: &NodeSet) -> (NodeSet, NodeSet) {
     (NodeSet::new(left.iter().cloned()), NodeSet::new(right.iter().cloned()))
 }
 
-/// One call; its results are as many as the nodes.
+/// One call; returns exactly one result for each node.
 async fn ask(context: &Context, lane: &Arc<Lane>, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
-    // Many nodes are no one object.
+    // A call about many nodes names no object.
     let call = context.call(lane, None);
-    // Asked again for each call: a swap may come in between.
+    // Fetched for each call, because a swap may replace the release in between.
     let answer = match lane.provider.instances() {
         Some(instances) => instances.describe(&call, nodes, detail).await,
         None => Err(Error::new(Code::NotServing, "the provider has no instances, or no release of it serves")),
     };
     match answer {
         Ok(results) if results.len() != nodes.len() => {
-            let text = format!("the provider gave {} results for {} nodes", results.len(), nodes.len());
+            let text = format!("the provider returned {} results for {} nodes", results.len(), nodes.len());
             Err(Error::new(Code::Internal, &text))
         }
-        // NotFound of the whole call is no word about any one machine: it must never read as
-        // "gone".
-        Err(error) if error.code == Code::NotFound => {
-            Err(Error::new(Code::Internal, format!("the look-up itself was not found: {}", error.message)))
-        }
+        // NotFound for the whole call says nothing about a single machine and must never count as
+        // "the machine does not exist".
+        Err(error) if error.code == Code::NotFound => Err(Error::new(
+            Code::Internal,
+            format!("the provider answered NotFound for the whole call: {}", error.message),
+        )),
         Ok(results) => Ok(results.into_iter().map(|result| judged_for(context, lane, result, detail)).collect()),
         Err(error) => Err(error),
     }
 }
 
-/// Only where more than its existence is asked: otherwise its addresses are not needed.
+/// Checks the addresses of a machine, unless only its state was asked for.
 fn judged_for(context: &Context, lane: &Arc<Lane>, result: Result<Instance>, detail: Detail) -> Result<Instance> {
     match detail {
         Detail::Metadata => result.and_then(|instance| judged(context, lane, instance)),
@@ -93,7 +94,7 @@ fn judged_for(context: &Context, lane: &Arc<Lane>, result: Result<Instance>, det
     }
 }
 
-/// A machine whose addresses the provider may give to a node.
+/// Rejects a machine with an address that the provider may not assign to a node.
 fn judged(context: &Context, lane: &Arc<Lane>, instance: Instance) -> Result<Instance> {
     let rules = lane.addresses();
     let is_ip = |kind: &AddressKind| matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);

@@ -1,5 +1,5 @@
-//! Why a step of a reconcile failed: what was tried, the cause, and the [`Code`] that decides what
-//! comes next.
+//! Why a step of a reconcile failed: the step, the cause, and the [`Code`] that decides what
+//! happens next.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -34,8 +34,8 @@ impl Error {
         move |source| Self::Api { step, source: Box::new(source) }
     }
 
-    /// What the caller does about it. A failure of the Kubernetes API is [`Code::Unavailable`],
-    /// unless the request was held back by the fence.
+    /// The code that the caller branches on. A failure of the Kubernetes API is
+    /// [`Code::Unavailable`], unless the fence blocked the request.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Provider { source, .. } => source.code,
@@ -44,7 +44,7 @@ impl Error {
         }
     }
 
-    /// Not earlier than this, where the provider said so.
+    /// The provider's retry-after delay, if it gave one.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Provider { source, .. } => source.retry_after,
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// Somebody else wrote the object since we read it.
+    /// Whether another client changed the object after we read it.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Api { source, .. } if api_status(source) == Some(409))
     }
@@ -68,13 +68,13 @@ impl Error {
     }
 }
 
-/// Whether the client's fence held the request back.
+/// Whether the client's fence blocked the request.
 pub(crate) fn is_fenced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(cause) if cause.is::<FenceClosed>())
 }
 
-/// Whether a write that failed so may have been carried out all the same: the answer was lost, or
-/// does not say.
+/// Whether the API server may have carried out the failed write: the response was lost, or was a
+/// 5xx error.
 pub(crate) fn may_be_carried_out(error: &Error) -> bool {
     match error {
         Error::Provider { .. } => false,
@@ -90,8 +90,8 @@ pub(crate) fn api_status(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// The whole chain on one line. Some libraries repeat the cause in their own text; it is then named
-/// once.
+/// The error and its causes on one line. Some libraries repeat the cause in their own text; the
+/// result names each cause once.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -112,7 +112,7 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// The API server's answer, which kube prints with all its fields, twice.
+/// The API server's answer. kube's `Display` prints all its fields, twice.
 fn api_answer<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     let error = error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref().map(Box::<kube::Error>::as_ref))?;
     match error {
@@ -121,7 +121,7 @@ fn api_answer<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
     }
 }
 
-/// What a person reads of it.
+/// The API server's message for a person.
 fn sentence(answer: &Status) -> String {
     match answer.message.as_str() {
         "" => format!("the API server answered {} {}", answer.code, answer.reason).trim_end().to_owned(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_says_is_said_once() {
+    fn an_answer_of_the_api_server_appears_once_in_the_text() {
         let error = Error::api("update load balancer status")(conflict("the object has been modified"));
         assert_eq!(chain(&error), "failed to update load balancer status: the object has been modified");
         assert_eq!(chain(&conflict("the object has been modified")), "the object has been modified");

@@ -1,14 +1,16 @@
-//! Kubernetes Events about objects, counted and bounded as client-go does it.
+//! Kubernetes Events about objects, with the counts and limits of client-go.
 //!
-//! These are core/v1 Events, as upstream's controllers write them: equal ones are one object with a
-//! count that grows, so `kubectl describe` shows "x12 over 5m". kube's own recorder writes
-//! events.k8s.io/v1, keeps a map without bound and forgets the first text of a series; so this one
-//! is built on `Api`.
+//! These are core/v1 Events, as upstream's controllers write them: equal Events share one object
+//! whose count grows, so `kubectl describe` shows "x12 over 5m". kube's own recorder writes
+//! events.k8s.io/v1, keeps a map without a bound and loses the first text of a series; so this
+//! module uses `Api` directly.
 //!
 //! # Guarantees
-//! - `tell` never blocks: the queue has [`QUEUE_MAX`] places and drops what does not fit, counted.
+//! - `emit` never blocks: the queue holds [`QUEUE_MAX`] notices; a notice that does not fit is
+//!   dropped and counted.
 //! - Memory is bounded by [`SERIES_MAX`].
-//! - What begins and has ended before its turn came is not told: the end is, and says as much.
+//! - A "begin" notice is dropped if the operation ended while the notice waited in the queue: the
+//!   "end" notice contains the same information.
 //! - Per source and object a burst of 25, then one in 300 s; more than 10 texts of one reason
 //!   within 600 s become one series.
 
@@ -39,62 +41,61 @@ use crate::{
     names::{PROVIDER_API_VERSION, PROVIDER_KIND},
 };
 
-/// Two thousand nodes that become ready and a thousand Services that get an address at the same
-/// moment fit.
+/// Room for two thousand nodes that become ready and a thousand Services that get an address at the
+/// same moment.
 const QUEUE_MAX: usize = 4096;
-/// As client-go's correlator cache.
+/// Size of client-go's correlator cache.
 const SERIES_MAX: usize = 4096;
-/// As client-go's spam filter.
+/// Burst of client-go's spam filter.
 const BURST: f64 = 25.0;
-/// As client-go's spam filter: one more each 300 s.
+/// Refill interval of client-go's spam filter: one more Event each 300 s.
 const REFILL: Duration = Duration::from_mins(5);
-/// As client-go's aggregator: more texts than this of one reason are one series.
+/// As client-go's aggregator: more than this many texts of one reason become one series.
 const SIMILAR_MAX: usize = 10;
-/// As client-go's aggregator.
+/// Window of client-go's aggregator.
 const SIMILAR_WINDOW: Duration = Duration::from_mins(10);
 /// The API refuses a longer note.
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// The API refuses a longer name.
 const NAME_BYTES_MAX: usize = 253;
-/// A write that the API cannot take now is tried this often in all; Events are a courtesy and must
-/// not pile up.
+/// Tries for each write; Events are best-effort and must not accumulate.
 const TRIES: usize = 3;
 
-/// One thing to tell.
+/// The content of one Event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
-    /// Who tells it: the column `FROM` of `kubectl describe`.
+    /// The reporting component: the column `FROM` of `kubectl describe`.
     pub source: Arc<str>,
-    /// About what.
+    /// The object that the Event is about.
     pub object: ObjectReference,
-    /// Whether somebody should look.
+    /// Normal, or Warning if a person should look.
     pub kind: EventKind,
-    /// For machines, CamelCase.
+    /// Machine-readable reason in CamelCase.
     pub reason: String,
-    /// For people; cut at 1,024 bytes.
+    /// Text for a person; cut at 1,024 bytes.
     pub message: String,
 }
 
 /// A notice in the queue.
 pub struct Waiting {
     notice: Notice,
-    /// Of what it says the beginning, if it does.
+    /// Set for a notice about the beginning of an operation.
     begun: Option<Begun>,
 }
 
-/// Something of which the beginning was told.
+/// A handle to the notice about the beginning of an operation.
 #[derive(Clone)]
 pub(crate) struct Begun(Arc<AtomicBool>);
 
 impl Begun {
-    /// The end is reported at once: under load the queue is thousands long, and some of it would
-    /// report what is over.
+    /// Marks the operation as ended. Under load the queue holds thousands of notices; the notice
+    /// about the beginning is dropped if it is still waiting.
     pub(crate) fn ended(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Takes Events.
+/// The sending half of the Event queue.
 #[derive(Clone)]
 pub struct Events {
     queue: mpsc::Sender<Waiting>,
@@ -102,20 +103,20 @@ pub struct Events {
 }
 
 impl Events {
-    /// With the queue that a [`Recorder`] empties.
+    /// Also returns the receiving half, for a [`Recorder`].
     #[must_use]
     pub fn new(metrics: ControllerMetrics) -> (Self, mpsc::Receiver<Waiting>) {
         let (queue, notices) = mpsc::channel(QUEUE_MAX);
         (Self { queue, metrics }, notices)
     }
 
-    /// Tells, or drops when the queue is full; says which.
-    pub fn tell(&self, notice: Notice) -> bool {
+    /// Queues the notice; returns false if the queue is full and the notice was dropped.
+    pub fn emit(&self, notice: Notice) -> bool {
         self.enqueue(notice, None)
     }
 
-    /// Tells as [`Self::tell`] does, unless what begins has ended first.
-    pub(crate) fn tell_beginning(&self, notice: Notice) -> Begun {
+    /// Queues a notice about a beginning; [`Begun::ended`] withdraws the notice if it still waits.
+    pub(crate) fn emit_beginning(&self, notice: Notice) -> Begun {
         let begun = Begun(Arc::default());
         self.enqueue(notice, Some(begun.clone()));
         begun
@@ -139,7 +140,7 @@ fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
-/// Another try would be answered alike.
+/// Whether a retry would get the same answer.
 fn is_final(error: &kube::Error) -> bool {
     is_fenced(error) || api_status(error).is_some_and(|status| status < 500 && status != 429)
 }
@@ -152,13 +153,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Writes with the clients that are there for Events.
+    /// Uses the clients for Events in `clients`.
     #[must_use]
     pub fn new(clients: Clients, metrics: ControllerMetrics) -> Self {
         Self { clients, metrics, correlator: Correlator::default() }
     }
 
-    /// Writes until all senders are gone, or until `stop`; then only what waits already.
+    /// Writes until all senders are dropped or `stop` is cancelled; then writes only the notices
+    /// that are already queued.
     pub async fn run(mut self, mut notices: mpsc::Receiver<Waiting>, stop: CancellationToken) {
         while let Some(Some(waiting)) = stop.run_until_cancelled(notices.recv()).await {
             self.record(waiting).await;
@@ -201,12 +203,12 @@ impl Recorder {
                 object.name,
                 reason,
                 error = chain(&error),
-                "an Event could not be written"
+                "writing an Event failed; the Event is lost"
             );
         }
     }
 
-    /// Creates the series' object or counts it up; returns its name.
+    /// Creates the series' Event or updates its count; returns its name.
     async fn write(&self, series: &Series) -> Result<String, kube::Error> {
         let namespace = match series.notice.object.namespace.as_str() {
             "" => "default",
@@ -219,7 +221,7 @@ impl Recorder {
                 "count": series.count, "lastTimestamp": Time(Timestamp::now()), "message": series.notice.message,
             });
             match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                // It expired: the series goes on in a new object.
+                // The Event expired: the series continues in a new Event.
                 Err(error) if api_status(&error) == Some(404) => {}
                 result => return result.map(|_| name.clone()),
             }
@@ -265,7 +267,7 @@ fn event(series: &Series, namespace: &str, now: Timestamp) -> core::Event {
     }
 }
 
-/// Of the kinds that Events are about.
+/// The `apiVersion` of the kinds that Events are about.
 fn api_version(kind: &str) -> &'static str {
     match kind {
         PROVIDER_KIND => PROVIDER_API_VERSION,
@@ -273,8 +275,8 @@ fn api_version(kind: &str) -> &'static str {
     }
 }
 
-/// As client-go's: the object's name and the time in hexadecimal; cut where that would be longer
-/// than a name may be.
+/// As client-go names Events: the object's name and the time in hexadecimal, cut to the length
+/// limit of a name.
 fn event_name(object: &str, now: Timestamp) -> String {
     let time = format!(".{:x}", now.as_nanosecond());
     let mut name = object.to_owned();
@@ -284,21 +286,22 @@ fn event_name(object: &str, now: Timestamp) -> String {
     name + &time
 }
 
-/// A notice with its place among equal ones.
+/// A notice with the count of equal notices.
 #[derive(Clone, Debug)]
 struct Series {
-    /// Of what is counted together.
+    /// The key under which notices are counted together.
     key: Digest,
-    /// With the text to write.
+    /// The notice with the text to write.
     notice: Notice,
     count: i32,
     event_name: Option<String>,
 }
 
-/// Stands for a notice, or a part of one, in the maps: thousands of their texts would be megabytes.
+/// The hash of a notice or of a part of it. The maps hold hashes because thousands of texts would
+/// be megabytes.
 type Digest = [u64; 2];
 
-/// Makes [`Digest`]s. Nobody who writes messages knows the keys, so nobody can make two that meet.
+/// Computes [`Digest`]s with random keys, so that no author of messages can produce a collision.
 #[derive(Default)]
 struct Digests([RandomState; 2]);
 
@@ -326,7 +329,8 @@ struct Tokens {
     used: u64,
 }
 
-/// Decides which notices are one series and which are too many. Pure: the time is given.
+/// Decides which notices form one series and which exceed the rate. Pure: the caller passes the
+/// time.
 #[derive(Default)]
 struct Correlator {
     digests: Digests,
@@ -340,7 +344,7 @@ struct Correlator {
 }
 
 impl Correlator {
-    /// The series this belongs to; none when its object has had too many.
+    /// The series of this notice; none if its object exceeded the rate.
     fn correlate(&mut self, notice: Notice, now: Instant) -> Option<Series> {
         self.clock += 1;
         let clock = self.clock;

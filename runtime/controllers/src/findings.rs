@@ -1,8 +1,8 @@
-//! What keeps a provider from its objects: claims that an older provider has, nodes that two
-//! providers claim, nodes that the breaker keeps.
+//! Conditions that keep a provider from its objects: claims that an older provider has, nodes that
+//! two providers claim, nodes that the breaker keeps.
 //!
-//! The controllers write findings, and the process shows them: in the conditions of the `Provider`,
-//! in `skysail status`, in `/readyz`.
+//! The controllers write findings. The process shows them in the conditions of the `Provider`, in
+//! `skysail status` and in `/readyz`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub enum Finding {
     /// The selectors of this provider and of another one select the same nodes, so neither acts on
     /// them.
     NodesContested,
-    /// The breaker keeps nodes whose machines are gone, as the provider says.
+    /// The breaker keeps nodes although the provider reports that their machines do not exist.
     NodesHeld,
 }
 
@@ -37,13 +37,13 @@ impl Finding {
 pub struct Findings(watch::Sender<BTreeMap<Finding, String>>);
 
 impl Findings {
-    /// Follows the findings.
+    /// Subscribes to the findings.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<BTreeMap<Finding, String>> {
         self.0.subscribe()
     }
 
-    /// Replaces the finding of this kind; none ends it. Says whether that changed anything.
+    /// Replaces the finding of this kind; `None` clears it. Returns whether anything changed.
     pub fn set(&self, finding: Finding, text: Option<String>) -> bool {
         self.0.send_if_modified(|all| {
             let before = match &text {

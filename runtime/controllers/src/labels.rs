@@ -1,5 +1,5 @@
-//! Labels of nodes (pure): those that a machine's description gives, and the older spellings kept
-//! equal to the newer ones.
+//! Labels of nodes (pure): the labels from the description of the machine, and the newer spellings
+//! kept equal to the older ones.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,18 @@ use crate::names;
 /// Why a description's labels cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LabelError {
-    #[error("the provider gave the label key {0:?}, which no API server accepts")]
+    #[error("the provider returned the label key {0:?}, which is not a valid label key in Kubernetes")]
     Key(String),
-    #[error("the provider gave the value {value:?} for label {key:?}, which no API server accepts")]
+    #[error(
+        "the provider returned the value {value:?} for the label {key:?}, which is not a valid label value in Kubernetes"
+    )]
     Value { key: String, value: String },
-    #[error("the provider gave {0} labels; at most {LABELS_MAX} are written")]
+    #[error("the provider returned {0} labels; at most {LABELS_MAX} are allowed")]
     TooMany(usize),
 }
 
-/// Most further labels of one node: they are written into the object, and every client reads them.
+/// Most additional labels of one node. The labels are part of the object, which every client of
+/// nodes reads.
 pub(crate) const LABELS_MAX: usize = 128;
 
 /// The pairs that upstream keeps equal: the older spelling is the source.
@@ -29,12 +32,13 @@ const MIRRORED: [(&str, &str); 3] = [
     (names::BETA_INSTANCE_TYPE_LABEL, names::INSTANCE_TYPE_LABEL),
 ];
 
-/// The labels to set when a node is initialised: type, zone and region in both spellings, whatever
-/// is there; further ones only where the key is free and not in Kubernetes' own namespaces.
+/// The labels to set when a node is initialised: type, zone and region in both spellings replace
+/// present values; additional labels are set only if the key is unused and outside Kubernetes' own
+/// namespaces.
 ///
 /// # Errors
-/// A key or value that no API server accepts: nothing is written then, so that a bug of a provider
-/// is seen and not half applied.
+/// A key or value that Kubernetes does not accept. No label is written then, so that a provider's
+/// bug becomes visible and is not half applied.
 pub(crate) fn from_instance(
     present: &BTreeMap<String, String>,
     instance: &Instance,
@@ -45,12 +49,9 @@ pub(crate) fn from_instance(
     Ok(labels)
 }
 
-/// The labels to change on an initialised node so that it has what its machine has now: type, zone,
-/// region and further ones, whatever is there. A label that the provider gives no longer stays:
-/// nobody can tell who wrote it.
-///
-/// # Errors
-/// As [`from_instance`].
+/// The labels to change on an initialised node so that it matches its machine: type, zone, region
+/// and additional labels replace present values. A label that the provider does not return any more
+/// stays, because its author is unknown.
 pub(crate) fn refreshed(present: &StringMap, instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     let mut labels = further(instance)?;
     labels.extend(known(instance)?);
@@ -58,7 +59,7 @@ pub(crate) fn refreshed(present: &StringMap, instance: &Instance) -> Result<BTre
     Ok(labels)
 }
 
-/// Type, zone and region, each in both spellings; what the machine does not have is left alone.
+/// Type, zone and region, each in both spellings; empty values are skipped.
 fn known(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     let known = [
         (&instance.instance_type, [names::INSTANCE_TYPE_LABEL, names::BETA_INSTANCE_TYPE_LABEL]),
@@ -75,7 +76,7 @@ fn known(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     Ok(labels)
 }
 
-/// Those that the provider gives beside, without Kubernetes' own namespaces.
+/// The additional labels of the provider, without Kubernetes' own namespaces.
 fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> {
     if instance.labels.len() > LABELS_MAX {
         return Err(LabelError::TooMany(instance.labels.len()));
@@ -88,8 +89,7 @@ fn further(instance: &Instance) -> Result<BTreeMap<String, String>, LabelError> 
     Ok(labels)
 }
 
-/// The labels to change on an initialised node so that each newer spelling equals the older one;
-/// empty where none does not.
+/// The labels to change on an initialised node so that each newer spelling equals the older one.
 fn mirrored(present: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for (source, mirror) in MIRRORED {

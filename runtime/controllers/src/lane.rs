@@ -23,33 +23,33 @@ use crate::{
     watch::ObjectKey,
 };
 
-/// One provider, from the moment when an operator adds it until the operator removes it. No
-/// provider waits in another's queue.
+/// One provider, from the moment when an operator adds it until the operator removes it. Each
+/// provider has its own queues, so no provider waits for another.
 pub(crate) struct Lane {
     pub(crate) id: LaneId,
-    /// The operator's name for it.
+    /// The name that the operator gave the provider.
     pub(crate) name: String,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) findings: Findings,
     /// Counts the releases that became active.
     pub(crate) releases: watch::Receiver<u64>,
-    /// Counts the rotations of its credentials.
+    /// Counts the rotations of the provider's credentials.
     pub(crate) rotations: watch::Receiver<u64>,
-    /// Services that have to be looked at.
+    /// Keys of Services to reconcile.
     pub(crate) services: Arc<WorkQueue<ObjectKey>>,
-    /// Names of nodes that want initialisation or labels.
+    /// Names of nodes to initialize or to label.
     pub(crate) nodes: Arc<WorkQueue<String>>,
-    /// One key, for a pass over all routes.
+    /// A single key, which stands for a pass over all routes.
     pub(crate) routes: Arc<WorkQueue<&'static str>>,
-    /// Asks for a pass over the addresses before its period ends.
+    /// Triggers a pass over the node addresses before its period ends.
     pub(crate) passes: Notify,
-    /// Becomes true with the first node set: Services wait for it.
+    /// Becomes true with the first node set; Services are reconciled only after it.
     pub(crate) published: watch::Sender<bool>,
     /// Ends the lane's tasks.
     pub(crate) stop: CancellationToken,
-    /// What an operator may edit.
+    /// The settings that an operator may edit.
     settings: RwLock<Arc<ProviderEntry>>,
-    /// Counts the edits after which each load balancer is ensured again.
+    /// Counts the edits that require each load balancer to be ensured again.
     edits: AtomicU64,
 }
 
@@ -66,8 +66,8 @@ impl PartialEq for Lane {
 }
 
 impl Lane {
-    /// A queue that nobody serves has no metrics; as upstream, the one for routes has them behind
-    /// its gate only.
+    /// A queue of a disabled controller has no metrics; as upstream, the queue for routes has
+    /// metrics only behind its feature gate.
     pub(crate) fn new(
         id: LaneId,
         entry: &ProviderEntry,
@@ -96,12 +96,12 @@ impl Lane {
         }
     }
 
-    /// Whether this entry describes the same provider, maybe with other settings.
+    /// Whether this entry describes the same provider, perhaps with other settings.
     pub(crate) fn is_of(&self, entry: &ProviderEntry) -> bool {
         self.name == entry.name && Arc::ptr_eq(&self.provider, &entry.provider)
     }
 
-    /// The settings now.
+    /// The current settings.
     pub(crate) fn settings(&self) -> Arc<ProviderEntry> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -111,14 +111,14 @@ impl Lane {
         self.settings().addresses.clone()
     }
 
-    /// Changes what counts for a load balancer and is none of its Service: the release, or the
-    /// addresses that an operator allows.
+    /// Changes with every input of a load balancer that is not part of its Service: the release,
+    /// and the addresses that an operator allows.
     pub(crate) fn generation(&self) -> u64 {
-        // Both only grow, so their sum is another one after each change.
+        // Both counters only grow, so each change produces a new sum.
         self.releases.borrow().wrapping_add(self.edits.load(Ordering::Relaxed))
     }
 
-    /// Takes up an edit; says whether the addresses are others.
+    /// Applies an edit; returns whether the allowed addresses changed.
     pub(crate) fn edit(&self, entry: &ProviderEntry) -> bool {
         let before = std::mem::replace(
             &mut *self.settings.write().unwrap_or_else(PoisonError::into_inner),

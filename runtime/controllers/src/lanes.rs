@@ -1,5 +1,5 @@
-//! The lanes of a manager, oldest provider first. They follow the set of providers: an edit moves
-//! what it concerns, and restarts nothing.
+//! The lanes of a manager, oldest provider first. The lanes follow the set of providers: an edit
+//! updates the lane in place and restarts nothing.
 
 use std::sync::{
     Arc, PoisonError, RwLock,
@@ -19,38 +19,38 @@ pub(crate) struct Lanes {
     made: AtomicUsize,
 }
 
-/// What another set of providers changed.
+/// The differences between two sets of providers.
 pub(crate) struct Changes {
     pub(crate) added: Vec<Arc<Lane>>,
     pub(crate) removed: Vec<Arc<Lane>>,
-    /// Those that may give other addresses now.
+    /// Lanes whose allowed addresses changed.
     pub(crate) readdressed: Vec<Arc<Lane>>,
 }
 
 impl Lanes {
-    /// All, oldest first.
+    /// All lanes, oldest first.
     pub(crate) fn all(&self) -> Arc<[Arc<Lane>]> {
         Arc::clone(&self.oldest_first.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The lane of this ID, where its provider is still there.
+    /// The lane with this ID, if its provider still exists.
     pub(crate) fn get(&self, id: LaneId) -> Option<Arc<Lane>> {
         self.all().iter().find(|lane| lane.id == id).cloned()
     }
 
-    /// The lane of the provider of this name.
+    /// The lane of the provider with this name.
     pub(crate) fn named(&self, name: &str) -> Option<Arc<Lane>> {
         self.all().iter().find(|lane| lane.name == name).cloned()
     }
 
-    /// What each claims now; see [`providers::claims`].
+    /// The current claim of each provider; see [`providers::claims`].
     pub(crate) fn claims(&self, before: &[Claim]) -> Vec<Claim> {
         let lanes: Vec<(LaneId, Arc<ProviderEntry>)> =
             self.all().iter().map(|lane| (lane.id, lane.settings())).collect();
         providers::claims(lanes.iter().map(|(lane, entry)| (*lane, &**entry)), before)
     }
 
-    /// Takes up another set of providers; `new` makes a lane.
+    /// Replaces the set of providers; `new` creates the lane of an added provider.
     pub(crate) fn follow(&self, providers: &Providers, new: impl Fn(LaneId, &ProviderEntry) -> Lane) -> Changes {
         let before = self.all();
         let (mut after, mut added, mut readdressed) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,15 +1,15 @@
-//! What each Service's load balancer was last brought to.
+//! The last known state of each Service's load balancer.
 //!
-//! It outlives a provider: where one is removed or claims change, it says whose load balancer has
-//! to go. After a start of the process it is rebuilt from what the Services say themselves
-//! ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` for each Service. The
-//! finalizer, and not the ledger, makes sure that no load balancer is forgotten.
+//! The ledger outlives a provider: if a provider is removed or claims change, it names the provider
+//! whose load balancer has to be deleted. After a start it is rebuilt from the Services'
+//! annotations ([`crate::names::LOAD_BALANCER_PROVIDER_ANNOTATION`]) and by one `ensure` for each
+//! Service. The finalizer, not the ledger, guarantees that no load balancer is leaked.
 //!
-//! # What a Service says is hearsay
-//! Everybody who may write a Service may write any provider's name into it. So the provider that a
-//! Service names is asked what it has (`get`) before the name counts; where it has nothing, the
-//! Service is treated as if it named no provider. That provider gets an `ensure-deleted` for this
-//! Service in any case: a load balancer that `get` does not see may be there.
+//! # Annotations are not trusted
+//! Anyone with write access to a Service can write any provider's name into it. So the controller
+//! first asks the named provider for the load balancer (`get`); if it has none, the Service is
+//! treated as if it named no provider. That provider gets an `ensure-deleted` for this Service in
+//! any case, because `get` may miss a load balancer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,62 +24,62 @@ use tokio::time::Instant;
 
 use crate::{backoff::Repairs, service_spec::status, watch::ObjectKey};
 
-/// The version of an object as a number, which is what an API server of Kubernetes gives; none
-/// where it is something else.
+/// The resource version as a number, which Kubernetes' API server uses; none if it is not a number.
 pub(crate) fn version(object: &core::Service) -> Option<u64> {
     object.metadata.resource_version.as_deref()?.parse().ok()
 }
 
-/// One Service that was handed to a provider.
+/// One Service that was passed to a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Name of the provider that holds the load balancer; an index means nothing to the next
+    /// Name of the provider that made the load balancer; a name, because lane IDs change with each
     /// manager.
     pub(crate) provider: Arc<str>,
-    /// The Service as it was handed over last, with success or not.
+    /// The Service as it was last passed to the provider, with success or not.
     pub(crate) service: Arc<Service>,
     pub(crate) state: State,
-    /// The rate of our writes to the object, which another controller may undo.
+    /// The rate limit of our writes to the object, which another controller may undo.
     pub(crate) repairs: Repairs,
-    /// Version of the object that our last write made.
+    /// Resource version of the object after our last write.
     pub(crate) wrote: Option<u64>,
 }
 
-/// What is known of the load balancer.
+/// The state of the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Only the object says that the provider made it.
-    Hearsay,
-    /// An `ensure` or a deletion began and has not succeeded: what the cloud has is unknown.
+    /// Only the object's annotation names the provider.
+    Unconfirmed,
+    /// An `ensure` or a deletion began and has not succeeded: the state in the cloud is unknown.
     Unsettled {
-        /// What served when the `ensure` began, and serves on where the `ensure` fails.
+        /// The load balancer before the `ensure`, which serves on if the `ensure` fails.
         before: Option<Before>,
     },
     /// The last `ensure` succeeded.
     Serving(Serving),
-    /// Another controller does the work: so said the provider of this generation.
+    /// Another controller manages the load balancer, according to the provider's release of this
+    /// generation.
     Elsewhere { generation: u64 },
-    /// It is deleted, and only our writes to the object are missing.
+    /// The load balancer is deleted; only our writes to the object are missing.
     Deleted,
 }
 
-/// How long what is due has to wait, from the moment of the observation.
+/// How long due work has to wait, from the moment of the observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     /// Until the next repair of our writes to the object.
     pub(crate) repair: Duration,
-    /// Until the `ensure` that failed is tried again, where something serves on; none elsewhere.
+    /// Until a failed `ensure` is retried, if an earlier load balancer serves on; otherwise none.
     pub(crate) retry: Option<Duration>,
 }
 
-/// The load balancer of the last `ensure` that succeeded, while another `ensure` fails.
+/// The load balancer of the last successful `ensure`, while a later `ensure` fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
     /// The Service of that `ensure`.
     pub(crate) service: Arc<Service>,
     pub(crate) nodes: Backends,
-    /// When the failed `ensure` is tried again, and whether other nodes are a reason to do it
-    /// sooner.
+    /// When the failed `ensure` is retried, and whether a change of the nodes triggers an earlier
+    /// retry.
     pub(crate) retry: Option<(Instant, bool)>,
 }
 
@@ -87,45 +87,44 @@ pub(crate) struct Before {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Serving {
     pub(crate) nodes: Backends,
-    /// Of the provider when the `ensure` began.
+    /// Generation of the provider when the `ensure` began.
     pub(crate) generation: u64,
-    /// What the provider answered.
+    /// The provider's answer.
     pub(crate) status: LoadBalancerStatus,
     pub(crate) written: Written,
-    /// It is ensured again although nothing is known to have changed: its turn of drift repair
-    /// came.
+    /// A drift repair is due: the load balancer is ensured again although no change is known.
     pub(crate) overdue: bool,
 }
 
-/// The nodes that a load balancer has.
+/// The backends of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backends {
-    /// Those of the node set with this membership.
+    /// The nodes of the node set with this membership.
     Known(u64),
-    /// An `update` began: what it did is unknown until one succeeds.
+    /// An `update` began; its effect is unknown until one succeeds.
     Unknown {
-        /// How many failed since then.
+        /// Number of updates that failed since then.
         failed: u32,
     },
 }
 
-/// Whether the provider's answer is in the object.
+/// Whether the object has the provider's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     No,
-    /// The object has it since this version, as far as that is known.
+    /// The object has it since this version, if known.
     At(Option<u64>),
 }
 
 impl Entry {
-    /// A Service that is handed over, or will be.
+    /// An entry for a Service that is or will be passed to a provider.
     pub(crate) fn new(provider: &str, service: Arc<Service>, state: State) -> Self {
         Self { provider: provider.into(), service, state, repairs: Repairs::default(), wrote: None }
     }
 
-    /// An `ensure` begins: from here on the provider may hold something.
+    /// Records that an `ensure` begins: the provider may have a load balancer from now on.
     pub(crate) fn ensured(self, service: Arc<Service>) -> Self {
-        // The turn of the `update` comes again, also where the last one failed.
+        // A new `update` is allowed, also if the last one failed.
         let again = |nodes| match nodes {
             Backends::Known(membership) => Backends::Known(membership),
             Backends::Unknown { .. } => Backends::Unknown { failed: 0 },
@@ -133,15 +132,16 @@ impl Entry {
         let before = match self.state {
             State::Serving(Serving { nodes, .. }) => Some((self.service, nodes)),
             State::Unsettled { before } => before.map(|before| (before.service, before.nodes)),
-            State::Hearsay | State::Elsewhere { .. } | State::Deleted => None,
+            State::Unconfirmed | State::Elsewhere { .. } | State::Deleted => None,
         };
         let before = before.map(|(service, nodes)| Before { service, nodes: again(nodes), retry: None });
         Self { service, state: State::Unsettled { before }, ..self }
     }
 
-    /// A deletion begins, or nothing is there to update: what serves comes from an `ensure` only.
+    /// A deletion begins, or there is no load balancer to update: the next step for a wanted
+    /// Service is `ensure`.
     pub(crate) fn unsettle(&mut self) {
-        if self.state != State::Hearsay {
+        if self.state != State::Unconfirmed {
             self.state = State::Unsettled { before: None };
         }
     }
@@ -149,9 +149,9 @@ impl Entry {
     pub(crate) fn update_begins(&mut self) {
         match &mut self.state {
             State::Serving(Serving { nodes, .. }) => *nodes = Backends::Unknown { failed: nodes.failed() },
-            // Unless it succeeds, the `ensure` comes next.
+            // If this update fails, `ensure` is next.
             State::Unsettled { before: Some(before) } => before.nodes = Backends::Unknown { failed: 1 },
-            State::Hearsay | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
+            State::Unconfirmed | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
         }
     }
 
@@ -166,35 +166,35 @@ impl Entry {
             State::Serving(Serving { nodes, .. }) => *nodes = Backends::Known(membership),
             State::Unsettled { before: Some(before) } => {
                 before.nodes = Backends::Known(membership);
-                // The nodes may be why the `ensure` was refused.
+                // The previous nodes may be the reason why the `ensure` was refused.
                 before.retry = before.retry.filter(|(_, until_change)| !until_change);
             }
-            State::Hearsay | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
+            State::Unconfirmed | State::Unsettled { before: None } | State::Elsewhere { .. } | State::Deleted => {}
         }
     }
 
-    /// The provider's answer is in the object, which has this version.
+    /// Records that the object has the provider's answer since this version.
     pub(crate) fn status_written(&mut self, version: Option<u64>) {
         if let State::Serving(serving) = &mut self.state {
             serving.written = Written::At(version);
         }
     }
 
-    /// The next step is `ensure`. False where that is the next step anyway, or another controller
-    /// does the work.
+    /// Makes `ensure` the next step. Returns false if it is the next step anyway, or another
+    /// controller manages the load balancer.
     pub(crate) fn make_overdue(&mut self) -> bool {
         let State::Serving(serving) = &mut self.state else { return false };
         !std::mem::replace(&mut serving.overdue, true)
     }
 
-    /// A call failed and is tried again then, or when its nodes are others.
+    /// Records a failed call, which is retried at `at`, or earlier after a change of the nodes.
     pub(crate) fn failed(&mut self, at: Instant, until_change: bool) {
         if let State::Unsettled { before: Some(before) } = &mut self.state {
             before.retry = Some((at, until_change));
         }
     }
 
-    /// How long the plan has to wait.
+    /// The waits from `now`.
     pub(crate) fn waits(&self, now: Instant) -> Waits {
         let retry = match &self.state {
             State::Unsettled { before: Some(Before { retry: Some((at, _)), .. }) } => Some(*at),
@@ -203,9 +203,9 @@ impl Entry {
         Waits { repair: self.repairs.wait(now), retry: retry.map(|at| at.saturating_duration_since(now)) }
     }
 
-    /// Whether somebody emptied the status that was written to the object. Told by the object's
-    /// version: a watch that lagged, or a list after it broke, shows the loss and may never have
-    /// shown what was lost.
+    /// Whether another client emptied the status that we wrote. Compares resource versions: after a
+    /// lag or a relist the watch may show the empty status without ever having shown the written
+    /// one.
     pub(crate) fn lost_status(&self, object: &core::Service) -> bool {
         let State::Serving(Serving { status: expected, written: Written::At(written), .. }) = &self.state else {
             return false;
@@ -245,8 +245,8 @@ impl Inner {
     }
 }
 
-/// Which provider holds which Service's load balancer. Cloning shares it; the managers that follow
-/// each other in one process share one.
+/// The provider and the state of each Service's load balancer. Cloning shares it; consecutive
+/// managers in one process share one ledger.
 #[derive(Clone, Default)]
 pub struct Ledger {
     inner: Arc<Mutex<Inner>>,
@@ -263,31 +263,31 @@ impl Ledger {
         self.lock().entries.get(key).cloned()
     }
 
-    /// Reads or changes what is known of this Service; none where nothing is.
+    /// Reads or changes the entry of this Service; none without an entry.
     pub(crate) fn with<T>(&self, key: &ObjectKey, read: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.lock().entries.get_mut(key).map(read)
     }
 
-    /// The Services that this provider holds, as they were handed over last.
+    /// The Services of this provider, as they were last passed to it.
     pub(crate) fn services_of(&self, provider: &str) -> Vec<(ObjectKey, Arc<Service>)> {
         let inner = self.lock();
         let keys = inner.by_provider.get(provider).into_iter().flatten();
         keys.filter_map(|key| Some((key.clone(), Arc::clone(&inner.entries.get(key)?.service)))).collect()
     }
 
-    /// The Services that this provider holds.
+    /// The keys of this provider's Services.
     pub(crate) fn held_by(&self, provider: &str) -> Vec<ObjectKey> {
         self.lock().by_provider.get(provider).into_iter().flatten().cloned().collect()
     }
 
-    /// Whether something serves on while its failed `ensure` waits for the next try.
+    /// Whether an earlier load balancer serves while a failed `ensure` waits for its retry.
     pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
         self.lock().entries.get(key).is_some_and(|entry| {
             matches!(&entry.state, State::Unsettled { before: Some(Before { retry: Some(_), .. }) })
         })
     }
 
-    /// An `ensure` begins: from here on the provider may hold something.
+    /// Records that an `ensure` begins: the provider may have a load balancer from now on.
     pub(crate) fn begin(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         let same = |entry: &Entry| *entry.provider == *provider && entry.service.uid == service.uid;
@@ -297,31 +297,32 @@ impl Ledger {
         inner.put(key, entry);
     }
 
-    /// The object says that this provider made its load balancer. What is known already counts
-    /// more.
-    pub(crate) fn hear(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
+    /// Records that the object's annotation names this provider. An existing entry takes
+    /// precedence.
+    pub(crate) fn record_named(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         if !inner.entries.contains_key(key) {
-            inner.put(key, Entry::new(provider, service, State::Hearsay));
+            inner.put(key, Entry::new(provider, service, State::Unconfirmed));
         }
     }
 
-    /// Nothing of this Service is left in the cloud; what is missing is our writes to the object.
+    /// Records that the load balancer is deleted; only our writes to the object are missing.
     pub(crate) fn deleted(&self, key: &ObjectKey, provider: &str, service: Arc<Service>) {
         let mut inner = self.lock();
         inner.take(key);
         inner.put(key, Entry::new(provider, service, State::Deleted));
     }
 
-    /// A lane for the provider of this name begins: the name may stand for another provider now,
-    /// and its releases are counted from the start.
+    /// A lane for a provider with this name begins: the name may stand for another provider now,
+    /// whose releases are counted from the start.
     pub(crate) fn unsettle_all(&self, provider: &str) {
         let mut inner = self.lock();
         let of_it = inner.entries.values_mut().filter(|entry| *entry.provider == *provider);
         of_it.for_each(Entry::unsettle);
     }
 
-    /// Nothing is left in the cloud, or nobody is left who could delete it.
+    /// Removes the entry: the load balancer is deleted, or no provider is left that could delete
+    /// it.
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Entry> {
         self.lock().take(key)
     }

@@ -1,20 +1,22 @@
-//! The cloud controllers on kube-rs: Services get load balancers, nodes get what their machines
-//! are, and go with them; their pods get routes.
+//! The cloud controllers on kube-rs. They create load balancers for Services, initialize and label
+//! nodes from the data of their machines, delete nodes whose machines do not exist any more, and
+//! create routes for pods.
 //!
-//! A controller knows providers by the traits of `skysail_provider` and nothing of what stands
-//! behind them. One [`Manager`] runs all controllers for all [`Providers`] of the process.
+//! A controller knows providers by the traits of `skysail_provider` only. One [`Manager`] runs all
+//! controllers for all [`Providers`] of the process.
 //!
-//! # How it hangs together
-//! `lanes` has a lane for each provider, and follows the edits of an operator. `watch` keeps the
-//! objects, cut down by `trim`, and reports changes → `triggers` turns a change into keys → `queue`
-//! (one for each provider and controller) runs a key when it may → `service`, `node`,
-//! `node_lifecycle` and `route` are lists of steps, most of them pure → `report` says what came of
-//! it. `nodes` sorts the nodes by `ownership` and shares one set of them with all Services of a
-//! provider.
+//! # Structure
+//! `lanes` has a lane for each provider and follows the edits of an operator. `watch` caches the
+//! objects, which `trim` reduces to the fields in use, and reports changes → `triggers` turns a
+//! change into keys → `queue` (one for each provider and controller) releases a key when it is due
+//! → `service`, `node`, `node_lifecycle` and `route` are lists of steps, most of them pure →
+//! `report` reports the outcome. `nodes` assigns the nodes to providers by `ownership` and shares
+//! one node set with all Services of a provider.
 //!
-//! # What it must not do
-//! Know WebAssembly. Sleep or retry inside a reconcile. Act on an object that no provider, or more
-//! than one, owns. Take any answer but `NotFound` for "gone".
+//! # Rules
+//! The controllers do not depend on WebAssembly. A reconcile neither sleeps nor retries. No
+//! controller acts on an object that no provider, or more than one, owns. No answer but `NotFound`
+//! means that a machine or load balancer does not exist.
 
 mod backoff;
 mod clients;

@@ -1,11 +1,11 @@
 //! Runs all controllers for all providers: watches, queues, periods, shutdown.
 //!
 //! # Guarantees
-//! - Nothing acts before the first lists are complete.
-//! - Each provider has its own queues and tasks: one that hangs holds up its own objects only.
-//! - A shutdown starts nothing new, waits for what runs ([`ControllerSettings::shutdown_grace`]),
-//!   then writes the Events that wait.
-//! - When a task ends that should not, the whole manager ends and says which.
+//! - No controller acts before the first lists are complete.
+//! - Each provider has its own queues and tasks: a provider that hangs delays only its own objects.
+//! - A shutdown starts nothing new, waits for running calls
+//!   ([`ControllerSettings::shutdown_grace`]), then writes the queued Events.
+//! - If a task ends unexpectedly, the whole manager ends and names the task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,15 +45,15 @@ use crate::{
     watch_backoff::WatchBackoff,
 };
 
-/// Objects of one page of a list. A whole node is some tens of KiB, of which a fraction is kept:
-/// what a page leaves behind, holes in the heap, stays for the life of the process. client-go asks
-/// for 500.
+/// Objects of one page of a list; client-go asks for 500. A whole node is some tens of KiB, of
+/// which the cache keeps a fraction; the freed memory of a page stays fragmented in the heap for
+/// the life of the process.
 const LIST_PAGE: u32 = 100;
 /// How long the node controller waits for the first list of Services: lists of large clusters take
 /// seconds.
 const CLUSTER_IPS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a shutdown waits for the Events that are still to be written. The lease is given back
-/// after it: the next one must not wait for a courtesy.
+/// How long a shutdown waits for queued Events. The lease is released after that: the next leader
+/// must not wait for best-effort Events.
 const EVENTS_GRACE: Duration = Duration::from_millis(500);
 
 /// All controllers for all providers.
@@ -63,31 +63,31 @@ pub struct Manager {
     notices: mpsc::Receiver<Waiting>,
 }
 
-/// Why the manager ended before it was told to.
+/// Why the manager ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// A task that runs for ever ended.
-    #[error("the task {0:?} ended although nobody stopped it")]
+    #[error("the task {0:?} ended although it was not stopped; this is a bug in Skysail")]
     TaskEnded(String),
     /// A task panicked.
     #[error("a task panicked")]
     Panicked(#[source] tokio::task::JoinError),
 }
 
-/// How a manager ended that was told to.
+/// How a manager ended after it was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing of it is under way any more.
+    /// All calls ended.
     Clean,
-    /// Calls were cancelled: what they sent to a cloud may still arrive, so that nobody else may
-    /// begin before the lease has run out.
+    /// Running calls were cancelled. Their requests may still reach a cloud, so no other replica
+    /// may become leader before the lease expires.
     CutOff,
 }
 
 impl Manager {
-    /// Puts the controllers together; nothing runs yet. They follow the providers: an edit moves
-    /// what it concerns, and restarts nothing. A manager that follows another in the same process
-    /// gets that one's ledger, and does not begin before that one has ended.
+    /// Creates the controllers without starting them. The controllers follow the providers: an edit
+    /// updates them in place and restarts nothing. A manager that follows another one in the same
+    /// process receives its predecessor's ledger and starts after its predecessor ended.
     #[must_use]
     pub fn new(
         clients: impl Into<Clients>,
@@ -101,32 +101,32 @@ impl Manager {
         Self { context: Context::new(clients.into(), settings, reporter, ledger), providers, notices }
     }
 
-    /// Lets providers be called only while this fence is open; the creator of the client fences the
-    /// client's own writes.
+    /// Allows calls of providers only while this fence is open. The creator of the clients fences
+    /// the clients' writes.
     #[must_use]
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.context.fence = fence;
         self
     }
 
-    /// Notes what the workers do.
+    /// Records the work of each worker in `progress`.
     #[must_use]
     pub fn observed(mut self, progress: Progress) -> Self {
         self.context.progress = progress;
         self
     }
 
-    /// What is done to which object, live. A reader that is slow misses lines.
+    /// A live feed of reconciles. A slow reader misses entries.
     #[must_use]
     pub fn activity(&self) -> broadcast::Receiver<Activity> {
         self.context.reporter.activity()
     }
 
-    /// Runs until `stop`, then ends what is in flight, and says whether it had to be cut off.
+    /// Runs until `stop`, then waits for running calls; returns whether calls had to be cancelled.
     ///
     /// # Errors
-    /// A task panicked or ended by itself. What the API or a provider answers is never an error
-    /// here.
+    /// A task panicked or ended by itself. An error from the API or from a provider never ends the
+    /// manager.
     pub async fn run(self, stop: CancellationToken) -> Result<Ending, ManagerError> {
         let Self { context, mut providers, notices } = self;
         let context = Arc::new(context);
@@ -154,17 +154,17 @@ impl Manager {
                 () = stop.cancelled() => break match timeout(grace, all_ended(&mut tasks.running)).await {
                     Ok(result) => result.map(|()| Ending::Clean),
                     Err(_elapsed) => {
-                        tracing::warn!(grace_ms = grace.as_millis(), "calls still in flight are cancelled");
+                        tracing::warn!(grace_ms = grace.as_millis(), "calls still ran at the end of the shutdown grace period and are cancelled");
                         Ok(Ending::CutOff)
                     }
                 },
             }
         };
-        // Dropped, the tasks are aborted, and with them their calls.
+        // Dropping the tasks aborts them and their calls.
         drop(tasks);
         events_stop.cancel();
         if timeout(EVENTS_GRACE, recording.join_all()).await.is_err() {
-            tracing::warn!("some Events were not written before the end");
+            tracing::warn!("the shutdown ended before all Events were written");
         }
         result
     }
@@ -173,7 +173,7 @@ impl Manager {
 /// A task that has ended.
 struct Ended {
     name: String,
-    /// It was stopped.
+    /// Whether the task was stopped.
     expected: bool,
 }
 
@@ -185,7 +185,7 @@ fn judge(ended: Result<Ended, tokio::task::JoinError>) -> Result<(), ManagerErro
     }
 }
 
-/// Waits for all tasks, or for the first that ends by itself or panics.
+/// Waits for all tasks, or for the first one that ends by itself or panics.
 async fn all_ended(running: &mut JoinSet<Ended>) -> Result<(), ManagerError> {
     while let Some(ended) = running.join_next().await {
         judge(ended)?;
@@ -204,9 +204,9 @@ impl Tasks {
     fn watch_all(&mut self) {
         let enabled = self.context.settings.controllers;
         let shared = || (Arc::clone(&self.context), self.stop.clone());
-        // An API server's watch alone keeps a manager without providers alive.
+        // Without providers this watch alone keeps the manager running.
         let nodes = watch_nodes(shared());
-        // Nodes' addresses are judged by the cluster IPs.
+        // The node controller checks node addresses against the cluster IPs.
         let services = (enabled.service || enabled.cloud_node).then(|| watch_services(shared()));
         let stop = self.stop.clone();
         self.spawn("watch nodes".to_owned(), stop.clone(), nodes);
@@ -215,7 +215,7 @@ impl Tasks {
         }
     }
 
-    /// Takes up another set of providers. The calls of a provider that is gone end by themselves.
+    /// Applies another set of providers. Calls of a removed provider run to their end.
     fn follow(&mut self, providers: &Providers, starts: &Starts) {
         let context = Arc::clone(&self.context);
         let before = triggers::service_owners(&context);
@@ -275,7 +275,7 @@ async fn ended(name: String, stop: CancellationToken, task: impl Future<Output =
 type Shared = (Arc<Context>, Arc<Lane>);
 
 async fn watch_nodes((context, stop): (Arc<Context>, CancellationToken)) {
-    // The nodes themselves are in `Nodes`.
+    // `Nodes` holds the nodes; this cache holds their versions.
     let cache = watch::Cache::<core::Node, watch::Version>::new();
     let events = watcher(
         Api::<core::Node>::all(context.clients.shared_informers.clone()),
@@ -286,7 +286,7 @@ async fn watch_nodes((context, stop): (Arc<Context>, CancellationToken)) {
     let mut synced = cache.synced();
     let follow = cache.follow(events.boxed(), |change| triggers::node_changed(&context, change));
     let announce = async {
-        // The sender lives in `cache`, which outlives this.
+        // `cache` owns the sender and outlives this future.
         if synced.wait_for(|synced| *synced).await.is_ok() {
             context.nodes_synced.send_replace(true);
         }
@@ -316,16 +316,16 @@ async fn nodes_synced(context: &Context, stop: &CancellationToken) -> bool {
     stop.run_until_cancelled(nodes.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
 }
 
-/// The same, and the first list of Services.
+/// Waits for the first lists of nodes and of Services; false when stopped before.
 async fn all_synced(context: &Context, stop: &CancellationToken) -> bool {
     let mut services = context.services.synced();
     nodes_synced(context, stop).await
         && stop.run_until_cancelled(services.wait_for(|synced| *synced)).await.is_some_and(|synced| synced.is_ok())
 }
 
-/// The node controller compares the addresses of nodes with the cluster IPs of Services. It waits
-/// for the first list of Services, but not without a bound: where this account may not list
-/// Services, new nodes would keep their taint.
+/// The node controller compares the addresses of nodes with the cluster IPs of Services. The wait
+/// for the first list of Services is bounded: without the permission to list Services, new nodes
+/// would keep their taint.
 async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToken) -> bool {
     let mut services = context.services.synced();
     let listed = async {
@@ -334,8 +334,8 @@ async fn nodes_synced_and_cluster_ips(context: &Context, stop: &CancellationToke
     nodes_synced(context, stop).await && stop.run_until_cancelled(listed).await.is_some()
 }
 
-/// The first set is there before the first Service is reconciled: no Service reports "no nodes"
-/// only because the manager has just started.
+/// The first node set is published before the first Service is reconciled, so that no Service
+/// reports "no nodes" only because the manager has just started.
 async fn keep_node_set((context, lane): Shared) {
     if !all_synced(&context, &lane.stop).await {
         return;
@@ -352,7 +352,7 @@ async fn follow_releases((context, lane): Shared) {
     triggers::report_claims(&context);
     triggers::report_ignored_schemes(&context, &lane);
     loop {
-        // A slot that is gone sends nothing any more.
+        // A removed slot closes its channel; the pattern then does not match.
         tokio::select! {
             () = lane.stop.cancelled() => return,
             Ok(()) = releases.changed() => {
@@ -380,8 +380,8 @@ async fn serve_services((context, lane): Shared) {
             key = queue.next(), if running.len() < at_once => {
                 let (context, lane) = (Arc::clone(&context), Arc::clone(&lane));
                 running.spawn(async move {
-                    // A release may have become active a moment ago, and the schemes that it
-                    // describes are not known yet.
+                    // A release may have just become active, and its schemes are not in the
+                    // claims yet.
                     triggers::claims_changed(&context);
                     let turn = service::run(&context, &lane, &key);
                     let next = context.turn(&lane, format!("the Service {key}"), turn).await;
@@ -405,8 +405,8 @@ async fn serve_orphans((context, lane): Shared) {
     }
 }
 
-/// A panic is a bug of ours: the object stays marked as running, so the process must not go on as
-/// if nothing happened.
+/// A panic is a bug in Skysail. The object would stay marked as running, so the process must not
+/// continue.
 fn propagate(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
@@ -421,7 +421,7 @@ async fn serve_nodes((context, lane): Shared) {
     }
     let queue = &lane.nodes;
     while lane.stop.run_until_cancelled(queue.ready()).await.is_some() {
-        // Nodes that come together share a call.
+        // Nodes that arrive within the window share a call.
         if timeout(context.settings.node_batch_window, lane.stop.cancelled()).await.is_ok() {
             return;
         }
@@ -438,7 +438,7 @@ async fn serve_addresses((context, lane): Shared) {
     loop {
         context.turn(&lane, "the update of nodes' addresses", node::update_all(&context, &lane)).await;
         let period = context.settings.node_status_update_frequency;
-        // Whether the period ended or somebody asked, the next pass begins.
+        // The next pass begins when the period ends or a trigger asks for it.
         if lane.stop.run_until_cancelled(timeout(period, wake.notified())).await.is_none() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The metrics of the controllers: upstream's names where upstream has them, ours beside.
+//! The metrics of the controllers, under upstream's names where upstream has the metric.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -13,7 +13,7 @@ use prometheus_client::{
 
 use crate::queue::QueueMetrics;
 
-/// Who did it and how it ended.
+/// Labels of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct OutcomeLabels {
     pub(crate) controller: &'static str,
@@ -21,13 +21,13 @@ pub(crate) struct OutcomeLabels {
     pub(crate) outcome: &'static str,
 }
 
-/// One provider's queue or set.
+/// Label of a metric for one provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ProviderLabels {
     pub(crate) provider: String,
 }
 
-/// What made a pass over routes begin, and what came of it.
+/// The trigger and the outcome of a pass over routes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RouteSyncLabels {
     pub(crate) trigger: &'static str,
@@ -129,7 +129,7 @@ impl ControllerMetrics {
         );
         registry.register(
             "route_controller_route_sync",
-            "Count of passes over the routes of a provider, by what made them begin and what came of them",
+            "Count of passes over the routes of a provider, by trigger and outcome",
             self.route_syncs.clone(),
         );
     }
@@ -137,7 +137,7 @@ impl ControllerMetrics {
     fn register_of_load_balancers(&self, registry: &mut Registry) {
         registry.register(
             "skysail_drift_repairs",
-            "Count of load balancers whose turn came to be ensured though nothing changed, by provider",
+            "Count of periodic drift repairs of load balancers whose Service did not change, by provider",
             self.drift_repairs.clone(),
         );
         registry.register(
@@ -170,13 +170,13 @@ impl ControllerMetrics {
         );
         registry.register(
             "skysail_nodes_held",
-            "Count of nodes whose machine is missing and that the breaker keeps",
+            "Count of nodes without a machine that the breaker keeps from deletion",
             self.nodes_held.clone(),
         );
         registry.register("skysail_events_written", "Count of Events written", self.events_written.clone());
         registry.register(
             "skysail_events_dropped",
-            "Count of Events not written: queue full, too many of one object, or refused by the API",
+            "Count of Events not written: queue full, too many Events for one object, or write failed",
             self.events_dropped.clone(),
         );
     }

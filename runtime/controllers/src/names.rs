@@ -1,33 +1,34 @@
-//! Every string of these controllers that Kubernetes or a person can see, bit for bit as upstream
-//! where upstream has one.
+//! Every string of the controllers that Kubernetes or a person can see; identical to upstream's
+//! string where upstream has one. "Ours" marks strings that upstream does not have.
 
-/// Who writes, in `metadata.managedFields`.
+/// The field manager in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "skysail";
 
 /// Group and version of the resource that describes a provider.
 pub const PROVIDER_API_VERSION: &str = "skysail.dev/v1alpha1";
-/// Its kind.
+/// Kind of the resource that describes a provider.
 pub const PROVIDER_KIND: &str = "Provider";
 
-/// Keeps a Service until its load balancer is gone.
+/// Keeps a Service until its load balancer is deleted.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Ours: the provider that made a Service's load balancer, by its name in the provider file.
 /// Written and removed with [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_PROVIDER_ANNOTATION: &str = "skysail.dev/load-balancer-provider";
-/// Ours: for which object and class the load balancer was made, `UID` or `UID CLASS`.
+/// Ours: the object and the class for which the load balancer was made, `UID` or `UID CLASS`.
 ///
-/// It tells, after a start, a class that the user changed from one that no provider claims any
-/// more; and a copied manifest from what we wrote. Written and removed with
+/// After a start it distinguishes a class that the user changed from a class that no provider
+/// claims any more, and a copied manifest from our own annotation. Written and removed with
 /// [`LOAD_BALANCER_FINALIZER`].
 pub const LOAD_BALANCER_MADE_FOR_ANNOTATION: &str = "skysail.dev/load-balancer-made-for";
-/// The older way to restrict who may connect to a load balancer; comma separated CIDRs.
+/// The older way to restrict the clients of a load balancer; comma separated CIDRs.
 pub const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-/// Keeps a node out of all load balancers.
+/// Excludes a node from all load balancers.
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The cluster autoscaler is about to delete the node.
 pub const CLUSTER_AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The kubelet sets it (`--cloud-provider=external`); it goes when the node is initialised.
+/// The kubelet sets the taint (`--cloud-provider=external`); the node controller removes it when
+/// the node is initialised.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The node's machine is off.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -36,14 +37,15 @@ pub const SHUTDOWN_TAINT_EFFECT: &str = "NoSchedule";
 /// The kubelet's `--node-ip`: one IP, or two of different families separated by a comma.
 pub const PROVIDED_NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// Ours: `true` on a node lets it go with its machine even while the breaker stops deletions.
+/// Ours: `true` on a node allows the deletion of the node when its machine does not exist, even
+/// while the breaker stops deletions.
 pub const ALLOW_DELETION_ANNOTATION: &str = "skysail.dev/allow-deletion";
 
 /// Type of the machine.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 /// Type of the machine, older spelling.
 pub const BETA_INSTANCE_TYPE_LABEL: &str = "beta.kubernetes.io/instance-type";
-/// Says of a volume that it was made for its claim, and by whom.
+/// Marks a volume as provisioned dynamically; the value names the provisioner.
 pub const PROVISIONED_BY_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
 /// Zone of the machine.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -54,29 +56,28 @@ pub const REGION_LABEL: &str = "topology.kubernetes.io/region";
 /// Region of the machine, older spelling.
 pub const BETA_REGION_LABEL: &str = "failure-domain.beta.kubernetes.io/region";
 
-/// Its object stands for the cluster, as its UID does for others: an Event about no object of its
-/// own is about this one.
+/// An Event without an object of its own is about this Namespace, which represents the cluster.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// Reasons of Events, as upstream's unless the text says otherwise.
+/// Reasons of Events; upstream's, unless marked "Ours".
 pub mod reasons {
     /// An ensure begins.
     pub const ENSURING_LOAD_BALANCER: &str = "EnsuringLoadBalancer";
-    /// The provider did it.
+    /// The provider ensured the load balancer.
     pub const ENSURED_LOAD_BALANCER: &str = "EnsuredLoadBalancer";
     /// A deletion begins.
     pub const DELETING_LOAD_BALANCER: &str = "DeletingLoadBalancer";
-    /// Nothing is left in the cloud.
+    /// The load balancer is deleted from the cloud.
     pub const DELETED_LOAD_BALANCER: &str = "DeletedLoadBalancer";
-    /// A deletion without the Service's object failed.
+    /// The deletion of a load balancer failed after the Service's object was deleted.
     pub const DELETE_LOAD_BALANCER_FAILED: &str = "DeleteLoadBalancerFailed";
     /// A reconcile failed.
     pub const SYNC_LOAD_BALANCER_FAILED: &str = "SyncLoadBalancerFailed";
     /// No node is eligible.
     pub const UNAVAILABLE_LOAD_BALANCER: &str = "UnAvailableLoadBalancer";
-    /// The backends follow the nodes.
+    /// The backends were updated to the node set.
     pub const UPDATED_LOAD_BALANCER: &str = "UpdatedLoadBalancer";
-    /// The backends could not follow the nodes.
+    /// The backends could not be updated to the node set.
     pub const UPDATE_LOAD_BALANCER_FAILED: &str = "UpdateLoadBalancerFailed";
     /// A node was initialised.
     pub const SYNCED: &str = "Synced";
@@ -85,9 +86,9 @@ pub mod reasons {
     /// A node's object could not be deleted.
     pub const DELETING_NODE_FAILED: &str = "DeletingNodeFailed";
     /// Ours: so many machines of a provider are missing that the breaker stops the deletion of its
-    /// nodes. On the namespace `kube-system`.
+    /// nodes. About the Namespace `kube-system`.
     pub const NODE_DELETION_STOPPED: &str = "NodeDeletionStopped";
-    /// Ours: the breaker is closed again. On the namespace `kube-system`.
+    /// Ours: the breaker allows deletions again. About the Namespace `kube-system`.
     pub const NODE_DELETION_RESUMED: &str = "NodeDeletionResumed";
     /// Ours: the machine of this node is missing, and the breaker keeps the node.
     pub const NODE_DELETION_HELD: &str = "NodeDeletionHeld";
@@ -95,51 +96,51 @@ pub mod reasons {
     pub const INITIALIZING_NODE_FAILED: &str = "InitializingNodeFailed";
     /// Ours: another controller undoes our writes to a node each time.
     pub const NODE_CONTESTED: &str = "NodeContested";
-    /// Ours: what a provider gave for an initialised node, or the node's annotation, cannot be
-    /// used; upstream only logs it.
+    /// Ours: the data that a provider returned for an initialised node, or the node's annotation,
+    /// is invalid; upstream only logs it.
     pub const UPDATING_NODE_FAILED: &str = "UpdatingNodeFailed";
-    /// Ours: the cloud does not give some of a node's addresses any more.
+    /// Ours: the cloud does not return some of a node's addresses any more.
     pub const NODE_ADDRESSES_REMOVED: &str = "NodeAddressesRemoved";
     /// Ours: two providers claim the object, so none acts.
     pub const PROVIDER_CONFLICT: &str = "ProviderConflict";
-    /// Ours: a Service has a load balancer that no provider looks after.
+    /// Ours: a Service has a load balancer that no provider manages.
     pub const UNCLAIMED_LOAD_BALANCER: &str = "UnclaimedLoadBalancer";
     /// Ours: another controller undoes our writes to a Service each time.
     pub const SERVICE_CONTESTED: &str = "ServiceContested";
-    /// Ours: the provider that made the load balancer is gone, and another one takes the Service
-    /// over.
+    /// Ours: the provider that made the load balancer is removed, and another provider takes over
+    /// the Service.
     pub const LOAD_BALANCER_LEFT_BEHIND: &str = "LoadBalancerLeftBehind";
     /// Ours: a provider claims a class or a scheme that an older provider has.
     pub const CLAIM_TAKEN: &str = "ClaimTaken";
-    /// Ours: a component describes provider-ID schemes that its provider's own pins leave out.
+    /// Ours: a component declares provider-ID schemes that its provider's settings do not list.
     pub const FOREIGN_PROVIDER_ID_SCHEME: &str = "ForeignProviderIDScheme";
     /// Ours: the cloud has a load balancer of this cluster that no Service wants.
     pub const ORPHANED_LOAD_BALANCER: &str = "OrphanedLoadBalancer";
-    /// Ours: it was deleted, because the operator asked for that.
+    /// Ours: an orphaned load balancer was deleted, because the operator enabled that.
     pub const DELETED_ORPHAN: &str = "DeletedOrphanedLoadBalancer";
-    /// Ours: a node's provider ID has no scheme, so nobody can own it.
+    /// Ours: a node's provider ID has no scheme, so no provider can own the node.
     pub const INVALID_PROVIDER_ID: &str = "InvalidProviderID";
     /// A route to a node could not be made.
     pub const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
-    /// Ours: a pod range of a node cannot be routed as it stands.
+    /// Ours: a pod CIDR of a node cannot be routed as it stands.
     pub const INVALID_POD_CIDR: &str = "InvalidPodCIDR";
-    /// Ours: a provider has routes, and nobody said for which networks.
+    /// Ours: a provider supports routes, but the cluster CIDR is not configured.
     pub const ROUTES_NOT_CONFIGURED: &str = "RoutesNotConfigured";
-    /// Ours: stands in for a provider's reason that is not CamelCase.
+    /// Ours: replaces a provider's reason that is not CamelCase.
     pub const PROVIDER_EVENT: &str = "ProviderEvent";
 }
 
-/// The condition of nodes that routes decide, and its reasons.
+/// The node condition of the route controller, and its reasons.
 pub mod conditions {
-    /// True while the node's pods cannot be reached; the node gets a taint of that name.
+    /// True while the node's pods cannot be reached; the node gets a taint of the same name.
     pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
-    /// All routes of the node are there.
+    /// All routes of the node exist.
     pub const ROUTE_CREATED: &str = "RouteCreated";
     /// Routes of the node are missing.
     pub const NO_ROUTE_CREATED: &str = "NoRouteCreated";
 }
 
-/// Names of the controllers as upstream's Events, flags and metrics have them.
+/// Names of the controllers as in upstream's Events, flags and metrics.
 pub mod controllers {
     /// Source of the service controller's Events.
     pub const SERVICE: &str = "service-controller";
@@ -147,7 +148,7 @@ pub mod controllers {
     pub const CLOUD_NODE: &str = "cloud-node-controller";
     /// Source of the lifecycle controller's Events.
     pub const CLOUD_NODE_LIFECYCLE: &str = "cloud-node-lifecycle-controller";
-    /// Source of the route controller's Events; its name in `--controllers` is another,
-    /// `node-route-controller`, as upstream.
+    /// Source of the route controller's Events; as upstream, `--controllers` uses another name,
+    /// `node-route-controller`.
     pub const ROUTE: &str = "route_controller";
 }

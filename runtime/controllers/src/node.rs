@@ -1,17 +1,17 @@
-//! The node controller: gives each node the provider ID, labels and addresses of its machine, and
-//! takes its taint when all is there.
+//! The node controller: writes the provider ID, labels and addresses of its machine to each node,
+//! then removes the node's taint.
 //!
 //! # Flow, for all nodes that wait at one moment
-//! 1. observe (pure): those that still have the taint and belong to this provider.
-//! 2. describe (provider): one call for each page of them.
+//! 1. observe (pure): the nodes of this provider that still have the taint.
+//! 2. describe (provider): one call for each page of nodes.
 //! 3. initialize (pure): `node/initialize.rs`, node by node.
 //! 4. write (client): addresses first, then provider ID, labels and taints in one guarded patch.
-//!    Upstream writes them the other way round, and a node is schedulable for a moment without its
-//!    addresses.
-//! 5. report; a node that failed comes back by `backoff.rs`, alone.
+//!    Upstream writes them in the opposite order, so that a node is schedulable for a moment
+//!    without its addresses.
+//! 5. report; a node that failed is requeued alone, with the delay of `backoff.rs`.
 //!
-//! Beside it runs the periodic pass of `node/status.rs`, and the newer labels are kept equal to the
-//! older ones.
+//! The periodic pass of `node/status.rs` runs as well, and the controller keeps the newer labels
+//! equal to the older ones.
 
 mod addresses;
 mod initialize;
@@ -41,12 +41,12 @@ use crate::{
     patch::{guarded, params},
     progress,
     queue::Next,
-    report::{Voice, is_expected},
+    report::{Actor, is_expected},
 };
 
-/// Initialises the nodes that wait, and mirrors the labels of those that are initialised.
+/// Initialises the queued nodes that have the taint, and mirrors the labels of the others.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>) {
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
+    let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     let cloud = &*lane.provider;
     let queue = &lane.nodes;
     // observe (pure)
@@ -55,8 +55,8 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
     let mut initialized = Vec::new();
     for name in names {
         match context.nodes.get(&name).filter(|view| view.owner.provider() == Some(lane.id)) {
-            // As upstream: where the provider has no machines, nobody initialises. A release that
-            // has them wakes the node.
+            // As upstream: a provider without instances initialises no node. A release that
+            // supports instances requeues the node.
             Some(view) if view.uninitialized && has_no_instances(cloud) => {
                 queue.done(name, Next::OnChange);
             }
@@ -78,31 +78,31 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, names: Vec<String>)
         set.as_slice().iter().map(|node| node.name.as_str()).zip(described).collect();
     // initialize (pure), write (client), report
     let writes = context.settings.concurrent_node_syncs.max(1);
-    let voice = &voice;
+    let actor = &actor;
     stream::iter(&waiting)
         .for_each_concurrent(writes, |view| {
             let answer = answers.get(view.node.name.as_str());
             async move {
                 let view = &afresh(context, view);
                 let result = initialize_one(context, lane, view, answer).await;
-                count_write(context, voice, view, &result);
-                finish(context, lane, (voice, view), result, reasons::INITIALIZING_NODE_FAILED);
+                count_write(context, actor, view, &result);
+                finish(context, lane, (actor, view), result, reasons::INITIALIZING_NODE_FAILED);
             }
         })
         .await;
     stream::iter(&initialized)
         .for_each_concurrent(writes, |view| async move {
             let result = mirror_labels(context, &view.object()).await;
-            count_write(context, voice, view, &result);
-            finish(context, lane, (voice, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
+            count_write(context, actor, view, &result);
+            finish(context, lane, (actor, view), result.map(|_| false), reasons::INITIALIZING_NODE_FAILED);
         })
         .await;
 }
 
-/// The node as it is after a call that may have taken long: kubelets write it every few seconds,
-/// and a write that starts from an older state is refused. The state of before where it is another
-/// node by now, or another question: then the write is refused, and the node's next turn asks
-/// again.
+/// The current state of the node after a call that may have taken long: kubelets write nodes every
+/// few seconds, and a write based on an older state is rejected. Returns the earlier state if UID,
+/// provider ID, owner or taint changed: the write is then rejected, and the node's next turn calls
+/// the provider again.
 pub(crate) fn afresh(context: &Context, before: &NodeView) -> NodeView {
     let same = |now: &NodeView| {
         let asked =
@@ -112,29 +112,29 @@ pub(crate) fn afresh(context: &Context, before: &NodeView) -> NodeView {
     context.nodes.get(&before.node.name).filter(same).unwrap_or_else(|| before.clone())
 }
 
-/// A release serves, and it has no machines.
+/// Whether a release serves that does not support instances.
 fn has_no_instances(cloud: &dyn Provider) -> bool {
     cloud.info().is_some() && cloud.instances().is_none()
 }
 
-/// Counts what was written, and says once where somebody else undoes it each time.
-fn count_write(context: &Context, voice: &Voice, view: &NodeView, written: &Result<bool, Error>) {
+/// Counts the write, and emits one Event when another controller undoes each write.
+fn count_write(context: &Context, actor: &Actor, view: &NodeView, written: &Result<bool, Error>) {
     if matches!(written, Ok(true)) && context.nodes.written(&view.node) {
         let text = format!(
-            "Another controller undoes the labels or the removed taint {} each time that Skysail writes this node. They are written again after growing pauses, \
+            "Another controller undoes the labels or the removed taint {} each time that Skysail writes this node. Skysail writes them again after growing pauses, \
              at most 5 minutes. Find that controller and stop it: kubectl get node {} --output yaml --show-managed-fields",
             names::UNINITIALIZED_TAINT,
             view.node.name
         );
-        context.reporter.event(voice, &view.reference(), (EventKind::Warning, reasons::NODE_CONTESTED), text);
+        context.reporter.event(actor, &view.reference(), (EventKind::Warning, reasons::NODE_CONTESTED), text);
     }
 }
 
-/// Reports the end of one node's run and puts it back into the queue where it failed.
+/// Reports the result for one node and requeues the node after a failure.
 fn finish(
     context: &Context,
     lane: &Arc<Lane>,
-    (voice, view): (&Voice, &NodeView),
+    (actor, view): (&Actor, &NodeView),
     result: Result<bool, Error>,
     failed: &'static str,
 ) {
@@ -142,19 +142,19 @@ fn finish(
     let name = &view.node.name;
     let reference = view.reference();
     let retry = result.as_ref().err().map(|error| retry_counted(queue, name, error).after);
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), retry);
+    context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), retry);
     let next = match &result {
         Ok(initialized) => {
             queue.forget(name);
             if *initialized {
                 let kind = (EventKind::Normal, reasons::SYNCED);
-                context.reporter.event(voice, &reference, kind, "Node synced successfully");
+                context.reporter.event(actor, &reference, kind, "Node synced successfully");
             }
             Next::OnChange
         }
         Err(error) => {
             if !is_expected(error) {
-                context.reporter.event(voice, &reference, (EventKind::Warning, failed), chain(error));
+                context.reporter.event(actor, &reference, (EventKind::Warning, failed), chain(error));
             }
             retry.map_or(Next::OnChange, Next::After)
         }
@@ -162,14 +162,14 @@ fn finish(
     queue.done(name.clone(), next);
 }
 
-/// True when the node lost its taint; false where it is gone.
+/// Returns true if the taint was removed, false if the node does not exist any more.
 async fn initialize_one(
     context: &Context,
     lane: &Arc<Lane>,
     view: &NodeView,
     answer: Option<&ProviderResult<Instance>>,
 ) -> Result<bool, Error> {
-    let missing = || skysail_provider::Error::new(Code::Internal, "the provider did not answer for the node");
+    let missing = || skysail_provider::Error::new(Code::Internal, "the provider returned no result for the node");
     let instance =
         answer.cloned().unwrap_or_else(|| Err(missing())).map_err(Error::provider("get instance metadata"))?;
     let schemes = context.nodes.schemes(lane.id);
@@ -206,7 +206,7 @@ fn observe_delays(context: &Context, object: &core::Node) {
     context.reporter.metrics.initial_sync_delay.observe(delay);
 }
 
-/// Whether anything was written.
+/// Returns whether anything was written.
 async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, Error> {
     let labels = labels::to_mirror(object);
     if labels.is_empty() {
@@ -217,8 +217,8 @@ async fn mirror_labels(context: &Context, object: &core::Node) -> Result<bool, E
     Ok(written.is_some())
 }
 
-/// A merge patch replaces the list whole; a strategic one would merge it by type and corrupt
-/// dual-stack lists. None where the node is gone.
+/// A merge patch replaces the whole list; a strategic merge patch would merge it by type and
+/// corrupt dual-stack lists. None if the node does not exist any more.
 async fn patch_addresses(
     context: &Context,
     object: &core::Node,
@@ -232,8 +232,8 @@ async fn patch_addresses(
     present(api.patch_status(name, &params(), &Patch::Merge(&patch)).await).map_err(Error::api("write node addresses"))
 }
 
-/// A merge patch, guarded by the object's resource version; none where the node is gone. Shared
-/// with the lifecycle controller.
+/// A merge patch, guarded by the object's resource version; none if the node does not exist any
+/// more. Shared with the lifecycle controller.
 pub(crate) async fn patch_node(
     context: &Context,
     object: &core::Node,
@@ -246,7 +246,7 @@ pub(crate) async fn patch_node(
     present(api.patch(name, &params(), &Patch::Merge(&patch)).await)
 }
 
-/// A node that is gone is nothing to write to and no failure: its watch event ends the matter.
+/// 404 Not Found is no failure: the watch reports the deletion of the node.
 fn present(written: Result<core::Node, kube::Error>) -> Result<Option<core::Node>, kube::Error> {
     match written {
         Err(error) if api_status(&error) == Some(404) => Ok(None),

@@ -1,35 +1,35 @@
-//! The node lifecycle controller: deletes nodes whose machine is gone, and taints those whose
-//! machine is off.
+//! The node lifecycle controller: deletes nodes whose machine does not exist any more, and taints
+//! nodes whose machine is shut down.
 //!
 //! # Flow, one pass over a provider's nodes that are not ready
-//! 1. observe (pure): the troubled nodes; those that are ready again only lose their taint, and
-//!    nobody is asked about them.
+//! 1. observe (pure): the nodes that are not ready, and ready nodes with a leftover taint. A ready
+//!    node only loses the taint, without a call.
 //! 2. describe (provider): one call for each page.
 //! 3. plan (pure): `node_lifecycle/plan.rs`, node by node.
-//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several passes
-//!    in a row.
-//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass at once and what went before
-//!    it. Where it depends on that, the provider is asked about
-//!    all other nodes as well.
-//! 6. report what the breaker keeps: `node_lifecycle/alarm.rs` says when.
+//! 4. confirm (pure): `node_lifecycle/sightings.rs`; a machine has to be missing in several
+//!    consecutive passes.
+//! 5. judge (pure): `node_lifecycle/breaker.rs`, over the whole pass and the passes before it. If
+//!    the result depends on it, the controller also asks the provider about all other nodes.
+//! 6. report the nodes that the breaker keeps: `node_lifecycle/alarm.rs` decides when.
 //! 7. apply (client): DELETE with preconditions, or a guarded patch of the taints.
 //!
 //! # Guarantees
-//! - Only an inner [`skysail_provider::Code::NotFound`] deletes, said in several passes in a row. A
-//!   refused credential, a failed call, a limit or an answer of the wrong length never does.
-//! - However many machines a provider says are gone, no more of its nodes go within a window than
-//!   the breaker allows.
-//! - The DELETE names UID and resource version. The UID keeps a node that was created again under
-//!   the name; the version keeps one whose kubelet came back while the cloud was asked: a node that
-//!   is really gone has nobody who writes it, so this costs nothing, and where it does conflict the
-//!   next pass looks again.
+//! - Only [`skysail_provider::Code::NotFound`] for the node itself, in several consecutive passes,
+//!   deletes the node. A rejected credential, a failed call, a limit or a list of the wrong length
+//!   never does.
+//! - However many machines a provider reports as missing, the breaker bounds the number of its
+//!   nodes that are deleted within a window.
+//! - The DELETE has the preconditions UID and resource version. The UID protects a node that was
+//!   created again under the same name. The resource version protects a node whose kubelet
+//!   recovered during the call: nothing writes a node whose machine does not exist, so the
+//!   precondition rarely fails, and after a conflict the next pass checks again.
 
 mod alarm;
 mod apply;
 mod breaker;
 mod plan;
+mod reporting;
 mod sightings;
-mod tell;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ use self::{
     apply::{Deleted, apply, delete},
     breaker::{Breaker, Fleet, Judgement, Limits, Missing},
     plan::{Action, Case, action},
-    sightings::{Sightings, Word},
+    sightings::{LookUp, Sightings},
 };
 use crate::{
     context::Context,
@@ -52,26 +52,26 @@ use crate::{
     lane::Lane,
     names::{self, controllers},
     nodes::NodeView,
-    report::Voice,
+    report::Actor,
 };
 
-/// A moment of these passes: the time since the first one.
+/// The time since the start of the first pass.
 type Moment = Duration;
 
-/// What the passes over one provider's nodes remember of each other.
+/// State that the passes over one provider's nodes share.
 pub(crate) struct Memory {
-    /// Nodes that came later are newcomers; nodes that were there before count as old.
+    /// Nodes first seen later than this count as arrivals.
     started: Instant,
     sightings: Sightings,
     breaker: Breaker,
     alarm: Alarm,
-    /// UIDs of the nodes that we deleted and that the watch still shows, be it late or a finalizer:
-    /// they are no nodes any more.
+    /// UIDs of nodes that we deleted and that the watch still shows, because it lags or because of
+    /// a finalizer. They do not count as nodes any more.
     deleted: HashSet<String>,
 }
 
 impl Memory {
-    /// To be made when the first list of nodes is complete.
+    /// Create it when the first list of nodes is complete.
     pub(crate) fn new() -> Self {
         let (sightings, breaker, alarm) = (Sightings::default(), Breaker::default(), Alarm::default());
         Self { started: Instant::now(), sightings, breaker, alarm, deleted: HashSet::new() }
@@ -82,16 +82,15 @@ impl Memory {
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory) {
     let began = Instant::now();
     let now: Moment = began.saturating_duration_since(memory.started);
-    let voice = Voice { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: lane.name.clone() };
+    let actor = Actor { controller: controllers::CLOUD_NODE_LIFECYCLE, provider: lane.name.clone() };
     // observe (pure), describe (provider), plan (pure)
     let planned = look(context, lane, began).await;
     // confirm (pure)
-    memory.sightings.note(planned.iter().filter_map(word), now);
+    memory.sightings.note(planned.iter().filter_map(look_up), now);
     let shown: HashSet<&str> = planned.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     memory.deleted.retain(|uid| shown.contains(uid.as_str()));
     let mut missing = confirmed(context, memory, &planned);
-    // Somebody may have deleted some of them while the provider was asked: they are no loss that we
-    // could cause.
+    // Skip nodes that another client deleted during the call: the breaker must not count them.
     missing.retain(|(view, _)| context.nodes.get(&view.node.name).is_some_and(|now| now.node.uid == view.node.uid));
     // judge (pure)
     let mut judgement = judge(context, lane, memory, &missing, (now, false));
@@ -103,17 +102,17 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     for (node, may_go) in missing.into_iter().zip(&judgement.may_go) {
         if *may_go { gone.push(node) } else { held.push(node.0) }
     }
-    tell::breaker(context, &voice, &mut memory.alarm, &judgement, now);
-    tell::finding(context, lane, &voice, &judgement, &held);
-    tell::held(context, &voice, &mut memory.alarm, &held, now);
+    reporting::breaker(context, &actor, &mut memory.alarm, &judgement, now);
+    reporting::finding(context, lane, &actor, &judgement, &held);
+    reporting::held(context, &actor, &mut memory.alarm, &held, now);
     // apply (client)
     let writes = context.settings.concurrent_node_lifecycle_syncs.max(1);
-    let voice = &voice;
+    let actor = &actor;
     stream::iter(planned)
-        .for_each_concurrent(writes, |(view, action)| async move { apply(context, voice, &view, action).await })
+        .for_each_concurrent(writes, |(view, action)| async move { apply(context, actor, &view, action).await })
         .await;
     let deletions = stream::iter(gone)
-        .map(|(view, node)| async move { (delete(context, voice, &view).await, view, node) })
+        .map(|(view, node)| async move { (delete(context, actor, &view).await, view, node) })
         .buffer_unordered(writes);
     let deletions: Vec<(Option<Deleted>, NodeView, Missing)> = deletions.collect().await;
     for (deleted, view, node) in deletions {
@@ -128,12 +127,12 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     context.reporter.metrics.monitor_nodes_duration.observe(began.elapsed().as_secs_f64());
 }
 
-/// What to do about each node that is not ready, or ready with the taint left over.
+/// Plans the action for each node that is not ready, or is ready with a leftover taint.
 async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeView, Action)> {
     // observe (pure)
     let views = context.nodes.troubled(lane.id);
     let (ready, not_ready): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.node.ready);
-    // As upstream: where the provider has no machines, nobody is judged.
+    // As upstream: a provider without instances is not asked.
     let cloud = &*lane.provider;
     let not_ready = if cloud.instances().is_some() { not_ready } else { Vec::new() };
     // describe (provider)
@@ -150,16 +149,16 @@ async fn look(context: &Context, lane: &Arc<Lane>, now: Instant) -> Vec<(NodeVie
     recovered.chain(asked).map(plan).collect()
 }
 
-/// What the pass learnt about a machine that may be missing.
-fn word((view, action): &(NodeView, Action)) -> Option<(&str, Word)> {
+/// The finding of this pass about a machine that may be missing.
+fn look_up((view, action): &(NodeView, Action)) -> Option<(&str, LookUp)> {
     match action {
-        Action::Gone => Some((&view.node.uid, Word::Gone)),
-        Action::Unknown(_) => Some((&view.node.uid, Word::Nothing)),
+        Action::Gone => Some((&view.node.uid, LookUp::Missing)),
+        Action::Unknown(_) => Some((&view.node.uid, LookUp::Failed)),
         Action::Keep | Action::SetTaints(_) => None,
     }
 }
 
-/// The nodes whose machine enough passes in a row called gone.
+/// The nodes whose machine was missing in enough consecutive passes.
 fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)]) -> Vec<(NodeView, Missing)> {
     let passes = context.settings.node_deletion_confirmations;
     let gone = planned.iter().filter(|(_, action)| *action == Action::Gone).map(|(view, _)| view);
@@ -172,8 +171,8 @@ fn confirmed(context: &Context, memory: &Memory, planned: &[(NodeView, Action)])
         .collect()
 }
 
-/// Whether the provider finds the machine of each other node, and these are more than the missing
-/// ones. Nodes that are not initialised do not count: the cloud may not list their machines yet.
+/// Whether the provider finds the machine of each other node, and the other nodes outnumber the
+/// missing ones. Uninitialised nodes do not count: the cloud may not list their machines yet.
 async fn others_found(context: &Context, lane: &Arc<Lane>, memory: &Memory, missing: &[(NodeView, Missing)]) -> bool {
     let gone: HashSet<&str> = missing.iter().map(|(view, _)| view.node.uid.as_str()).collect();
     let is_other = |view: &NodeView| {
@@ -186,8 +185,8 @@ async fn others_found(context: &Context, lane: &Arc<Lane>, memory: &Memory, miss
         && describe(context, lane, &others, Detail::State).await.iter().all(ProviderResult::is_ok)
 }
 
-/// Somebody else than the provider said that this node will go: a person, or the autoscaler, who
-/// waits for it.
+/// Whether a person or the cluster autoscaler, not the provider, announced the deletion of this
+/// node.
 fn is_announced(object: &core::Node) -> bool {
     let annotations = object.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(names::ALLOW_DELETION_ANNOTATION)).is_some_and(|value| value == "true")
@@ -203,7 +202,7 @@ fn judge(
 ) -> Judgement {
     let settings = &context.settings;
     let limits = Limits { percent_max: settings.node_deletion_percent_max, window: settings.node_deletion_window };
-    // The nodes are counted only where there is something to judge.
+    // Count the nodes only if a machine is missing.
     let (nodes, arrivals) =
         if missing.is_empty() { (0, Vec::new()) } else { context.nodes.fleet(lane.id, memory.started) };
     let missing: Vec<Missing> = missing.iter().map(|(_, missing)| *missing).collect();

@@ -1,11 +1,10 @@
-//! All nodes of the cluster, sorted by owner, and for each provider the shared set of those that
-//! may back a load balancer.
+//! All nodes of the cluster by owner, and for each provider the shared set of nodes that may back a
+//! load balancer.
 //!
-//! A change of a node costs that node: the digest by which Services know that their set changed is
-//! kept up to date by it alone. When the nodes settle, the state is published; the set itself is
-//! built by the first Service that reads it after that, and shared by all by reference. So a
-//! publication that no Service waits for costs nothing. What it must not do: call a provider or the
-//! API.
+//! A change of a node costs work for that node only, because the digest of the node set is updated
+//! incrementally. When the nodes settle, the state is published. The first Service that reads the
+//! state builds the set, and all Services share it by reference, so a publication without a reader
+//! costs nothing. This module calls neither a provider nor the API.
 
 mod kept;
 
@@ -37,7 +36,7 @@ use crate::{
 /// The nodes that may back a provider's load balancers.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedNodes {
-    /// The nodes whole.
+    /// The complete nodes.
     pub(crate) nodes: NodeSet,
     /// The sum of [`backend`] over the nodes.
     pub(crate) membership: u64,
@@ -45,13 +44,12 @@ pub(crate) struct SharedNodes {
     pub(crate) published: Instant,
 }
 
-/// Digest of what load balancers depend on in one node: name, provider ID, addresses, zone and
-/// region.
+/// Digest of the fields of a node that load balancers depend on: name, provider ID, addresses, zone
+/// and region.
 ///
-/// Upstream compares the first two only, so a node that gets its address or its zone after its ID
-/// never reaches a provider whose backends are addresses, or zones. Other labels, annotations and
-/// readiness change often and change no backend: they are in the set, fresh at the next call, and
-/// cause none.
+/// Upstream compares name and provider ID only, so it does not update a load balancer when a node's
+/// address or zone appears later. Other labels, annotations and readiness change often and affect
+/// no backend: the set contains them, but their changes trigger no call.
 fn backend(node: &Node) -> u64 {
     let place = [names::ZONE_LABEL, names::REGION_LABEL].map(|label| node.labels.get(label));
     let mut hasher = DefaultHasher::new();
@@ -59,12 +57,12 @@ fn backend(node: &Node) -> u64 {
     hasher.finish()
 }
 
-/// What a provider's Services see of its nodes.
+/// The published state of a provider's nodes.
 #[derive(Clone, Debug)]
 struct Published {
     membership: u64,
     at: Instant,
-    /// None until somebody reads it.
+    /// None until the first read.
     set: Option<SharedNodes>,
 }
 
@@ -76,37 +74,36 @@ impl Published {
         Self { membership, at, set: Some(set) }
     }
 
-    /// Whether a Service may have been brought to another membership than this: to that of the
-    /// publication itself, or to that of the set which the first reader had built from the nodes of
-    /// a later moment.
+    /// Whether a Service may have been ensured with another membership: that of the publication, or
+    /// that of the set, which the first reader built from later nodes.
     fn differs_from(&self, membership: u64) -> bool {
         self.membership != membership || self.set.as_ref().is_some_and(|set| set.membership != membership)
     }
 }
 
-/// One node with what was derived from it once.
+/// One node with derived values.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
     pub(crate) node: Arc<Node>,
     rest: Arc<Rest>,
     pub(crate) owner: Owner,
-    /// The provider whose load balancers it may back.
+    /// The provider whose load balancers the node may back.
     backs: Option<LaneId>,
     pub(crate) first_seen: Instant,
     /// As `convert::is_uninitialized`.
     pub(crate) uninitialized: bool,
     /// Whether the node controller has to initialise the node or to mirror its labels.
     pub(crate) wanting: bool,
-    /// The rate of the node controller's writes, which somebody else may undo.
+    /// The rate limit of the node controller's writes, which another controller may undo.
     pub(crate) writes: Repairs,
-    /// Not ready, or ready with a shutdown taint left over.
+    /// Not ready, or ready with a leftover shutdown taint.
     troubled: bool,
     eligible: bool,
     backend: u64,
 }
 
 impl NodeView {
-    /// The object, as far as it is kept. It is made for each caller.
+    /// The stored part of the object. Each call builds a new object.
     pub(crate) fn object(&self) -> core::Node {
         kept::object(&self.node, &self.rest)
     }
@@ -124,25 +121,25 @@ struct Inner {
     contested: BTreeSet<String>,
     /// Oldest provider first.
     claims: Arc<[Claim]>,
-    /// One for each claim.
+    /// One entry for each claim.
     lanes: HashMap<LaneId, OfLane>,
 }
 
 /// The nodes of one provider.
 struct OfLane {
-    /// Names of all, of those that may back load balancers, and of those that the lifecycle
-    /// controller looks at.
+    /// Names of all its nodes, of those that may back load balancers, and of those that the
+    /// lifecycle controller checks.
     owned: BTreeSet<String>,
     eligible: BTreeSet<String>,
     troubled: BTreeSet<String>,
-    /// The sum of [`backend`] over the eligible nodes, as they are now. It wraps, and does not
-    /// depend on the order.
+    /// The sum of [`backend`] over the currently eligible nodes; wraps and does not depend on the
+    /// order.
     membership: u64,
     published: Published,
     signals: Arc<Signals>,
 }
 
-/// What wakes the publisher of one set.
+/// Wakes the publisher of one set.
 #[derive(Default)]
 struct Signals {
     dirty: Notify,
@@ -156,8 +153,8 @@ pub(crate) struct Nodes {
     inner: Mutex<Inner>,
 }
 
-/// Whether a node may back load balancers: upstream's stable set. Readiness, cordons and other
-/// taints do not matter.
+/// Whether a node may back load balancers, by upstream's stable predicates. Readiness, cordons and
+/// other taints do not matter.
 pub(crate) fn is_eligible(object: &core::Node) -> bool {
     let excluded = |value: &String| !matches!(value.as_str(), "0" | "f" | "F" | "false" | "False" | "FALSE");
     let labels = object.metadata.labels.as_ref();
@@ -167,13 +164,12 @@ pub(crate) fn is_eligible(object: &core::Node) -> bool {
 }
 
 impl Nodes {
-    /// Takes a node as it is now; returns what it was and what it is.
+    /// Stores the current state of a node; returns the previous and the new view.
     pub(crate) fn put(&self, object: &core::Node) -> (Option<NodeView>, NodeView) {
         let node = convert::node(object);
         let mut inner = self.lock();
         let old = inner.views.get(&node.name).cloned();
-        // The same content keeps the same allocation: a heartbeat ends here, with no set made
-        // dirty.
+        // Equal content keeps its allocation, so a heartbeat marks no set as dirty.
         let node = match &old {
             Some(old) if *old.node == node => Arc::clone(&old.node),
             _ => Arc::new(node),
@@ -199,14 +195,14 @@ impl Nodes {
         (old, view)
     }
 
-    /// The node controller wrote this node; see [`Repairs::begin`].
+    /// Records a write of the node controller; see [`Repairs::begin`].
     pub(crate) fn written(&self, node: &Node) -> bool {
         let mut inner = self.lock();
         let view = inner.views.get_mut(&node.name).filter(|view| view.node.uid == node.uid);
         view.is_some_and(|view| view.writes.begin(Instant::now()))
     }
 
-    /// The node is gone; returns what it was.
+    /// Removes a deleted node; returns its last view.
     pub(crate) fn remove(&self, name: &str) -> Option<NodeView> {
         let mut inner = self.lock();
         let old = inner.views.remove(name);
@@ -214,21 +210,21 @@ impl Nodes {
         old
     }
 
-    /// Whether no node is known, of any owner.
+    /// Whether no node is known, whatever its owner.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many nodes are known, of all owners.
+    /// How many nodes are known, whatever their owner.
     pub(crate) fn len(&self) -> usize {
         self.lock().views.len()
     }
 
-    /// Every node is judged again by the claims that `claims` makes of those in force. Returns the
+    /// Replaces the claims by the result of `claims` and assigns every node again. Returns the
     /// views whose owner changed.
     ///
-    /// They are made under the lock: of two at once the later one has seen what the earlier one
-    /// saw, and more.
+    /// `claims` runs under the lock: of two concurrent calls the later one sees all that the
+    /// earlier one saw.
     pub(crate) fn reassign(&self, claims: impl FnOnce(&[Claim]) -> Vec<Claim>) -> Vec<NodeView> {
         let mut inner = self.lock();
         let claims = claims(&inner.claims);
@@ -255,8 +251,8 @@ impl Nodes {
         moved
     }
 
-    /// The nodes that more than one provider claims: for each provider and each other one, how
-    /// many, and the first.
+    /// The contested nodes: for each ordered pair of providers the number of nodes, and the name of
+    /// the first one.
     pub(crate) fn contested(&self) -> BTreeMap<(LaneId, LaneId), (usize, String)> {
         let inner = self.lock();
         let mut all = BTreeMap::new();
@@ -290,7 +286,7 @@ impl Nodes {
         inner.pick(inner.lanes.get(&lane).map(|lane| &lane.owned))
     }
 
-    /// The provider's nodes that the lifecycle controller looks at, by name.
+    /// The provider's nodes that the lifecycle controller checks, by name.
     pub(crate) fn troubled(&self, lane: LaneId) -> Vec<NodeView> {
         let inner = self.lock();
         inner.pick(inner.lanes.get(&lane).map(|lane| &lane.troubled))
@@ -301,8 +297,8 @@ impl Nodes {
         self.lock().lanes.get(&lane).map_or(0, |lane| lane.eligible.len())
     }
 
-    /// How many nodes this provider has, and when those arrived that are ready and came after that
-    /// moment.
+    /// The number of this provider's nodes, and when each ready node was first seen that appeared
+    /// after `after`.
     pub(crate) fn fleet(&self, lane: LaneId, after: Instant) -> (usize, Vec<Instant>) {
         let inner = self.lock();
         let owned = inner.lanes.get(&lane).map(|lane| &lane.owned);
@@ -311,8 +307,8 @@ impl Nodes {
         (owned.map_or(0, BTreeSet::len), arrivals.collect())
     }
 
-    /// The set that was published last. Who reads it first has it built, from the nodes as they are
-    /// by then; it stays until the next publication.
+    /// The set that was published last. The first reader builds it from the current nodes; it stays
+    /// until the next publication.
     pub(crate) fn shared(&self, lane: LaneId) -> SharedNodes {
         let mut inner = self.lock();
         let Inner { views, lanes, .. } = &mut *inner;
@@ -327,7 +323,7 @@ impl Nodes {
         published.set.get_or_insert_with(build).clone()
     }
 
-    /// Publishes the provider's nodes as they are; true when Services may have been brought to
+    /// Publishes the provider's current nodes; returns true if a Service may have been ensured with
     /// another membership.
     pub(crate) fn publish(&self, lane: LaneId) -> bool {
         let mut inner = self.lock();
@@ -337,8 +333,8 @@ impl Nodes {
         changed
     }
 
-    /// Publishes the provider's set each time its nodes settle, until `stop`; `changed` runs when
-    /// the membership did.
+    /// Publishes the provider's set each time its nodes settle, until `stop`; calls `changed` when
+    /// the membership changed.
     pub(crate) async fn keep_published(
         &self,
         lane: LaneId,
@@ -387,7 +383,7 @@ impl OfLane {
 }
 
 impl Inner {
-    /// Keeps the indexes and wakes the publishers of the sets that changed.
+    /// Updates the indexes and wakes the publishers of the sets that changed.
     fn note(&mut self, old: Option<&NodeView>, new: Option<&NodeView>) {
         let Some(name) = new.or(old).map(|view| view.node.name.clone()) else { return };
         let owner = |view: Option<&NodeView>| view.and_then(|view| view.owner.provider());
@@ -425,9 +421,9 @@ impl Inner {
     }
 }
 
-/// A node that more than one provider claims stays where it was: no load balancer loses a backend
-/// because claims overlap. What was before this process is not known; an initialised node is then
-/// taken for the first provider's, as if its claim alone counted.
+/// A contested node keeps its place, so that no load balancer loses a backend because claims
+/// overlap. For an initialised node without a previous view the first of the claiming providers is
+/// assumed.
 fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option<LaneId> {
     match owner {
         Owner::Provider(lane) => Some(lane),
@@ -435,7 +431,7 @@ fn backs(owner: Owner, before: Option<&NodeView>, uninitialized: bool) -> Option
             Some(before) => before.backs,
             None => (!uninitialized).then_some(first),
         },
-        Owner::Nobody | Owner::Malformed => None,
+        Owner::Unowned | Owner::Malformed => None,
     }
 }
 

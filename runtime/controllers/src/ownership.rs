@@ -1,29 +1,28 @@
-//! Which provider owns a node or a Service. Pure: it decides from claims and fields, and touches
-//! nothing.
+//! Which provider owns a node or a Service. Pure: the result depends on claims and fields only.
 //!
-//! Ownership comes before everything else: an object that nobody owns, or that two claim, is never
-//! written and never asked about.
+//! Ownership is decided first: the controllers never write an object without an owner or with two
+//! claimants, and never ask a provider about it.
 
 use std::collections::BTreeMap;
 
 use skysail_provider::{ProviderId, StringMap};
 
-/// Names a lane within a manager. No two lanes have the same, also where one takes the place of
-/// another.
+/// Identifies a lane within a manager. IDs are never reused, also not by the lane of a provider
+/// that replaces another.
 pub(crate) type LaneId = usize;
 
-/// What one provider claims.
+/// The claims of one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// Who claims it.
+    /// The provider.
     pub(crate) lane: LaneId,
     /// Schemes of `spec.providerID`, without `://`.
     pub(crate) schemes: Vec<String>,
-    /// Labels that an uninitialised node must all carry; empty claims none.
+    /// Labels that an uninitialised node must all carry; an empty selector claims no node.
     pub(crate) node_selector: BTreeMap<String, String>,
     /// Values of `spec.loadBalancerClass`.
     pub(crate) load_balancer_classes: Vec<String>,
-    /// Takes what names nobody.
+    /// Whether the provider owns objects that name no provider.
     pub(crate) default: bool,
 }
 
@@ -37,14 +36,14 @@ impl Claim {
     }
 }
 
-/// The verdict: a lane, or nobody.
+/// The owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Exactly one claims it.
+    /// Exactly one provider claims the object.
     Provider(LaneId),
-    /// Nobody claims it.
-    Nobody,
-    /// These two claim it (there may be more), so nobody acts.
+    /// No provider claims the object.
+    Unowned,
+    /// These two providers, and perhaps more, claim the object, so none acts.
     Contested(LaneId, LaneId),
     /// The node's provider ID has no scheme.
     Malformed,
@@ -55,12 +54,13 @@ impl Owner {
     pub(crate) const fn provider(self) -> Option<LaneId> {
         match self {
             Self::Provider(lane) => Some(lane),
-            Self::Nobody | Self::Contested(..) | Self::Malformed => None,
+            Self::Unowned | Self::Contested(..) | Self::Malformed => None,
         }
     }
 }
 
-/// Who owns a node: by the scheme of its provider ID; without one by selector; else the default.
+/// The owner of a node: by the scheme of its provider ID; without a provider ID by selector, then
+/// the default provider.
 pub(crate) fn node_owner(claims: &[Claim], provider_id: Option<&str>, labels: &StringMap) -> Owner {
     match provider_id.filter(|id| !id.is_empty()) {
         Some(id) => match id.parse::<ProviderId>() {
@@ -73,14 +73,14 @@ pub(crate) fn node_owner(claims: &[Claim], provider_id: Option<&str>, labels: &S
                     && claim.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v.as_str()))
             };
             match only(claims, selected) {
-                Owner::Nobody => only(claims, |claim| claim.default),
+                Owner::Unowned => only(claims, |claim| claim.default),
                 owner => owner,
             }
         }
     }
 }
 
-/// Who owns a Service of type LoadBalancer: by its class; without one the default.
+/// The owner of a Service of type LoadBalancer: by its class; without a class the default provider.
 pub(crate) fn service_owner(claims: &[Claim], class: Option<&str>) -> Owner {
     match class {
         Some(class) => only(claims, |claim| claim.load_balancer_classes.iter().any(|c| c == class)),
@@ -88,13 +88,13 @@ pub(crate) fn service_owner(claims: &[Claim], class: Option<&str>) -> Owner {
     }
 }
 
-/// Who is asked about a volume: by the scheme of the cloud's name for it, as
-/// `aws://us-east-1a/vol-1`; where nobody has it, the default.
+/// The provider that is asked about a volume: by the scheme of the volume handle, such as
+/// `aws://us-east-1a/vol-1`; without a claim the default provider.
 pub(crate) fn volume_owner(claims: &[Claim], handle: &str) -> Owner {
     let scheme = handle.parse::<ProviderId>().ok();
     let claimed = |claim: &Claim| scheme.as_ref().is_some_and(|id| claim.schemes.iter().any(|s| s == id.scheme()));
     match only(claims, claimed) {
-        Owner::Nobody => only(claims, |claim| claim.default),
+        Owner::Unowned => only(claims, |claim| claim.default),
         owner => owner,
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn volume_owner(claims: &[Claim], handle: &str) -> Owner {
 fn only(claims: &[Claim], claimed: impl Fn(&Claim) -> bool) -> Owner {
     let mut found = claims.iter().filter(|claim| claimed(claim)).map(|claim| claim.lane);
     match (found.next(), found.next()) {
-        (None, _) => Owner::Nobody,
+        (None, _) => Owner::Unowned,
         (Some(lane), None) => Owner::Provider(lane),
         (Some(first), Some(second)) => Owner::Contested(first, second),
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_provider_id_decides_before_any_selector() {
         check_node(Some("b://1"), Some("d"), Owner::Provider(1));
-        check_node(Some("other://1"), Some("d"), Owner::Nobody);
+        check_node(Some("other://1"), Some("d"), Owner::Unowned);
         check_node(Some("a://1"), None, Owner::Contested(0, 3));
         check_node(Some("i-123"), Some("d"), Owner::Malformed);
     }
@@ -153,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_default_a_node_that_nobody_selects_is_nobodys() {
-        assert_eq!(node_owner(&claims()[1..], None, &StringMap::default()), Owner::Nobody);
+    fn without_a_default_provider_a_node_that_no_selector_matches_has_no_owner() {
+        assert_eq!(node_owner(&claims()[1..], None, &StringMap::default()), Owner::Unowned);
     }
 
     #[test]
@@ -163,16 +163,20 @@ mod tests {
         assert_eq!(owner("b://zone/vol-1"), Owner::Provider(1));
         assert_eq!(owner("a://zone/vol-1"), Owner::Contested(0, 3));
         assert_eq!(owner("vol-1"), Owner::Provider(0));
-        assert_eq!(owner("https://account.example/disk.vhd"), Owner::Provider(0), "not every URL is a provider's");
-        assert_eq!(volume_owner(&claims()[1..], "vol-1"), Owner::Nobody);
+        assert_eq!(
+            owner("https://account.example/disk.vhd"),
+            Owner::Provider(0),
+            "a URL without a claimed scheme goes to the default provider"
+        );
+        assert_eq!(volume_owner(&claims()[1..], "vol-1"), Owner::Unowned);
     }
 
     #[test]
     fn a_class_decides_and_no_class_means_the_default() {
         assert_eq!(service_owner(&claims(), Some("b.example/lb")), Owner::Provider(1));
         assert_eq!(service_owner(&claims(), None), Owner::Provider(0));
-        assert_eq!(service_owner(&claims(), Some("metallb")), Owner::Nobody);
+        assert_eq!(service_owner(&claims(), Some("metallb")), Owner::Unowned);
         assert_eq!(service_owner(&claims(), Some("shared.example/lb")), Owner::Contested(2, 3));
-        assert_eq!(service_owner(&claims()[1..], None), Owner::Nobody);
+        assert_eq!(service_owner(&claims()[1..], None), Owner::Unowned);
     }
 }

@@ -1,4 +1,4 @@
-//! Merge patches that are refused when somebody else wrote the object since it was read.
+//! Merge patches that the API server rejects if the object changed since it was read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PatchParams;
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::names;
 
-/// The patch with the object's resource version and UID: another version, or another object of the
-/// name, is a conflict.
+/// Adds the object's resource version and UID to the patch. If another version, or another object
+/// of the same name, exists, the API server answers 409 Conflict.
 pub(crate) fn guarded(read: &ObjectMeta, mut patch: Value) -> Value {
     if let Some(root) = patch.as_object_mut()
         && let Some(metadata) = root.entry("metadata").or_insert_with(|| json!({})).as_object_mut()
@@ -18,7 +18,7 @@ pub(crate) fn guarded(read: &ObjectMeta, mut patch: Value) -> Value {
     patch
 }
 
-/// Who writes.
+/// Patch parameters with our field manager.
 pub(crate) fn params() -> PatchParams {
     PatchParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
@@ -31,7 +31,7 @@ mod tests {
     use super::guarded;
 
     #[test]
-    fn a_guard_joins_the_metadata_that_a_patch_has() {
+    fn a_guard_is_merged_into_the_metadata_of_the_patch() {
         let read =
             ObjectMeta { resource_version: Some("7".to_owned()), uid: Some("u".to_owned()), ..ObjectMeta::default() };
         let patch = guarded(&read, json!({ "metadata": { "finalizers": [] } }));

@@ -1,8 +1,8 @@
 //! Labels of volumes, as the admission plugin `PersistentVolumeLabel` of Kubernetes up to 1.30 set
-//! them: where the volume is, and the node affinity that goes with it.
+//! them: the location of the volume, and the matching node affinity.
 //!
-//! It reviews an object that is being created and writes nothing: what serves the API server's
-//! webhook calls it.
+//! This module reviews an object that is being created and writes nothing; the server of the
+//! admission webhook calls it.
 
 mod convert;
 mod plan;
@@ -17,23 +17,23 @@ use crate::{
     providers::{ProviderEntry, Providers},
 };
 
-/// What becomes of an object that is being created.
+/// The result of the review of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Review {
-    /// It is good as it is, or has no owner.
+    /// The volume needs no change, or has no owner.
     Unchanged,
-    /// These changes belong to it.
+    /// The volume needs these changes.
     Changed {
         /// Operations of a JSON patch (RFC 6902).
         patch: Vec<Value>,
-        /// For the creator of the volume: labels that differ from the cloud's, and stay.
+        /// For the creator of the volume: labels that differ from the cloud's labels; they stay.
         warnings: Vec<String>,
     },
-    /// It names a volume that the cloud does not have, or that cannot be one.
+    /// The cloud does not have the volume, or the volume is invalid.
     Refused(String),
 }
 
-/// Says what labels belong to a volume.
+/// Determines the labels of a volume.
 #[derive(Clone, Debug)]
 pub struct PersistentVolumeLabeler {
     providers: Providers,
@@ -41,19 +41,20 @@ pub struct PersistentVolumeLabeler {
 }
 
 impl PersistentVolumeLabeler {
-    /// Asks these providers, in the name of this cluster.
+    /// A labeler with these providers; `cluster` is passed to them.
     #[must_use]
     pub const fn new(providers: Providers, cluster: String) -> Self {
         Self { providers, cluster }
     }
 
-    /// Reviews a volume that is being created. It may be asked again about the same one.
+    /// Reviews a volume that is being created. The API server may ask again about the same volume.
     ///
-    /// Asked is the provider that has the scheme of the volume's handle, else the default one;
-    /// nobody about a volume that is no cloud's.
+    /// The labeler asks the provider that has the scheme of the volume's handle, otherwise the
+    /// default provider. It asks no provider about a volume that is not in a cloud.
     ///
     /// # Errors
-    /// Nothing was learnt: the cloud or its provider failed, or the provider's labels are none.
+    /// The labels are unknown: the cloud or its provider failed, or the provider returned invalid
+    /// labels.
     pub async fn review(&self, object: &core::PersistentVolume) -> Result<Review> {
         let present = object.metadata.labels.clone().unwrap_or_default();
         if let Some(labels) = plan::trusted(object, &present) {
@@ -65,7 +66,7 @@ impl PersistentVolumeLabeler {
         match labels.labels(&Call::default(), &self.cluster, &volume).await {
             Ok(labels) => plan::review(object, &labels),
             Err(error) => match error.code {
-                // As upstream, which left alone what no plugin of its own had.
+                // As upstream, which left volumes without a plugin unchanged.
                 Code::Unsupported | Code::ImplementedElsewhere => Ok(Review::Unchanged),
                 Code::NotFound | Code::Invalid => Ok(Review::Refused(error.message)),
                 _ => Err(error),
@@ -76,16 +77,20 @@ impl PersistentVolumeLabeler {
     fn owner(&self, handle: &str) -> Option<&ProviderEntry> {
         match ownership::volume_owner(&self.providers.claims(), handle) {
             Owner::Provider(place) => self.providers.entries().get(place),
-            Owner::Nobody | Owner::Contested(..) | Owner::Malformed => None,
+            Owner::Unowned | Owner::Contested(..) | Owner::Malformed => None,
         }
     }
 }
 
-/// A provider without the interface has no labels to give; one that does not serve yet may have.
+/// A provider that does not implement the interface leaves the volume unchanged; without a serving
+/// release that is unknown.
 fn unasked(entry: &ProviderEntry) -> Result<Review> {
     match entry.provider.info() {
         Some(_) => Ok(Review::Unchanged),
-        None => Err(Error::new(Code::NotServing, format!("provider {:?} has no release that serves", entry.name))),
+        None => Err(Error::new(
+            Code::NotServing,
+            format!("provider {:?} has no release that serves; retry when one serves", entry.name),
+        )),
     }
 }
 

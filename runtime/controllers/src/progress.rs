@@ -1,9 +1,9 @@
 //! Whether the workers of the controllers make progress.
 //!
-//! Each reconcile and each pass over the nodes is a turn. A turn marks a step before each call of a
-//! provider and before each write to the API. Calls and requests have deadlines, so that a turn
-//! without a step for longer than these allow is stuck: the process holds its lease and does not
-//! act. Only a restart helps then, and `/livez` asks for it.
+//! Each reconcile and each pass over the nodes is a turn. A turn records a step before each call of
+//! a provider and before each write to the API. Calls and requests have deadlines, so a turn
+//! without a step for longer than these deadlines allow is stuck: the process holds its lease and
+//! does not act. Only a restart helps, so `/livez` fails.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -12,15 +12,15 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long a turn may take from one step to the next, calls of the provider aside. Two requests at
-/// their deadlines (35 s each) and the throttle fit in.
+/// The longest time between two steps of a turn, without calls of the provider. It covers two
+/// requests at their deadlines (35 s each) and the throttle.
 const STEP: Duration = Duration::from_mins(3);
 
 tokio::task_local! {
     static TURN: Arc<Turn>;
 }
 
-/// The turns that are under way; cloning shares them.
+/// The running turns; cloning shares them.
 #[derive(Clone, Default)]
 pub struct Progress(Arc<Mutex<Vec<Weak<Turn>>>>);
 
@@ -31,7 +31,7 @@ struct Turn {
 }
 
 impl Progress {
-    /// Runs a turn.
+    /// Runs `work` as a turn.
     pub(crate) async fn turn<F: Future>(&self, provider: &str, what: impl Into<String>, work: F) -> F::Output {
         let step = Mutex::new(Instant::now());
         let turn = Arc::new(Turn { provider: provider.to_owned(), what: what.into(), step });
@@ -43,11 +43,11 @@ impl Progress {
         TURN.scope(turn, work).await
     }
 
-    /// Good unless a turn is stuck. `longest_call` is the deadline of a call of the provider with
+    /// Fails if a turn is stuck. `longest_call` returns the deadline of a call of the provider with
     /// this name.
     ///
     /// # Errors
-    /// Which turn is stuck, and for how long.
+    /// Names the stuck turn and how long it is stuck.
     pub fn check(&self, longest_call: impl Fn(&str) -> Duration) -> Result<(), String> {
         let turns: Vec<_> =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -55,14 +55,14 @@ impl Progress {
             let since = turn.step.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
             if since > STEP + longest_call(&turn.provider) {
                 let (Turn { provider, what, .. }, seconds) = (&*turn, since.as_secs());
-                return Err(format!("{what} of provider {provider} makes no progress for {seconds} s"));
+                return Err(format!("{what} of the provider {provider} has made no progress for {seconds} s"));
             }
         }
         Ok(())
     }
 }
 
-/// Marks a step of the turn that this is part of; nothing outside of a turn.
+/// Records a step of the current turn; does nothing outside of a turn.
 pub(crate) fn step() {
     let _outside_of_turns = TURN.try_with(|turn| {
         *turn.step.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -96,14 +96,14 @@ mod tests {
         advance(CALL + STEP).await;
         assert_eq!(check(), Ok(()));
         advance(SECOND).await;
-        let told = "the Service default/web of provider sim makes no progress for 211 s";
+        let told = "the Service default/web of the provider sim has made no progress for 211 s";
         assert_eq!(check(), Err(told.to_owned()));
         stuck.join_next().await.unwrap().unwrap();
         assert_eq!(check(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_turn_that_makes_steps_is_well() {
+    async fn a_long_turn_that_makes_steps_passes_the_check() {
         let progress = Progress::default();
         let work = async {
             for _ in 0..100 {

@@ -1,19 +1,19 @@
-//! Which addresses a provider may hand out (pure). kube-proxy and the API server trust them: a
-//! provider that names the address of another service as its load balancer's, or as a node's, gets
-//! what was meant for that one.
+//! Which addresses a provider may assign (pure). kube-proxy and the API server trust these
+//! addresses: a provider that assigns the address of another service to a load balancer or a node
+//! receives the traffic for that service.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use skysail_provider::METADATA_SERVICES;
 
-/// Who a refused range is never open to, or only where it is named.
+/// Whether an operator can allow a refused range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Always,
-    /// Unless one of the operator's ranges holds it.
+    /// Refused unless one of the operator's ranges contains it.
     Unnamed,
-    /// The same for nodes; always for load balancers.
+    /// As [`Self::Unnamed`] for nodes; always refused for load balancers.
     UnnamedForNodes,
 }
 
@@ -25,7 +25,7 @@ const fn v6(bits: u128, prefix: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix))
 }
 
-/// What no provider hands out, unless it is named.
+/// Special-purpose ranges, refused by default.
 const REFUSED: [(IpNet, &str, Refusal); 9] = [
     (v4(0, 0, 8), "unspecified", Refusal::Always),
     (v6(0, 128), "unspecified", Refusal::Always),
@@ -38,7 +38,7 @@ const REFUSED: [(IpNet, &str, Refusal); 9] = [
     (v6(0xfe80 << 112, 10), "link-local", Refusal::UnnamedForNodes),
 ];
 
-/// What the addresses are for.
+/// The objects that get the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     LoadBalancers,
@@ -46,7 +46,7 @@ enum Use {
 }
 
 impl Use {
-    /// As the provider file spells the list.
+    /// The field of the Provider's spec.
     const fn field(self) -> &'static str {
         match self {
             Self::LoadBalancers => "loadBalancerCidrs",
@@ -65,7 +65,7 @@ impl Use {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rules {
     of: Use,
-    /// Empty: all but what is refused.
+    /// The allowed ranges; an empty list allows all but the refused ranges.
     cidrs: Vec<IpNet>,
 }
 
@@ -76,7 +76,7 @@ pub struct ProviderAddresses {
     nodes: Rules,
 }
 
-/// A range that cannot stand in the provider file.
+/// An invalid range in the provider file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct CidrError {
@@ -96,11 +96,11 @@ impl ProviderAddresses {
     /// Most ranges of one list: an operator lists networks, not machines.
     pub const CIDRS_MAX: usize = 64;
 
-    /// From the lists of the provider file; an empty one allows all that is not refused by itself.
+    /// From the lists of the provider file; an empty list allows all but the refused ranges.
     ///
     /// # Errors
-    /// An entry is no range, spells IPv4 as IPv6, has bits behind its prefix, or lies in what no
-    /// provider may hand out.
+    /// An entry is not a CIDR, spells IPv4 as IPv6, has bits set behind its prefix, or lies in a
+    /// range that is always refused.
     pub fn new(load_balancers: &[String], nodes: &[String]) -> Result<Self, CidrError> {
         Ok(Self {
             load_balancers: Rules::new(Use::LoadBalancers, load_balancers)?,
@@ -108,12 +108,12 @@ impl ProviderAddresses {
         })
     }
 
-    /// Why a load balancer may not have this address, and what to do.
+    /// The reason and the remedy if a load balancer may not have this address.
     pub(crate) fn refuse_load_balancer(&self, address: IpAddr) -> Option<String> {
         self.load_balancers.refuse(address)
     }
 
-    /// Why a node may not have this address, and what to do.
+    /// The reason and the remedy if a node may not have this address.
     pub(crate) fn refuse_node(&self, address: IpAddr) -> Option<String> {
         self.nodes.refuse(address)
     }
@@ -125,16 +125,15 @@ impl Rules {
         if texts.len() > ProviderAddresses::CIDRS_MAX {
             return Err(wrong(
                 ProviderAddresses::CIDRS_MAX,
-                format!("at most {} ranges are possible; join neighbouring networks", ProviderAddresses::CIDRS_MAX),
+                format!("at most {} ranges are allowed; join neighbouring networks", ProviderAddresses::CIDRS_MAX),
             ));
         }
         let cidrs = texts.iter().enumerate().map(|(index, text)| {
             let cidr = parse(text).map_err(|reason| wrong(index, reason))?;
             match final_refusal(&cidr, of) {
-                Some(what) => Err(wrong(
-                    index,
-                    format!("{text} is {what}, and {} never has such an address; leave it out", of.subject()),
-                )),
+                Some(what) => {
+                    Err(wrong(index, format!("{text} is {what}, which {} cannot have; remove the entry", of.subject())))
+                }
                 None => Ok(cidr),
             }
         });
@@ -145,25 +144,25 @@ impl Rules {
         let plain = address.to_canonical();
         if METADATA_SERVICES.contains(&plain) {
             return Some(format!(
-                "{address} is refused: a cloud's metadata service has it, and {} never does",
+                "{address} is refused: it is the address of a cloud's metadata service, which {} cannot have",
                 self.of.subject()
             ));
         }
         let special = REFUSED.iter().find(|(range, ..)| range.contains(&plain));
-        // A wide range is a careless word for all that is public and private: loopback and its like
-        // have to be meant.
+        // A range wider than the special-purpose range, such as 0.0.0.0/0, does not allow loopback
+        // or link-local addresses: the operator has to list them explicitly.
         let narrow = special.map_or(0, |(range, ..)| range.prefix_len());
         let named = self.cidrs.iter().any(|cidr| cidr.prefix_len() >= narrow && cidr.contains(&plain));
         let field = self.of.field();
         match special {
             Some((_, what, refusal)) if refusal.is_final(self.of) => {
-                Some(format!("{address} is refused ({what}): {} never has such an address", self.of.subject()))
+                Some(format!("{address} is refused ({what}): {} cannot have such an address", self.of.subject()))
             }
             Some((_, what, _)) if !named => Some(format!(
-                "{address} is refused ({what}); if it is right, name its network in the provider's spec.{field}"
+                "{address} is refused ({what}); if the address is right, add its network to the provider's spec.{field}"
             )),
             None if !named && !self.cidrs.is_empty() => Some(format!(
-                "{address} is in none of the provider's spec.{field}; if it is right, add its network there"
+                "{address} is in none of the provider's spec.{field}; if the address is right, add its network there"
             )),
             Some(_) | None => None,
         }
@@ -182,7 +181,7 @@ impl Refusal {
 
 fn parse(text: &str) -> Result<IpNet, String> {
     let range: IpNet = text.parse().map_err(|_| {
-        format!("{:?} is not a range; write an address and a prefix length, as in 198.51.100.0/24", cut(text))
+        format!("{:?} is not a CIDR; write an address and a prefix length, as in 198.51.100.0/24", cut(text))
     })?;
     if range.addr().to_canonical() != range.addr() {
         return Err(format!("{text} spells IPv4 addresses as IPv6; write them as IPv4"));
@@ -193,7 +192,7 @@ fn parse(text: &str) -> Result<IpNet, String> {
     Ok(range)
 }
 
-/// What it lies in, where nothing of it can ever be handed out.
+/// The always refused range that contains this one, if any.
 fn final_refusal(cidr: &IpNet, of: Use) -> Option<&'static str> {
     let inside = REFUSED.iter().find(|(range, _, refusal)| refusal.is_final(of) && range.contains(cidr));
     inside.map(|(_, what, _)| *what)

@@ -1,4 +1,4 @@
-//! The providers of one process: names, what each claims, and the signal that its release changed.
+//! The providers of one process: their names, claims and the signals of their releases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,38 +14,38 @@ use crate::{
     provider_addresses::ProviderAddresses,
 };
 
-/// One provider and what it claims.
+/// One provider and its claims.
 #[derive(Clone, Debug)]
 pub struct ProviderEntry {
-    /// The operator's name for it: log field, metric label, part of Event texts.
+    /// The name that the operator gave the provider: log field, metric label, part of Event texts.
     pub name: String,
-    /// What is called.
+    /// The implementation.
     pub provider: Arc<dyn Provider>,
-    /// Takes Services without a class, and nodes that neither a provider ID nor a selector assigns.
-    /// At most one of all.
+    /// Whether this provider owns Services without a class, and nodes that neither a provider ID
+    /// nor a selector assigns. At most one provider is the default.
     pub default: bool,
-    /// Labels that a node without provider ID must all carry to be this provider's; empty selects
-    /// none.
+    /// Labels that a node without provider ID must all carry to belong to this provider; an empty
+    /// selector selects none.
     pub node_selector: BTreeMap<String, String>,
-    /// Values of `spec.loadBalancerClass` that are this provider's.
+    /// Values of `spec.loadBalancerClass` that this provider claims.
     pub load_balancer_classes: Vec<String>,
-    /// Schemes of `spec.providerID` that this provider claims, whatever its component says; none:
-    /// those that its component describes.
+    /// Schemes of `spec.providerID` that this provider claims. `None`: the schemes that its
+    /// component declares.
     pub provider_id_schemes: Option<Vec<String>>,
-    /// The addresses that it may give to load balancers and nodes.
+    /// The addresses that the provider may assign to load balancers and nodes.
     pub addresses: ProviderAddresses,
-    /// Counts the releases that became active. A change makes each object of this provider
-    /// reconcile once, spread out.
+    /// Counts the releases that became active. After a change each object of this provider is
+    /// reconciled once, spread over time.
     pub generation: watch::Receiver<u64>,
-    /// Counts the rotations of its credentials. At a change each object of this provider whose last
-    /// call was denied is tried again.
+    /// Counts the rotations of the provider's credentials. After a change each object of this
+    /// provider whose last call was denied is retried.
     pub rotations: watch::Receiver<u64>,
-    /// Where the controllers write what keeps the provider from its objects.
+    /// Receives the findings of the controllers about this provider.
     pub findings: Findings,
 }
 
-/// All providers of the process, oldest first: of two that claim the same class or scheme, the
-/// older one has it.
+/// All providers of the process, oldest first. If two providers claim the same class or scheme, the
+/// older provider gets it.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
     entries: Arc<[ProviderEntry]>,
@@ -54,32 +54,31 @@ pub struct Providers {
 /// Why a set of providers was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvidersError {
-    /// A name that labels and texts cannot carry.
-    #[error("provider name {0:?} is not 1 to 63 lower-case letters, digits or dashes")]
+    /// A name that is not valid in labels.
+    #[error("provider name {0:?} is not valid; use 1 to 63 lower-case letters, digits or dashes")]
     Name(String),
-    /// Two of one name.
-    #[error("two providers are named {0:?}; give each a name of its own")]
+    /// Two providers have the same name.
+    #[error("two providers are named {0:?}; give each its own name")]
     Duplicate(String),
-    /// Two defaults.
-    #[error("{0:?} and {1:?} are both marked default; mark at most one")]
+    /// Two providers are marked as default.
+    #[error("the providers {0:?} and {1:?} are both marked as default; mark at most one")]
     TwoDefaults(String, String),
-    /// Too many.
-    #[error("{0} providers; at most {max} fit into one process", max = Providers::MAX)]
+    /// More than [`Providers::MAX`] providers.
+    #[error("{0} providers are configured; one process runs at most {max}", max = Providers::MAX)]
     TooMany(usize),
 }
 
-/// Most schemes, or classes, in one text: a component may describe hundreds.
+/// Most schemes, or classes, in one text: a component may declare hundreds.
 const SHOWN_MAX: usize = 5;
 
 impl Providers {
-    /// Most providers in one process: each costs a handful of tasks, and no cluster spans this many
-    /// clouds.
+    /// Most providers in one process: each costs a few tasks, and no cluster spans more clouds.
     pub const MAX: usize = 64;
 
-    /// Checks what can be known before anything runs. The order is that of age, oldest first.
+    /// Validates the set. `entries` are in the order of age, oldest first.
     ///
     /// # Errors
-    /// A bad or repeated name, two defaults, more than [`Self::MAX`].
+    /// An invalid or repeated name, two defaults, more than [`Self::MAX`] providers.
     pub fn new(entries: Vec<ProviderEntry>) -> Result<Self, ProvidersError> {
         if entries.len() > Self::MAX {
             return Err(ProvidersError::TooMany(entries.len()));
@@ -100,33 +99,32 @@ impl Providers {
         Ok(Self { entries: entries.into() })
     }
 
-    /// Oldest first.
+    /// The providers, oldest first.
     #[must_use]
     pub fn entries(&self) -> &[ProviderEntry] {
         &self.entries
     }
 
-    /// What each has now, named by its place.
+    /// The claims of each provider, identified by its index.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         claims(self.entries.iter().enumerate(), &[])
     }
 }
 
 impl ProviderEntry {
-    /// The schemes that it pins, else those that its component describes; none without either.
+    /// The schemes in its spec, otherwise those that its component declares; none without either.
     fn wanted_schemes(&self) -> Option<Vec<String>> {
         self.provider_id_schemes.clone().or_else(|| Some(self.provider.info()?.provider_id_schemes.clone()))
     }
 
-    /// The schemes that the component describes and that the provider's own pins leave out, with
-    /// the remedy.
+    /// An explanation, if the component declares schemes that the provider's spec does not list.
     pub(crate) fn ignored_schemes(&self) -> Option<String> {
         let (info, pinned) = (self.provider.info()?, self.provider_id_schemes.as_ref()?);
         let ignored = info.provider_id_schemes.iter().filter(|scheme| !pinned.contains(scheme));
         let ignored: Vec<String> = ignored.take(SHOWN_MAX).map(|scheme| format!("{scheme:?}")).collect();
         (!ignored.is_empty()).then(|| {
             format!(
-                "The component of the provider {} ({} {}) describes provider-ID schemes that its spec.providerIdSchemes does not name, so they are ignored: \
+                "The component of the provider {} ({} {}) declares provider-ID schemes that its spec.providerIdSchemes does not list, so they are ignored: \
                  {}. If it is the right component, add them to spec.providerIdSchemes",
                 self.name,
                 info.name,
@@ -136,7 +134,8 @@ impl ProviderEntry {
         })
     }
 
-    /// What it claims and one of these older claims has, with the remedy; `name` names a provider.
+    /// An explanation, if an older provider has a class or scheme that this provider claims. `name`
+    /// returns the name of a provider.
     pub(crate) fn claims_taken(&self, older: &[Claim], name: impl Fn(LaneId) -> Option<String>) -> Option<String> {
         let taken = |field: fn(&Claim) -> &[String], wanted: Vec<String>, what: &'static str| {
             let owned = wanted.into_iter().filter_map(move |wish| Some((holder(older, field, &wish)?, wish)));
@@ -148,7 +147,7 @@ impl ProviderEntry {
         let all = [classes, schemes].concat();
         (!all.is_empty()).then(|| {
             format!(
-                "The provider {} claims what an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
+                "The provider {} claims classes or schemes that an older provider has: {}. Give each provider its own spec.loadBalancerClasses and spec.providerIdSchemes, or \
                  delete one of the two",
                 self.name,
                 all.join("; ")
@@ -157,11 +156,11 @@ impl ProviderEntry {
     }
 }
 
-/// What each provider has now. The oldest provider has all that it claims, and each younger one
-/// what is left: a provider that is added takes nothing from those that are there.
+/// The current claims of each provider. The oldest provider gets everything that it claims, each
+/// younger one the rest: an added provider takes nothing from existing ones.
 ///
-/// A provider claims the schemes that it pins, else those that its component describes. Without a
-/// release it keeps the schemes of `before`: a node does not change hands because a release is
+/// A provider claims the schemes in its spec, otherwise those that its component declares. Without
+/// a release it keeps its schemes of `before`, so that no node changes its owner while a release is
 /// being replaced.
 pub(crate) fn claims<'a>(
     oldest_first: impl IntoIterator<Item = (LaneId, &'a ProviderEntry)>,
@@ -186,12 +185,13 @@ pub(crate) fn claims<'a>(
     claims
 }
 
-/// Who has this name in that field.
+/// The provider that has this class or scheme.
 fn holder(claims: &[Claim], field: fn(&Claim) -> &[String], name: &str) -> Option<LaneId> {
     claims.iter().find(|claim| field(claim).iter().any(|known| known == name)).map(|claim| claim.lane)
 }
 
-/// What labels, annotations and texts can carry: 1 to 63 lower-case letters, digits and dashes.
+/// Whether the name is valid in labels and annotations: 1 to 63 lower-case letters, digits and
+/// dashes.
 pub(crate) fn is_provider_name(name: &str) -> bool {
     let well_formed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !name.is_empty() && name.len() <= 63 && name.chars().all(well_formed)
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_before_anything_runs() {
+    fn an_invalid_set_of_providers_is_refused_before_anything_runs() {
         let refusal = |entries| Providers::new(entries).unwrap_err();
         assert_eq!(refusal(vec![entry("A b", true)]), ProvidersError::Name("A b".to_owned()));
         assert_eq!(refusal(vec![entry("a", true), entry("a", false)]), ProvidersError::Duplicate("a".to_owned()));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_serves_nothing_keeps_the_schemes_it_had() {
+    fn a_provider_without_a_serving_release_keeps_its_schemes() {
         let fake = FakeProvider::new("fake");
         let providers =
             Providers::new(vec![ProviderEntry { provider: Arc::new(fake.clone()), ..entry("a", true) }]).unwrap();
@@ -256,10 +256,10 @@ mod tests {
         providers.entries()[index].claims_taken(&providers.claims()[..index], name)
     }
 
-    /// The owner's component is missing at the start, and the other component says that the nodes
-    /// are its own.
+    /// The owner's component is missing at the start, and the other component declares the same
+    /// scheme.
     #[test]
-    fn an_older_provider_has_its_pinned_scheme_even_while_nothing_serves_and_another_describes_it() {
+    fn an_older_provider_has_its_pinned_scheme_even_while_nothing_serves_and_another_declares_it() {
         let (owner, other) = (FakeProvider::new("cloud"), FakeProvider::new("cloud"));
         owner.stop();
         let providers = Providers::new(vec![pinned(&owner, "a", &["cloud"]), pinned(&other, "b", &[])]).unwrap();
@@ -269,9 +269,9 @@ mod tests {
         assert_eq!(taken(&providers, 0), None);
     }
 
-    /// Review W1: two accounts of one cloud, and neither provider pins a scheme.
+    /// Two accounts of one cloud, and neither provider pins a scheme.
     #[test]
-    fn of_two_components_that_describe_one_scheme_the_older_provider_has_it() {
+    fn of_two_components_that_declare_one_scheme_the_older_provider_has_it() {
         let fake = FakeProvider::new("cloud");
         for pin in [&[][..], &["cloud"]] {
             let providers = Providers::new(vec![pinned(&fake, "a", &[]), pinned(&fake, "b", pin)]).unwrap();
@@ -280,9 +280,8 @@ mod tests {
         }
     }
 
-    /// Review W2.
     #[test]
-    fn of_two_that_claim_one_class_the_older_provider_has_it() {
+    fn of_two_providers_that_claim_one_class_the_older_provider_has_it() {
         let class = |name: &str| ProviderEntry { load_balancer_classes: vec!["x/lb".to_owned()], ..entry(name, false) };
         let providers = Providers::new(vec![class("a"), class("b")]).unwrap();
         let classes: Vec<_> = providers.claims().into_iter().map(|claim| claim.load_balancer_classes).collect();
@@ -292,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_component_describes_beyond_its_pins_is_ignored_and_reported() {
+    fn schemes_that_a_component_declares_beyond_its_pins_are_ignored_and_reported() {
         let fake = FakeProvider::new("more");
         let providers = Providers::new(vec![pinned(&fake, "a", &["mine"])]).unwrap();
         assert_eq!(schemes(&providers), [vec!["mine".to_owned()]]);
         let finding = providers.entries()[0].ignored_schemes().unwrap();
-        assert!(finding.contains("spec.providerIdSchemes does not name") && finding.contains("\"more\""), "{finding}");
+        assert!(finding.contains("spec.providerIdSchemes does not list") && finding.contains("\"more\""), "{finding}");
     }
 }

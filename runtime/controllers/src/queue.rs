@@ -1,15 +1,15 @@
-//! A queue of keys with delays: what client-go's work queue guarantees, on tokio's clock.
+//! A queue of keys with delays, with the guarantees of client-go's work queue, on tokio's clock.
 //!
 //! # Guarantees
-//! - A key waits at most once; its earliest time wins.
-//! - A key never runs twice at the same time; one that is added while it runs, runs once more
+//! - A key is queued at most once; its earliest time wins.
+//! - A key never runs twice at the same time; a key that is added while it runs, runs once more
 //!   afterwards.
-//! - Its size is bounded by the number of keys, so by the number of objects: no channel, nothing to
-//!   overflow.
+//! - The number of keys, and so the number of objects, bounds the size; there is no channel that
+//!   could overflow.
 //!
-//! kube's `scheduler` takes its requests from one stream; here several tasks add keys, and a stream
-//! between them would need an unbounded channel or could block a watch. It must not know what a key
-//! means.
+//! kube's `scheduler` takes its requests from one stream. Here several tasks add keys, and a stream
+//! between them would need an unbounded channel or could block a watch. The queue does not
+//! interpret keys.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -31,37 +31,37 @@ mod metrics;
 /// When to run a key again after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// When it is added again.
+    /// When the key is added again.
     OnChange,
-    /// After this time, or earlier when it is added.
+    /// After this time, or earlier when the key is added.
     After(Duration),
-    /// After this time, or earlier when it is added or nudged.
+    /// After this time, or earlier when the key is added or nudged.
     Within(Duration),
 }
 
-/// Asked for while it ran.
+/// Whether a running key has to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
     No,
     Nudged,
-    /// And since when it waits for it.
+    /// The key was added at this time.
     Added(Instant),
 }
 
-/// A key that runs.
+/// A running key.
 #[derive(Clone, Copy)]
 struct Run {
     since: Instant,
     again: Again,
 }
 
-/// The failures of a key in a row.
+/// The consecutive failures of a key.
 #[derive(Clone, Copy, Default)]
 struct Failures {
     count: u32,
     /// Conflicts in a row since the last failure of another kind.
     conflicts: u32,
-    /// The last one was a denial.
+    /// Whether the last failure was a denial.
     denied: bool,
 }
 
@@ -72,7 +72,7 @@ struct Inner<K> {
     ready_since: HashMap<K, Instant>,
     delayed: BTreeMap<Due, K>,
     due: HashMap<K, Due>,
-    /// Those of `due` whose wait a nudge ends.
+    /// The keys of `due` whose wait a nudge ends.
     within: HashSet<K>,
     running: HashMap<K, Run>,
     failures: HashMap<K, Failures>,
@@ -102,7 +102,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         Self { inner: Mutex::new(inner), wake: Notify::new() }
     }
 
-    /// The object of this key changed: it runs as soon as it may, whatever backoff it is in.
+    /// Adds a key whose object changed: the key is ready at once, even during a backoff.
     pub(crate) fn add(&self, key: K) {
         let mut inner = self.lock();
         let now = Instant::now();
@@ -116,8 +116,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Something around the object changed: it runs soon, but one that waits for a backoff or a
-    /// retry-after ([`Next::After`]) goes on waiting and will see the change then.
+    /// Adds a key because something that its object depends on changed. A key that waits for a
+    /// backoff or a retry-after ([`Next::After`]) keeps waiting and sees the change then.
     pub(crate) fn nudge(&self, key: K) {
         let mut inner = self.lock();
         if let Some(run) = inner.running.get_mut(&key) {
@@ -133,9 +133,9 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// It runs after this time; earlier when it waits for something earlier. One that runs does so
-    /// once more when it ends, whatever came of it: that run may have met the world as it was
-    /// before.
+    /// Adds a key after a delay, unless it already waits for an earlier time. A running key runs
+    /// once more when it ends, whatever its result: the current run may have seen the earlier
+    /// state.
     pub(crate) fn add_after(&self, key: K, after: Duration) {
         let mut inner = self.lock();
         let now = Instant::now();
@@ -148,8 +148,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Waits until a key is ready, and takes none: what is added to a ready key before it is taken
-    /// costs no second run.
+    /// Waits until a key is ready, without taking it: adding a ready key again before it is taken
+    /// causes no second run.
     pub(crate) async fn ready(&self) {
         loop {
             let due = {
@@ -161,7 +161,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                 inner.delayed.first_key_value().map(|((at, _), _)| *at)
             };
             match due {
-                // Whether woken or due, the next round looks again.
+                // Whether the task was woken or the key is due, the next round checks again.
                 Some(at) => drop(timeout_at(at, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
@@ -189,8 +189,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         inner.take(now)
     }
 
-    /// Ends a run. A key that was added meanwhile is ready at once; one that was nudged waits for
-    /// `next` where that is a time.
+    /// Ends a run. A key that was added meanwhile is ready at once; a nudged key waits if `next` is
+    /// [`Next::After`].
     pub(crate) fn done(&self, key: K, next: Next) {
         let mut inner = self.lock();
         let now = Instant::now();
@@ -209,8 +209,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// This key is tried again because it failed; a failure that does not count leaves the number
-    /// alone. Returns the number before.
+    /// Counts a retry after a failure; a failure that does not count leaves the number alone.
+    /// Returns the previous number.
     pub(crate) fn failed(&self, key: &K, counts: bool, denied: bool) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();
@@ -220,8 +220,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         before
     }
 
-    /// This key is tried again because of a conflict, which leaves the number of failures alone.
-    /// Returns the number of conflicts before.
+    /// Counts a retry after a conflict, which leaves the number of failures alone. Returns the
+    /// previous number of conflicts.
     pub(crate) fn conflicted(&self, key: &K) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();
@@ -231,7 +231,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         before
     }
 
-    /// Keys whose last run was denied, and those that run: they may be denied in a moment.
+    /// Keys whose last run was denied, and running keys, which may be denied in a moment.
     pub(crate) fn denied(&self) -> Vec<K> {
         let inner = self.lock();
         let denied = inner.failures.iter().filter(|(_, failures)| failures.denied).map(|(key, _)| key);
@@ -239,21 +239,21 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         waiting.chain(inner.running.keys()).cloned().collect()
     }
 
-    /// Starts to count the failures of this key from zero.
+    /// Resets the failures of this key.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
 
-    /// Keys that wait for a time, the earliest first.
+    /// Delayed keys, the earliest first.
     pub(crate) fn delayed(&self) -> Vec<K> {
         self.lock().delayed.values().cloned().collect()
     }
 
-    /// What it holds now.
+    /// The current content of the queue, for metrics.
     fn held(&self) -> Held {
         let mut inner = self.lock();
         let now = Instant::now();
-        // Where all workers are busy, nobody else looks whose time has come.
+        // While all workers are busy, nothing else promotes the keys that are due.
         inner.promote(now);
         let again = inner.running.values().filter(|run| matches!(run.again, Again::Added(_))).count();
         let worked = || inner.running.values().map(|run| now.saturating_duration_since(run.since));
@@ -270,7 +270,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> Inner<K> {
-    /// Ready from this moment on; one that was ready before stays so.
+    /// Makes a key ready from this moment on; a ready key stays as it is.
     fn make_ready(&mut self, key: K, since: Instant) {
         if !self.ready_since.contains_key(&key) {
             self.counts.adds.inc();
@@ -278,13 +278,13 @@ impl<K: Clone + Eq + Hash> Inner<K> {
         }
     }
 
-    /// At the end of those that are ready.
+    /// Appends the key to the ready keys.
     fn wait(&mut self, key: K, since: Instant) {
         self.ready_since.insert(key.clone(), since);
         self.ready.push_back(key);
     }
 
-    /// Asked for while it runs, which is an add as well; the first one counts.
+    /// Records an add of a running key; the first one counts.
     fn run_again(&mut self, key: &K, now: Instant) {
         if let Some(run) = self.running.get_mut(key)
             && !matches!(run.again, Again::Added(_))
@@ -334,7 +334,7 @@ impl<K: Clone + Eq + Hash> Inner<K> {
         Some(key)
     }
 
-    /// Runs no more; returns what was asked for meanwhile.
+    /// Ends a run; returns what was requested meanwhile.
     fn end(&mut self, key: &K, now: Instant) -> Again {
         let Some(Run { since, again }) = self.running.remove(key) else { return Again::No };
         self.counts.work_duration.observe(now.saturating_duration_since(since).as_secs_f64());
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!((queue.next().await, start.elapsed()), ("a", 9 * S));
         queue.done("a", Next::After(9 * S));
         queue.nudge("a");
-        assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "what it waited for before is forgotten");
+        assert_eq!((queue.try_next(), queue.delayed()), (None, vec!["a"]), "the earlier `Within` is forgotten");
     }
 
     /// A release became active while a call on the one before it failed.
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_denied_last_or_runs_is_known() {
+    async fn keys_that_were_denied_last_or_are_running_are_listed() {
         let queue = WorkQueue::counting(Counts::default());
         for (key, denied) in [("denied", vec![true]), ("mended", vec![true, false]), ("failed", vec![false])] {
             queue.add(key);
@@ -445,7 +445,7 @@ mod tests {
         }
         assert_eq!(queue.denied(), ["denied"]);
         queue.add("denied");
-        assert!(queue.denied().is_empty(), "it is about to run");
+        assert!(queue.denied().is_empty(), "a ready key is not listed");
         queue.next().await;
         assert_eq!(queue.denied(), ["denied"]);
     }

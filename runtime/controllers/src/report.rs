@@ -1,7 +1,7 @@
 //! The one place where outcomes become a log line, a Kubernetes Event and a metric.
 //!
-//! A failure is logged here once, with its whole chain; nobody else logs it. What a person may see
-//! live (`skysail dev`) leaves here too, as [`Activity`].
+//! A failure is logged here once, with its causes; no other module logs it. The lines of `skysail
+//! dev` also come from here, as [`Activity`].
 
 mod repeats;
 
@@ -18,16 +18,16 @@ use crate::{
     names::{self, reasons},
 };
 
-/// A slow reader misses lines rather than holding up a controller.
+/// A slow reader misses lines; it does not delay a controller.
 const ACTIVITY_MAX: usize = 1024;
 
-/// A line about an object; who speaks and about what is called as in the host's lines.
+/// Logs a line about an object, with the same field names as the host's log lines.
 macro_rules! log {
-    ($level:expr, $voice:expr, $object:expr, $($rest:tt)*) => {
+    ($level:expr, $actor:expr, $object:expr, $($rest:tt)*) => {
         tracing::event!(
             $level,
-            controller.name = $voice.controller,
-            provider.name = $voice.provider,
+            controller.name = $actor.controller,
+            provider.name = $actor.provider,
             object.kind = $object.kind,
             object.namespace = $object.namespace,
             object.name = $object.name,
@@ -36,12 +36,12 @@ macro_rules! log {
     };
 }
 
-/// Something that was done to an object.
+/// One action of a controller on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// Name of the controller, as in its Events.
     pub controller: &'static str,
-    /// The operator's name for the provider; empty where none acts.
+    /// The operator's name for the provider; empty without a provider.
     pub provider: String,
     /// `Service` or `Node`.
     pub kind: &'static str,
@@ -49,11 +49,11 @@ pub struct Activity {
     pub object: String,
     /// One line.
     pub text: String,
-    /// Whether it is a failure.
+    /// Whether the action failed.
     pub failed: bool,
 }
 
-/// Says what happened.
+/// Reports outcomes.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     events: Events,
@@ -62,9 +62,9 @@ pub(crate) struct Reporter {
     pub(crate) metrics: ControllerMetrics,
 }
 
-/// Who speaks: a controller on behalf of a provider.
+/// A controller that acts on behalf of a provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Actor {
     pub(crate) controller: &'static str,
     pub(crate) provider: String,
 }
@@ -78,63 +78,63 @@ impl Reporter {
         self.activity.subscribe()
     }
 
-    /// An Event on the object. Whether it will be written: not where too much waits.
+    /// Emits an Event about the object. Returns false if the queue of Events is full.
     pub(crate) fn event(
         &self,
-        voice: &Voice,
+        actor: &Actor,
         object: &ObjectReference,
         (kind, reason): (EventKind, &'static str),
         message: impl Into<String>,
     ) -> bool {
-        let notice = self.notice(voice, object, (kind, reason), message.into());
-        self.events.tell(notice)
+        let notice = self.notice(actor, object, (kind, reason), message.into());
+        self.events.emit(notice)
     }
 
-    /// An Event on the object that says that something begins. The caller reports the end through
-    /// the returned value.
-    pub(crate) fn begins(&self, voice: &Voice, object: &ObjectReference, reason: &'static str, message: &str) -> Begun {
-        let notice = self.notice(voice, object, (EventKind::Normal, reason), message.to_owned());
-        self.events.tell_beginning(notice)
+    /// Emits an Event about the beginning of an operation. The caller reports the end through the
+    /// returned value.
+    pub(crate) fn begins(&self, actor: &Actor, object: &ObjectReference, reason: &'static str, message: &str) -> Begun {
+        let notice = self.notice(actor, object, (EventKind::Normal, reason), message.to_owned());
+        self.events.emit_beginning(notice)
     }
 
     fn notice(
         &self,
-        voice: &Voice,
+        actor: &Actor,
         object: &ObjectReference,
         (kind, reason): (EventKind, &'static str),
         message: String,
     ) -> Notice {
-        self.say(voice, object, format!("{reason}: {message}"), kind == EventKind::Warning);
-        Notice { source: Arc::from(voice.controller), object: object.clone(), kind, reason: reason.to_owned(), message }
+        self.say(actor, object, format!("{reason}: {message}"), kind == EventKind::Warning);
+        Notice { source: Arc::from(actor.controller), object: object.clone(), kind, reason: reason.to_owned(), message }
     }
 
     /// A step that succeeded and has no Event.
-    pub(crate) fn done(&self, voice: &Voice, object: &ObjectReference, text: impl Into<String>) {
-        self.say(voice, object, text.into(), false);
+    pub(crate) fn done(&self, actor: &Actor, object: &ObjectReference, text: impl Into<String>) {
+        self.say(actor, object, text.into(), false);
     }
 
-    /// The end of a reconcile, with the time until the next try where that is known. A retry-after
-    /// and a conflict are outcomes of their own, not failures: nothing is wrong. Failures of nodes
-    /// that share a cause are logged once.
+    /// Reports the end of a reconcile, with the time until the next try if it is known. A
+    /// retry-after and a conflict have their own outcomes and are no failures. Failures of nodes
+    /// with the same cause are logged once.
     ///
-    /// The Event of a failure has no such time: the time grows with each failure, and Events with
-    /// different texts are not counted as one.
+    /// The Event of a failure omits that time: the time grows with each failure, and Events with
+    /// different texts are not counted as one series.
     pub(crate) fn reconciled(
         &self,
-        voice: &Voice,
+        actor: &Actor,
         object: &ObjectReference,
         result: Result<(), &Error>,
         next_try: Option<Duration>,
     ) {
         let outcome = result.map_or_else(Error::category, |()| "Ok");
-        let provider = voice.provider.clone();
-        self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: voice.controller, provider, outcome }).inc();
+        let provider = actor.provider.clone();
+        self.metrics.reconciles.get_or_create(&OutcomeLabels { controller: actor.controller, provider, outcome }).inc();
         let Err(error) = result else { return };
-        // A field and not the message: it may hold words of a guest, which must not read as the
-        // host's.
+        // A log field, not the message: the text may contain a guest's words, which must not look
+        // like the host's.
         let text = chain(error);
         let logged = match object.kind {
-            "Node" => self.repeats.log((voice.controller, voice.provider.clone(), outcome), &text),
+            "Node" => self.repeats.log((actor.controller, actor.provider.clone(), outcome), &text),
             _ => Some(0),
         };
         let next_try = next_try.map(|after| format!("{after:?}"));
@@ -144,7 +144,7 @@ impl Reporter {
             (Some(omitted), true) => {
                 log!(
                     tracing::Level::INFO,
-                    voice,
+                    actor,
                     object,
                     controller.outcome = outcome,
                     controller.next_try = next_try.as_deref(),
@@ -156,7 +156,7 @@ impl Reporter {
             (Some(omitted), false) => {
                 log!(
                     tracing::Level::WARN,
-                    voice,
+                    actor,
                     object,
                     controller.outcome = outcome,
                     controller.next_try = next_try.as_deref(),
@@ -167,36 +167,36 @@ impl Reporter {
             }
             (None, _) => {}
         }
-        self.say(voice, object, format!("{}: {text}{then}", if expected { "waits" } else { "failed" }), !expected);
+        self.say(actor, object, format!("{}: {text}{then}", if expected { "waits" } else { "failed" }), !expected);
     }
 
-    /// Where a provider's own Events go: through the same queue, so within the same bounds. Those
-    /// of a call without an object are about the cluster: the API takes no Event without an object,
-    /// and the provider itself has none.
+    /// The sink for a provider's own Events. They use the same queue and the same limits. An Event
+    /// of a call without an object is about the cluster, because the API accepts no Event without
+    /// an object.
     pub(crate) fn sink(&self, provider: &str) -> Arc<dyn EventSink> {
         Arc::new(Sink { events: self.events.clone(), source: Arc::from(format!("skysail-provider-{provider}")) })
     }
 
-    fn say(&self, voice: &Voice, object: &ObjectReference, text: String, failed: bool) {
-        log!(tracing::Level::DEBUG, voice, object, reason = text, "done");
+    fn say(&self, actor: &Actor, object: &ObjectReference, text: String, failed: bool) {
+        log!(tracing::Level::DEBUG, actor, object, reason = text, "done");
         if self.activity.receiver_count() == 0 {
             return;
         }
         let line = Activity {
-            controller: voice.controller,
-            provider: voice.provider.clone(),
+            controller: actor.controller,
+            provider: actor.provider.clone(),
             kind: object.kind,
             object: shown(object),
             text,
             failed,
         };
-        // The only error is that the last reader left since the check.
+        // The only possible error: the last reader left after the check.
         drop(self.activity.send(line));
     }
 }
 
-/// Nothing is wrong with the object: the provider asked for time, a newer object is on its way, or
-/// this process has no say any more.
+/// Whether the error is no fault of the object: the provider asked to wait, the watch will deliver
+/// a newer object, or this process is not the leader any more.
 pub(crate) fn is_expected(error: &Error) -> bool {
     error.is_conflict() || matches!(error.code(), Code::RetryAfter | Code::NotLeading)
 }
@@ -208,7 +208,7 @@ fn shown(object: &ObjectReference) -> String {
     }
 }
 
-/// The namespace that every cluster has stands for it.
+/// The Namespace that represents the cluster; every cluster has it.
 pub(crate) fn cluster() -> ObjectReference {
     let (namespace, name, uid) = (String::new(), names::SYSTEM_NAMESPACE.to_owned(), String::new());
     ObjectReference { kind: "Namespace", namespace, name, uid }
@@ -226,7 +226,7 @@ impl EventSink for Sink {
             && event.reason.starts_with(|c: char| c.is_ascii_uppercase())
             && event.reason.chars().all(|c| c.is_ascii_alphanumeric());
         let reason = if camel_case { event.reason } else { reasons::PROVIDER_EVENT.to_owned() };
-        self.events.tell(Notice {
+        self.events.emit(Notice {
             source: Arc::clone(&self.source),
             object,
             kind: event.kind,

@@ -1,25 +1,24 @@
-//! The route controller: keeps one route in the cloud for each pod range of each node, and says at
-//! the node whether its routes are there.
+//! The route controller: maintains one route in the cloud for each pod CIDR of each node, and
+//! reports in a node condition whether the node's routes exist.
 //!
 //! # Flow, one pass over a provider's routes
 //! 1. list (provider): every route of the cluster; a failure ends the pass.
-//! 2. observe (pure): the nodes that the provider owns, read after the list, so that no route is
-//!    newer than what we know of its node.
-//! 3. plan (pure): `route/plan.rs` over `route/pod_cidrs.rs`. What is wrong with a node's ranges
-//!    becomes an Event.
-//! 4. delete, then create (provider): `route/calls.rs`, page by page. A range that changes hands is
-//!    free before it is given away.
-//! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, where it
-//!    differs.
+//! 2. observe (pure): the provider's nodes, read after the list, so that no listed route is newer
+//!    than the known state of its node.
+//! 3. plan (pure): `route/plan.rs` over `route/pod_cidrs.rs`. An invalid pod CIDR of a node becomes
+//!    an Event.
+//! 4. delete, then create (provider): `route/calls.rs`, page by page. A CIDR that moves to another
+//!    node is free before it is assigned again.
+//! 5. condition (client): `NetworkUnavailable` of the nodes whose routes are ours, if it differs.
 //!
 //! # Guarantees
-//! - A route is deleted only where it lies in the cluster's networks and leads to no node, or to a
-//!   node of this provider that does not want it. With no node known at all, none is.
-//! - What a node of another provider, or of no provider, has is not touched: not its routes, not
-//!   its condition.
-//! - A failure of one route is an Event on its node and holds up no other route.
+//! - A route is deleted only if it lies in the cluster CIDRs and its target is not a node, or is a
+//!   node of this provider that does not need the route. While no node is known at all, no route is
+//!   deleted.
+//! - Routes and conditions of nodes of another provider, or of no provider, stay unchanged.
+//! - A failure of one route is an Event on its node and does not delay other routes.
 //!
-//! `route/serve.rs` says when a pass begins.
+//! `route/serve.rs` decides when a pass begins.
 
 mod calls;
 mod cluster_cidr;
@@ -53,40 +52,40 @@ use crate::{
     nodes::NodeView,
     patch::{guarded, params},
     progress,
-    report::{Voice, cluster, is_expected},
+    report::{Actor, cluster, is_expected},
 };
 
-/// Conditions that are written at once: after a start with many new nodes the API server is the
-/// last who should suffer.
+/// Concurrent writes of conditions; bounded to protect the API server after a start with many new
+/// nodes.
 const CONDITION_WRITES: usize = 8;
 
 /// How a pass ended.
 pub(crate) enum Ended {
-    /// There is nothing to do for this provider.
+    /// The provider needs no routes.
     Idle,
-    /// Every route is as it should be.
+    /// All routes are correct.
     Settled {
-        /// Some were not before.
+        /// Whether the pass changed a route.
         changed: bool,
     },
-    /// The provider as a whole does not want to be called for now.
+    /// The provider rejects all calls for now.
     Refused(Error),
-    /// Something failed; of several failures the one that may be tried again first.
+    /// A step failed; of several failures the one that may be retried first.
     Failed(Error),
 }
 
-/// What was said before and is not said again with every pass.
+/// Reports that are not repeated with every pass.
 #[derive(Default)]
 pub(crate) struct Memory {
     idle: Option<&'static str>,
-    /// By the UID of the node.
+    /// The last report of each node, by its UID.
     complaints: HashMap<String, String>,
 }
 
-/// A pass as far as it came.
+/// The state of a running pass.
 struct Pass<'a> {
     context: &'a Context,
-    voice: Voice,
+    actor: Actor,
     failures: Vec<Error>,
     refused: Option<ProviderError>,
     changed: bool,
@@ -94,8 +93,8 @@ struct Pass<'a> {
 
 /// One pass over the routes of a provider.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory, stop: &CancellationToken) -> Ended {
-    let voice = Voice { controller: controllers::ROUTE, provider: lane.name.clone() };
-    let mut pass = Pass { context, voice, failures: Vec::new(), refused: None, changed: false };
+    let actor = Actor { controller: controllers::ROUTE, provider: lane.name.clone() };
+    let mut pass = Pass { context, actor, failures: Vec::new(), refused: None, changed: false };
     if pass.is_idle(lane, memory) {
         return Ended::Idle;
     }
@@ -105,8 +104,8 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
         Ok(routes) => routes,
         Err(source) => {
             let error = Error::provider("list routes")(source);
-            // When the next pass begins is decided after this one.
-            context.reporter.reconciled(&pass.voice, &cluster(), Err(&error), None);
+            // The next pass is scheduled after this one.
+            context.reporter.reconciled(&pass.actor, &cluster(), Err(&error), None);
             return Ended::Refused(error);
         }
     };
@@ -133,53 +132,52 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, memory: &mut Memory
     pass.end()
 }
 
-/// Upstream gives the UID of the node, the same for each of its routes.
+/// Adds the name hint: as upstream, the UID of the node for each of its routes.
 fn hinted(views: &[NodeView], creations: &[Creation]) -> Vec<(String, Route)> {
     let hint = |creation: &Creation| views.get(creation.node).map(|view| view.node.uid.clone()).unwrap_or_default();
     creations.iter().map(|creation| (hint(creation), creation.route.clone())).collect()
 }
 
 impl Pass<'_> {
-    /// Whether the provider has no routes, or we were not told the networks of the cluster. That
-    /// may change with each release, so neither ends the process, as an empty `--cluster-cidr` does
-    /// upstream: one provider must not stop the others.
+    /// Whether the provider does not support routes, or `--cluster-cidr` is empty. Upstream's
+    /// process ends with an empty `--cluster-cidr`; here one provider must not stop the others.
     fn is_idle(&self, lane: &Arc<Lane>, memory: &mut Memory) -> bool {
-        let Self { context, voice, .. } = self;
+        let Self { context, actor, .. } = self;
         let cloud = &*lane.provider;
         let reason = if cloud.routes().is_none() {
-            cloud.info().map(|_| "the provider has no routes: its nodes get none")
+            cloud.info().map(|_| "the provider does not support routes; its nodes get no routes")
         } else if context.settings.cluster_cidrs.is_empty() {
             Some(
-                "The provider has routes, and --cluster-cidr is not given, so no node gets one. Name the network that pods get their addresses from, or switch routes off with --configure-cloud-routes=false",
+                "The provider supports routes, but --cluster-cidr is not set, so no node gets a route. Set --cluster-cidr to the network of the pods, or disable routes with --configure-cloud-routes=false",
             )
         } else {
             memory.idle = None;
             return false;
         };
         if let Some(reason) = reason.filter(|reason| memory.idle.replace(reason) != Some(reason)) {
-            tracing::warn!(controller.name = voice.controller, provider.name = voice.provider, reason, "idle");
+            tracing::warn!(controller.name = actor.controller, provider.name = actor.provider, reason, "idle");
             if cloud.routes().is_some() {
                 let kind = (EventKind::Warning, reasons::ROUTES_NOT_CONFIGURED);
-                context.reporter.event(voice, &cluster(), kind, format!("{}: {reason}", voice.provider));
+                context.reporter.event(actor, &cluster(), kind, format!("{}: {reason}", actor.provider));
             }
         }
         true
     }
 
-    /// Says what is wrong with a node's ranges when that is new.
+    /// Emits an Event about an invalid pod CIDR if it is new.
     fn complain(&self, memory: &mut Memory, views: &[NodeView], complaints: &[String]) {
         let said = std::mem::take(&mut memory.complaints);
         for (view, complaint) in views.iter().zip(complaints).filter(|(_, complaint)| !complaint.is_empty()) {
             if said.get(&view.node.uid) != Some(complaint) {
                 let reference = view.reference();
                 let kind = (EventKind::Warning, reasons::INVALID_POD_CIDR);
-                self.context.reporter.event(&self.voice, &reference, kind, complaint);
+                self.context.reporter.event(&self.actor, &reference, kind, complaint);
             }
             memory.complaints.insert(view.node.uid.clone(), complaint.clone());
         }
     }
 
-    /// As upstream a failure is only logged: the next pass lists the route again.
+    /// As upstream, a failure is only logged: the next pass lists the route again.
     fn deleted(&mut self, deletions: &[Route], answers: Answers) {
         let reporter = &self.context.reporter;
         for (route, result) in deletions.iter().zip(answers.results) {
@@ -187,13 +185,13 @@ impl Pass<'_> {
                 Err(error) if error.code == Code::NotFound => Ok(()),
                 result => result.map_err(Error::provider("delete route")),
             };
-            reporter.reconciled(&self.voice, &cluster(), result.as_ref().map(|_| ()), None);
+            reporter.reconciled(&self.actor, &cluster(), result.as_ref().map(|_| ()), None);
             match result {
                 Ok(()) => {
                     self.changed = true;
                     let Route { destination_cidr, target_node, .. } = route;
                     let text = format!("deleted the route {destination_cidr:?} to {target_node:?}");
-                    reporter.done(&self.voice, &cluster(), text);
+                    reporter.done(&self.actor, &cluster(), text);
                 }
                 Err(error) => self.failures.push(error),
             }
@@ -215,15 +213,15 @@ impl Pass<'_> {
             let cidr = &route.destination_cidr;
             let reason = result.as_ref().err().map(|error| chain(error));
             let result = result.map_err(Error::provider("create route"));
-            reporter.reconciled(&self.voice, &reference, result.as_ref().map(|_| ()), None);
+            reporter.reconciled(&self.actor, &reference, result.as_ref().map(|_| ()), None);
             let Err(error) = result else {
                 self.changed = true;
-                reporter.done(&self.voice, &reference, format!("created the route {cidr}"));
+                reporter.done(&self.actor, &reference, format!("created the route {cidr}"));
                 continue;
             };
             if let Some(reason) = reason.filter(|_| !is_expected(&error)) {
                 let text = format!("Could not create route {cidr} for node {}: {reason}", view.node.name);
-                reporter.event(&self.voice, &reference, (EventKind::Warning, reasons::FAILED_TO_CREATE_ROUTE), text);
+                reporter.event(&self.actor, &reference, (EventKind::Warning, reasons::FAILED_TO_CREATE_ROUTE), text);
             }
             if let Some(has_routes) = has_routes.get_mut(*node) {
                 *has_routes = Some(false);
@@ -245,8 +243,8 @@ impl Pass<'_> {
         self.failures.extend(written.into_iter().filter_map(Result::err));
     }
 
-    /// Judged by the node as it is after the calls; a node that was created again under the name,
-    /// or has another owner now, waits for the next pass.
+    /// Decides by the state of the node after the calls. A node that was created again under the
+    /// same name, or has another owner now, waits for the next pass.
     fn wanted(
         &self,
         lane: &Arc<Lane>,
@@ -263,20 +261,20 @@ impl Pass<'_> {
 
     async fn write_condition(&self, view: NodeView, condition: core::NodeCondition) -> Result<(), Error> {
         progress::step();
-        let Self { context, voice, .. } = self;
+        let Self { context, actor, .. } = self;
         let text = format!("NetworkUnavailable is {}", condition.status);
-        // Merged by type: the kubelet's conditions stay.
+        // A strategic merge patch merges by type: the kubelet's conditions stay.
         let patch = guarded(&view.object().metadata, json!({ "status": { "conditions": [condition] } }));
         let api: Api<core::Node> = Api::all(context.clients.route_controller.clone());
         let reference = view.reference();
         let result = match api.patch_status(&view.node.name, &params(), &Patch::Strategic(&patch)).await {
-            // It is gone.
+            // The node was deleted.
             Err(error) if api_status(&error) == Some(404) => return Ok(()),
             result => result.map(|_| ()).map_err(Error::api("write node condition")),
         };
-        context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), None);
+        context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), None);
         if result.is_ok() {
-            context.reporter.done(voice, &reference, text);
+            context.reporter.done(actor, &reference, text);
         }
         result
     }

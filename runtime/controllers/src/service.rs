@@ -1,16 +1,16 @@
 //! The service controller: a cloud load balancer for each Service of type LoadBalancer.
 //!
-//! One reconcile looks at the whole state of one Service and brings it one step on; it does not
-//! know why it was woken. A provider's queue gives each Service one run at a time, and
-//! `turns.rs` one provider at a time, so the calls of one Service never overlap.
+//! A reconcile reads the complete state of one Service and carries out one step; it does not depend
+//! on the event that triggered it. A provider's queue runs each Service once at a time, and
+//! `turns.rs` allows one provider at a time, so the calls for one Service never overlap.
 //!
 //! # Flow
-//! 1. observe (pure): the object, what the ledger remembers, the provider's node set, its release.
+//! 1. observe (pure): the object, its ledger entry, the provider's node set, its release.
 //! 2. plan (pure): `service/plan.rs`, on the object as `service_spec.rs` reads it.
-//! 3. apply (provider, client): `service/apply.rs`; what the provider answers is judged by
-//!    `service/status.rs`.
-//! 4. report: Events and the outcome, `report.rs`. When to come back: `backoff.rs` after a failure,
-//!    else `service/plan.rs` on what is observed then.
+//! 3. apply (provider, client): `service/apply.rs`; `service/status.rs` validates the provider's
+//!    answer.
+//! 4. report: Events and the outcome, `report.rs`. The next run: `backoff.rs` after a failure,
+//!    otherwise `service/plan.rs` on the new state.
 
 mod apply;
 pub(crate) mod drift;
@@ -37,17 +37,17 @@ use crate::{
     lane::Lane,
     names::{controllers, reasons},
     queue::Next,
-    report::{Voice, is_expected},
+    report::{Actor, is_expected},
     watch::ObjectKey,
 };
 
-/// Between two looks at a Service that the API has and the watch does not show.
+/// Interval of checks of a Service that the API has and the watch does not show.
 const LATE_WATCH: Duration = Duration::from_secs(5);
 
-/// Reconciles one Service and says when to come back.
+/// Reconciles one Service; returns when to run it again.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
     if !context.turns.begin(key, lane.id) {
-        // Another provider works on it; its end wakes this one.
+        // Another provider works on this Service; its end adds the key again.
         return Next::OnChange;
     }
     let next = run_in_turn(context, lane, key).await;
@@ -58,10 +58,10 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) ->
 }
 
 async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Next {
-    let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
+    let actor = Actor { controller: controllers::SERVICE, provider: lane.name.clone() };
     let queue = &lane.services;
     if let Some(other) = context.route_service(key).filter(|other| other != lane) {
-        // It was this provider's once, and waited: the provider that holds it has to clean up
+        // The Service moved to another provider, which holds the load balancer and has to clean up
         // first.
         queue.forget(key);
         other.services.add(key.clone());
@@ -79,12 +79,12 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         }
     };
     if let (Plan::Ensure { .. } | Plan::Cleanup(_), Some(former)) = (&plan, unclaimed::former_holder(context, key)) {
-        let text = unclaimed::taken_over(&former, &voice.provider);
+        let text = unclaimed::taken_over(&former, &actor.provider);
         let kind = (EventKind::Warning, reasons::LOAD_BALANCER_LEFT_BEHIND);
-        context.reporter.event(&voice, &reference, kind, text);
+        context.reporter.event(&actor, &reference, kind, text);
     }
     // apply (provider, client)
-    let subject = Subject { context, lane, key, voice: &voice, observed: &observed };
+    let subject = Subject { context, lane, key, actor: &actor, observed: &observed };
     let result = apply(&subject, &plan).await;
     // report
     let retry = result.as_ref().err().map(|error| retry_counted(queue, key, error));
@@ -92,10 +92,10 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         && !is_expected(error)
     {
         let (reason, text) = failure(&plan, &observed, &chain(error));
-        context.reporter.event(&voice, &reference, (EventKind::Warning, reason), text);
+        context.reporter.event(&actor, &reference, (EventKind::Warning, reason), text);
     }
     let next_try = retry.map(|retry| retry.after);
-    context.reporter.reconciled(&voice, &reference, result.as_ref().map(|_| ()), next_try);
+    context.reporter.reconciled(&actor, &reference, result.as_ref().map(|_| ()), next_try);
     let next = match (result, retry) {
         (Ok(Some(next)), _) => next,
         (Err(_), Some(retry)) => {
@@ -105,11 +105,12 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
         }
         _ => plan::after_success(&observe(context, lane, key)),
     };
-    // Where only the nodes of what serves were brought, the failures of the `ensure` count on.
+    // If only the backends of an older load balancer were updated, the failures of `ensure` still
+    // count.
     if !context.ledger.waits(key) {
         queue.forget(key);
     }
-    // Another provider may have to go on where this one has cleaned up.
+    // Another provider may have to continue after this cleanup.
     if let Some(other) = context.route_service(key).filter(|other| other != lane) {
         other.services.add(key.clone());
     }
@@ -119,9 +120,9 @@ async fn run_in_turn(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Ne
 fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
     let object = context.services.get(key);
     let standing = match object.as_ref().and_then(|object| context.service_owner(object).provider()) {
-        Some(owner) if owner == lane.id => Standing::Mine,
-        Some(_) => Standing::Anothers,
-        None => Standing::Nobodys,
+        Some(owner) if owner == lane.id => Standing::Own,
+        Some(_) => Standing::OtherProvider,
+        None => Standing::NoOwner,
     };
     let entry = context.held(key, lane);
     Observed {
@@ -135,11 +136,11 @@ fn observe(context: &Context, lane: &Arc<Lane>, key: &ObjectKey) -> Observed {
     }
 }
 
-/// Says when to come back where that does not follow from what is observed afterwards: of a Service
-/// that nothing is held for any more, the watch may still show the state of before.
+/// Returns when to run the Service again if that does not follow from the new state: after a
+/// cleanup the watch may still show the earlier state.
 async fn apply(subject: &Subject<'_>, plan: &Plan) -> Result<Option<Next>, Error> {
     let object = subject.observed.object.as_deref();
-    // Another object has the name by now: its turn comes next.
+    // Another object may have the name by now; it is next.
     let next_object = Some(if object.is_some() { Next::After(Duration::ZERO) } else { Next::OnChange });
     match (plan, object) {
         (Plan::DeleteRemembered(service), object) => {
@@ -163,7 +164,7 @@ async fn apply(subject: &Subject<'_>, plan: &Plan) -> Result<Option<Next>, Error
         }
         (Plan::Refuse(problems), Some(_)) => {
             let invalid = skysail_provider::Error::new(Code::Invalid, problems.join("; "));
-            Err(Error::provider("understand the Service")(invalid))
+            Err(Error::provider("read the Service")(invalid))
         }
         (Plan::Nothing | Plan::Wait(_), _) | (_, None) => Ok(None),
     }

@@ -1,4 +1,4 @@
-//! A Service object to what a provider is handed (pure). The only code that reads optional fields
+//! Converts a Service object to the provider's form (pure). Only this module reads optional fields
 //! and annotations of a Service.
 
 use std::{collections::HashSet, net::IpAddr};
@@ -11,27 +11,26 @@ use skysail_provider::{
 
 use crate::{names, providers::is_provider_name};
 
-/// What the API server fills in where an object says nothing.
+/// The API server's default.
 const CLIENT_IP_TIMEOUT_DEFAULT: u32 = 10_800;
 /// As the API server's limit for `sessionAffinityConfig.clientIP.timeoutSeconds`: a day.
 const CLIENT_IP_TIMEOUT_MAX: u32 = 86_400;
-/// Most problems that are listed: an Event has room for no more, and an annotation can have
-/// thousands.
+/// Most problems in one text: an Event has no room for more, and an annotation can have thousands.
 const PROBLEMS_TOLD_MAX: usize = 8;
 /// Most characters of an object's own text in a message.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// A Service in the provider's words, with what is wrong with it.
+/// A Service in the provider's form, with its problems.
 ///
-/// A problem means that `service` lacks the entry: enough to delete a load balancer by, never
-/// enough to make one.
+/// `service` lacks an invalid entry: it is sufficient to delete a load balancer, but not to create
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Converted {
     pub(crate) service: Service,
     pub(crate) problems: Vec<String>,
 }
 
-/// What is wrong with an object.
+/// The problems of an object.
 #[derive(Default)]
 struct Problems {
     told: Vec<String>,
@@ -55,7 +54,7 @@ impl Problems {
     }
 }
 
-/// Text of an object or a guest for a message: quoted and short.
+/// Quotes and shortens text from an object or a guest.
 pub(crate) fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(SHOWN_CHARS_MAX).collect::<String>())
 }
@@ -70,20 +69,20 @@ pub(crate) fn class(object: &core::Service) -> Option<&str> {
     object.spec.as_ref()?.load_balancer_class.as_deref()
 }
 
-/// Whether our finalizer holds the object.
+/// Whether the object has our finalizer.
 pub(crate) fn has_finalizer(object: &core::Service) -> bool {
     let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
     finalizers.iter().any(|finalizer| finalizer == names::LOAD_BALANCER_FINALIZER)
 }
 
-/// The provider that made the load balancer, as the object says it. Anyone with write access to the
-/// object may have written this: it is believed only where that provider bears it out.
+/// The provider that made the load balancer, according to the annotation. Anyone with write access
+/// to the object can set it, so it counts only after that provider confirmed it.
 pub(crate) fn named_holder(object: &core::Service) -> Option<&str> {
     let annotation = object.metadata.annotations.as_ref()?.get(names::LOAD_BALANCER_PROVIDER_ANNOTATION)?;
     Some(annotation.as_str()).filter(|name| is_provider_name(name))
 }
 
-/// What is written beside the holder's name.
+/// The value of the annotation next to the provider's name.
 pub(crate) fn made_for(object: &core::Service) -> String {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     class(object).map_or_else(|| uid.to_owned(), |class| format!("{uid} {class}"))
@@ -93,39 +92,37 @@ fn annotation<'a>(object: &'a core::Service, name: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// The class that this object had when its load balancer was made, as it says; none where it does
-/// not say, or says it of another object.
+/// The class that this object had when its load balancer was made, according to the annotation;
+/// none if the annotation is missing or belongs to another object.
 pub(crate) fn named_class(object: &core::Service) -> Option<Option<&str>> {
     let text = annotation(object, names::LOAD_BALANCER_MADE_FOR_ANNOTATION)?;
     let (uid, class) = text.split_once(' ').map_or((text, None), |(uid, class)| (uid, Some(class)));
     (object.metadata.uid.as_deref() == Some(uid)).then_some(class)
 }
 
-/// Whether the object names another provider as the holder, or something that is no provider's name
-/// at all, or says that it made it for something else. What is not there says nothing: writing it
-/// again would be a quarrel.
+/// Whether an annotation names another provider, an invalid name, or another object or class. A
+/// missing annotation does not count, to avoid a conflict with the client that removed it.
 pub(crate) fn names_another(object: &core::Service, provider: &str) -> bool {
     let differs = |name: &str, ours: &str| annotation(object, name).is_some_and(|text| text != ours);
     differs(names::LOAD_BALANCER_PROVIDER_ANNOTATION, provider)
         || differs(names::LOAD_BALANCER_MADE_FOR_ANNOTATION, &made_for(object))
 }
 
-/// The object in the provider's words, as the service controller hands it over.
+/// The object in the provider's form, as the service controller passes it.
 ///
 /// # Errors
-/// What is wrong with the object: a sentence for each entry.
+/// The problems of the object: a sentence for each invalid entry.
 pub fn provider_service(object: &core::Service) -> Result<Service, Vec<String>> {
     let Converted { service, problems } = convert(object);
     if problems.is_empty() { Ok(service) } else { Err(problems) }
 }
 
-/// The object in the provider's words.
+/// Converts the object to the provider's form.
 pub(crate) fn convert(object: &core::Service) -> Converted {
     let empty = core::ServiceSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&empty);
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
-    // Ours, and no wish of the user: a provider has nothing to read in it, and our writing it
-    // changes nothing for the load balancer.
+    // Our own annotations are no input for a provider, and their change must not cause an `ensure`.
     annotations.remove(names::LOAD_BALANCER_PROVIDER_ANNOTATION);
     annotations.remove(names::LOAD_BALANCER_MADE_FOR_ANNOTATION);
     let mut problems = Problems::default();
@@ -156,7 +153,7 @@ pub(crate) fn convert(object: &core::Service) -> Converted {
     Converted { service, problems: problems.into_sentences() }
 }
 
-/// `status.loadBalancer`, with the mode that the API server fills in.
+/// `status.loadBalancer`, with the mode that the API server defaults.
 pub(crate) fn status(object: &core::Service) -> LoadBalancerStatus {
     let ingress = object.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_deref());
     let port = |port: &core::PortStatus| {
@@ -188,7 +185,7 @@ fn ports(spec: &core::ServiceSpec, problems: &mut Problems) -> Vec<ServicePort> 
         let (Some(number), Some(node_port), Some(protocol)) = (number, node_port, protocol(&spelled)) else {
             let (port, node_port) = (port.port, port.node_port.unwrap_or(0));
             problems.add(format!(
-                "port {port}/{spelled} (node port {node_port}) is out of range or of an unknown protocol"
+                "port {port}/{spelled} (node port {node_port}) is out of range or has an unknown protocol"
             ));
             continue;
         };
@@ -237,7 +234,9 @@ fn session_affinity(spec: &core::ServiceSpec, problems: &mut Problems) -> Sessio
         Some(seconds) => {
             let valid = u32::try_from(seconds).ok().filter(|seconds| (1..=CLIENT_IP_TIMEOUT_MAX).contains(seconds));
             valid.unwrap_or_else(|| {
-                problems.add(format!("a session affinity of {seconds} s is not from 1 to {CLIENT_IP_TIMEOUT_MAX} s"));
+                problems.add(format!(
+                    "the session affinity timeout of {seconds} s is not from 1 to {CLIENT_IP_TIMEOUT_MAX} s"
+                ));
                 CLIENT_IP_TIMEOUT_DEFAULT
             })
         }
@@ -285,8 +284,8 @@ fn ip_family_policy(name: &str) -> Option<IpFamilyPolicy> {
     }
 }
 
-/// The field wins; else the annotation; each entry trimmed, repeated ones once. Empty means
-/// everywhere.
+/// The field takes precedence over the annotation; entries are trimmed and deduplicated. An empty
+/// list allows all clients.
 fn source_ranges(spec: &core::ServiceSpec, annotation: Option<&str>, problems: &mut Problems) -> Vec<String> {
     let field = spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
     let annotation = annotation.map(str::trim).filter(|text| !text.is_empty());

@@ -1,5 +1,5 @@
-//! What an operator may set for the controllers. Defaults are those of upstream's flags where
-//! upstream has the flag and nothing else is said.
+//! The operator's settings for the controllers. Defaults are those of upstream's flags, unless
+//! stated otherwise.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub struct ControllerSettings {
     /// `--concurrent-node-syncs`: nodes of one provider that are written at once after a batch was
     /// described. Default 10, upstream's is 1; 0 is taken as 1.
     pub concurrent_node_syncs: usize,
-    /// `--concurrent-node-status-updates`: the same for the periodic addresses. Default 0: as
-    /// `concurrent_node_syncs`.
+    /// `--concurrent-node-status-updates`: the same for the periodic pass over addresses. Default
+    /// 0: as `concurrent_node_syncs`.
     pub concurrent_node_status_updates: usize,
     /// `--node-monitor-period`: pause between two passes of the lifecycle controller. Default 5 s.
     pub node_monitor_period: Duration,
@@ -29,59 +29,61 @@ pub struct ControllerSettings {
     /// controller writes or deletes at once. Default 1, at least 1: the flag refuses 0, as
     /// upstream; here 0 is taken as 1.
     pub concurrent_node_lifecycle_syncs: usize,
-    /// `--node-deletion-confirmations`: passes of the lifecycle controller in a row that have to
-    /// say that a machine is gone before its node goes. Default 2; 1, and 0, is upstream's
+    /// `--node-deletion-confirmations`: consecutive passes of the lifecycle controller that have to
+    /// report a machine as missing before its node is deleted. Default 2; 1, and 0, is upstream's
     /// behaviour.
     pub node_deletion_confirmations: u32,
-    /// `--node-deletion-max-percent`: by how much of its highest number the nodes of one provider
-    /// may fall within [`Self::node_deletion_window`] by our deletions; rounded down, and always by
-    /// one node. Beyond it a breaker stops deletions. Default 34: a zone of three may be lost. 100
-    /// never stops; the flag takes 1 to 100.
+    /// `--node-deletion-max-percent`: the percentage of its peak by which our deletions may reduce
+    /// the number of nodes of one provider within [`Self::node_deletion_window`]; rounded down, and
+    /// always at least one node. Beyond it the breaker stops deletions. Default 34: one zone of
+    /// three may be lost. 100 disables the breaker; the flag takes 1 to 100.
     pub node_deletion_percent_max: u8,
     /// `--node-deletion-window`: how long a deleted node counts, and how long a node that the
-    /// breaker holds has to be missing before it goes within the budget. Default 6 h.
+    /// breaker keeps has to be missing before it may be deleted within the budget. Default 6 h.
     pub node_deletion_window: Duration,
     /// `--node-status-update-frequency`: pause between two passes over all addresses. Default 5
     /// min.
     pub node_status_update_frequency: Duration,
-    /// `--refresh-node-labels`: the pass over all addresses also sets the labels for type, zone and
-    /// region and those that the provider gives beside, where they differ, also where somebody else
-    /// wrote them. Default false: upstream sets them once, when a node is initialised.
+    /// `--refresh-node-labels`: the pass over all addresses also updates the labels for type, zone
+    /// and region and the provider's additional labels, even if another client wrote them. Default
+    /// false: upstream sets them once, when a node is initialised.
     pub refresh_node_labels: bool,
-    /// How long a node that was never initialised is kept although the cloud does not know its
-    /// machine. Default 5 min, counted from when this process first saw it: clouds list a new
-    /// machine late.
+    /// How long a node that was never initialised is kept although the provider does not find its
+    /// machine. Default 5 min from when this process first saw the node: clouds list a new machine
+    /// late.
     pub uninitialized_node_grace: Duration,
-    /// `--configure-cloud-routes`: whether nodes get routes at all, where their provider has
+    /// `--configure-cloud-routes`: whether the route controller runs for providers that support
     /// routes. Default true.
     pub configure_cloud_routes: bool,
-    /// `--cluster-cidr`, read by [`crate::parse_cluster_cidr`]: where pods get their addresses
-    /// from. Default none: then no node gets a route, and a provider that has routes gets an Event.
+    /// `--cluster-cidr`, parsed by [`crate::parse_cluster_cidr`]: the networks of the pods. Default
+    /// none: then no node gets a route, and an Event reports each provider that supports routes.
     pub cluster_cidrs: Vec<IpNet>,
     /// `--route-reconciliation-period`: from the begin of one pass over all routes to that of the
     /// next. Default 10 s.
     pub route_reconciliation_period: Duration,
-    /// The gate `CloudControllerManagerWatchBasedRoutesReconciliation`: passes follow changes of
-    /// nodes in place of the period. Default false.
+    /// The feature gate `CloudControllerManagerWatchBasedRoutesReconciliation`: changes of nodes
+    /// trigger passes, instead of the period. Default false.
     pub watch_based_routes: bool,
-    /// Nodes that ask for initialisation within this time share one provider call. Default 100 ms.
+    /// Nodes that are queued for initialisation within this time share one provider call. Default
+    /// 100 ms.
     pub node_batch_window: Duration,
     /// The node set of a provider is published when no node changed for this long. Default 2 s.
     pub node_set_quiet: Duration,
-    /// It is published at the latest this long after the first change. Default 30 s.
+    /// The node set is published at the latest this long after the first change. Default 30 s.
     pub node_set_delay_max: Duration,
-    /// The same where a node left the set: load balancers still lead there. Default 1 s.
+    /// The same after a node left the set, because load balancers still send traffic to it. Default
+    /// 1 s.
     pub node_set_departure_delay_max: Duration,
     /// After a release became active, the provider's objects are reconciled over at most this time.
     /// Default 60 s.
     pub swap_spread_max: Duration,
-    /// Each load balancer is ensured once in this time though nothing changed, so that one that was
-    /// changed behind our back comes back. Default 0: never.
+    /// Each load balancer is ensured once in this period although its Service did not change, to
+    /// repair drift in the cloud. Default 0: never.
     pub drift_repair_period: Duration,
-    /// Most of these that begin in a minute, for each provider. Default 60; 0 is taken as 1.
+    /// Most drift repairs that begin in a minute, for each provider. Default 60; 0 is taken as 1.
     pub drift_repairs_per_minute: u32,
-    /// Pause between two looks for load balancers that no Service wants. Default 10 min; 0: none.
-    /// An orphan is reported after three looks.
+    /// Pause between two scans for orphaned load balancers. Default 10 min; 0 disables the scans.
+    /// An orphan is reported after three scans.
     pub orphan_scan_period: Duration,
     /// Whether orphans are deleted too. Default: no.
     pub delete_orphans: bool,

@@ -17,8 +17,8 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Nodes come first, because Services need them. Upstream's order is chance, and it adds up to
-    /// as much again to each pause; with one process there is nobody to keep clear of.
+    /// The node controller starts first, because Services need nodes. Upstream starts controllers
+    /// in random order and adds jitter to each pause, which one process does not need.
     pub(crate) fn new(settings: &ControllerSettings) -> Self {
         let (enabled, mut next) = (settings.controllers, Duration::ZERO);
         let mut turn = |enabled: bool| {
@@ -35,7 +35,7 @@ impl Starts {
     }
 }
 
-/// Runs a task of a controller after its time has come, unless all is stopped before.
+/// Runs a task of a controller after its start delay, unless it is stopped before.
 pub(crate) async fn after(start: Duration, stop: CancellationToken, task: impl Future<Output = ()>) {
     if start.is_zero() || timeout(start, stop.cancelled()).await.is_err() {
         task.await;

@@ -1,5 +1,5 @@
-//! Lists of taints (pure): upstream's helpers. A taint is the same by key and effect; its value
-//! does not matter.
+//! Lists of taints (pure): upstream's helpers. Taints are equal if key and effect are equal,
+//! whatever their values.
 
 use k8s_openapi::api::core::v1::Taint;
 
@@ -8,7 +8,7 @@ pub(crate) fn exists(taints: &[Taint], taint: &Taint) -> bool {
     taints.iter().any(|other| is_same(other, taint))
 }
 
-/// The list without this taint; none where it is not there, so that nothing is written.
+/// The list without this taint; none if the list does not have it, so that nothing is written.
 pub(crate) fn without(taints: &[Taint], taint: &Taint) -> Option<Vec<Taint>> {
     exists(taints, taint).then(|| taints.iter().filter(|other| !is_same(other, taint)).cloned().collect())
 }

@@ -1,5 +1,5 @@
-//! From a change of the world to keys in queues: what upstream's informer handlers decide. Nothing
-//! here waits, calls or writes.
+//! Turns changes of objects, releases, claims and credentials into keys of queues, as upstream's
+//! informer handlers do. This module does not wait, call or write.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,23 +15,23 @@ use crate::{
     names::{controllers, reasons},
     nodes::NodeView,
     ownership::{LaneId, Owner},
-    report::{Voice, cluster},
+    report::{Actor, cluster},
     route,
     service::{predicates::is_relevant, unclaimed},
     service_spec::{class, convert, has_finalizer, named_class, named_holder},
     watch::{Change, ObjectKey, Version},
 };
 
-/// After a swap, objects follow each other at this distance while that fits into
-/// [`crate::ControllerSettings::swap_spread_max`].
+/// After a swap, the reconciles of objects start at this interval, or at a shorter one if they
+/// would not fit into [`crate::ControllerSettings::swap_spread_max`].
 const SWAP_PACE: Duration = Duration::from_millis(100);
 
-/// A Service appeared, changed or went.
+/// Handles an added, changed or deleted Service.
 pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>) {
     let Change { key, old, new } = change;
     context.cluster_ips.follow(change);
     if !context.settings.controllers.service {
-        // Another manager's work; what is given to nodes is judged by the cluster IPs all the same.
+        // Another manager runs the service controller; only the cluster IPs are needed here.
         return;
     }
     let lost = new.as_ref().is_some_and(|new| context.ledger.with(key, |entry| entry.lost_status(new)) == Some(true));
@@ -48,7 +48,7 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
             report_verdict(context, controllers::SERVICE, &convert::service_reference(new), owner);
         }
         if before != Some(owner) {
-            hear_holder(context, key, old.as_deref(), new);
+            record_named_provider(context, key, old.as_deref(), new);
         }
         report_unclaimed(context, key, new);
     }
@@ -59,28 +59,28 @@ pub(crate) fn service_changed(context: &Context, change: &Change<core::Service>)
     }
 }
 
-/// What a Service says about who made its load balancer, or who owned it until now: after a start
-/// nothing else tells it. Where that is its owner, the claims say the same.
-fn hear_holder(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
+/// Records in the ledger the provider that made the Service's load balancer, from the annotation or
+/// from the previous owner. Skipped if that provider is the current owner, which the claims name
+/// anyway.
+fn record_named_provider(context: &Context, key: &ObjectKey, old: Option<&core::Service>, object: &core::Service) {
     let owner = |object| context.lanes.get(context.service_owner(object).provider()?).map(|lane| lane.name.clone());
     let former = || old.filter(|old| has_finalizer(old)).and_then(owner);
     let holder = named_holder(object).map(str::to_owned).or_else(former);
     if let Some(holder) = holder.filter(|holder| has_finalizer(object) && owner(object).as_ref() != Some(holder)) {
         let mut service = convert(object).service;
-        // As it was when the load balancer was made: whether the user changed it since, or only the
-        // claims did, decides whether that has to go.
+        // The class when the load balancer was made. If the user changed it since, the load
+        // balancer is deleted; if only the claims changed, it stays.
         let class_then = match old {
             Some(old) if named_holder(object).is_none() => class(old),
-            // An object that does not say it wants what it wanted.
+            // Without the annotation the present class is assumed.
             Some(_) | None => named_class(object).unwrap_or_else(|| class(object)),
         };
         service.load_balancer_class = class_then.map(str::to_owned);
-        context.ledger.hear(key, &holder, Arc::new(service));
+        context.ledger.record_named(key, &holder, Arc::new(service));
     }
 }
 
-/// A Service is gone, and with it the last that reminded of a load balancer whose provider left
-/// before.
+/// Handles a deleted Service whose provider was removed before.
 fn forget(context: &Context, key: &ObjectKey) {
     if let Some(entry) = context.ledger.remove(key) {
         tracing::warn!(
@@ -88,21 +88,22 @@ fn forget(context: &Context, key: &ObjectKey) {
             object.kind = "Service",
             object.namespace = key.namespace,
             object.name = key.name,
-            "the Service is gone, and so is the provider that made its load balancer: delete that by hand"
+            "the load balancer of a deleted Service remains in the cloud, because its provider is removed; delete it by hand"
         );
     }
 }
 
-/// A load balancer that nobody looks after is said at the first sight and when its Service changes.
+/// Reports a load balancer that no provider manages when its Service is first seen, and at each
+/// change of the Service.
 fn report_unclaimed(context: &Context, key: &ObjectKey, object: &core::Service) {
     let Some(text) = unclaimed::text(context, key, object) else { return };
     tracing::warn!(object.kind = "Service", object.namespace = key.namespace, object.name = key.name, "{text}");
-    let voice = Voice { controller: controllers::SERVICE, provider: String::new() };
+    let actor = Actor { controller: controllers::SERVICE, provider: String::new() };
     let reference = convert::service_reference(object);
-    context.reporter.event(&voice, &reference, (EventKind::Warning, reasons::UNCLAIMED_LOAD_BALANCER), text);
+    context.reporter.event(&actor, &reference, (EventKind::Warning, reasons::UNCLAIMED_LOAD_BALANCER), text);
 }
 
-/// A node appeared, changed or went.
+/// Handles an added, changed or deleted node.
 pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version>) {
     let Some(object) = change.new else {
         let old = context.nodes.remove(&change.key.name);
@@ -117,14 +118,14 @@ pub(crate) fn node_changed(context: &Context, change: Change<core::Node, Version
         report_verdict(context, controllers::CLOUD_NODE, &view.reference(), view.owner);
         report_contested(context, before.into_iter().chain([view.owner]));
     }
-    // A heartbeat of a node that waits for its backoff is no reason to ask again.
+    // A heartbeat of a node that waits for its backoff must not requeue the node.
     let unchanged = old.is_some_and(|old| old.owner == view.owner && Arc::ptr_eq(&old.node, &view.node) && old.wanting);
     if !unchanged {
         enqueue_node(context, &view);
     }
 }
 
-/// Another release of this provider became active.
+/// Handles another active release of this provider.
 pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     claims_changed(context);
     ensure_again(context, lane);
@@ -137,8 +138,8 @@ pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     route::release_changed(context, lane);
 }
 
-/// Each of the provider's load balancers, spread over a time. Those that wait for a backoff too:
-/// what the last release could not do, this one may.
+/// Queues each of the provider's load balancers, spread over a time, including those in backoff:
+/// another release may succeed.
 fn ensure_again(context: &Context, lane: &Lane) {
     let mut services = context.ledger.held_by(&lane.name);
     services.extend(lane.services.delayed());
@@ -149,7 +150,7 @@ fn ensure_again(context: &Context, lane: &Lane) {
     }
 }
 
-/// Who owns each Service, and in whose queue it belongs.
+/// The owner of each Service, and the lane whose queue gets it.
 pub(crate) fn service_owners(context: &Context) -> HashMap<ObjectKey, (Owner, Option<LaneId>)> {
     let of = |object: &Arc<core::Service>| {
         let key = ObjectKey::of(&**object);
@@ -159,8 +160,8 @@ pub(crate) fn service_owners(context: &Context) -> HashMap<ObjectKey, (Owner, Op
     context.services.all().iter().map(of).collect()
 }
 
-/// There are other providers, or they claim something else: what that concerns is looked at again,
-/// and nothing else. `before` is what [`service_owners`] gave then.
+/// Handles changed providers or claims: queues only the affected objects. `before` is the earlier
+/// result of [`service_owners`].
 pub(crate) fn providers_changed(
     context: &Context,
     readdressed: &[Arc<Lane>],
@@ -175,7 +176,7 @@ pub(crate) fn providers_changed(
     for (key, after) in service_owners(context) {
         let Some(object) = context.services.get(&key).filter(|_| before.get(&key) != Some(&after)) else { continue };
         report_verdict(context, controllers::SERVICE, &convert::service_reference(&object), after.0);
-        hear_holder(context, &key, None, &object);
+        record_named_provider(context, &key, None, &object);
         report_unclaimed(context, &key, &object);
         if let Some(lane) = context.route_service(&key) {
             lane.services.add(key);
@@ -183,8 +184,8 @@ pub(crate) fn providers_changed(
     }
 }
 
-/// The credentials of this provider changed: what was denied is tried again, and nothing else. The
-/// rest waits for what the cloud or the failure asked for.
+/// Handles rotated credentials of this provider: retries only what was denied. Other keys keep
+/// their delays.
 pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
     let services = &lane.services;
     for (after, key) in spread(services.denied(), context.settings.swap_spread_max) {
@@ -201,10 +202,10 @@ pub(crate) fn credentials_rotated(context: &Context, lane: &Lane) {
     }
 }
 
-/// Decides again which provider owns each node, where the providers' claims have changed.
+/// Assigns each node again if the providers' claims changed.
 ///
-/// Sets are published at once: a release that has just become active says which schemes are its
-/// own, and a Service that was told of its nodes as they were before would lose all its backends.
+/// Node sets are published at once: a release that just became active may declare new schemes, and
+/// a Service with the earlier node set would lose all its backends.
 pub(crate) fn claims_changed(context: &Context) {
     let moved = context.nodes.reassign(|claims| context.lanes.claims(claims));
     if moved.is_empty() {
@@ -222,15 +223,14 @@ pub(crate) fn claims_changed(context: &Context) {
     }
 }
 
-/// The provider's nodes are others than they were: its Services have to hear of it.
+/// Handles a changed node set: queues the provider's Services.
 pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
     let size = i64::try_from(context.nodes.eligible_count(lane.id)).unwrap_or(i64::MAX);
     let labels = ProviderLabels { provider: lane.name.clone() };
     context.reporter.metrics.node_set_size.get_or_create(&labels).set(size);
     for key in context.ledger.held_by(&lane.name) {
         if context.ledger.waits(&key) {
-            // Its `ensure` failed and waits; what serves until then must not be left with nodes
-            // that are gone.
+            // Its `ensure` failed and waits; the earlier load balancer must not keep deleted nodes.
             lane.services.add(key);
         } else {
             lane.services.nudge(key);
@@ -238,7 +238,7 @@ pub(crate) fn node_set_published(context: &Context, lane: &Lane) {
     }
 }
 
-/// Reports what each provider claims and does not get because an older provider has it.
+/// Reports the claims of each provider that an older provider has.
 pub(crate) fn report_claims(context: &Context) {
     claims_changed(context);
     let (lanes, claims) = (context.lanes.all(), context.nodes.claims());
@@ -254,7 +254,7 @@ pub(crate) fn report_claims(context: &Context) {
     }
 }
 
-/// Reports the schemes that the component describes and that the provider's own pins leave out.
+/// Reports the schemes that the component declares and the provider's spec does not list.
 pub(crate) fn report_ignored_schemes(context: &Context, lane: &Lane) {
     if let Some(text) = lane.settings().ignored_schemes() {
         report_claim(context, lane, reasons::FOREIGN_PROVIDER_ID_SCHEME, text);
@@ -263,12 +263,11 @@ pub(crate) fn report_ignored_schemes(context: &Context, lane: &Lane) {
 
 fn report_claim(context: &Context, lane: &Lane, reason: &'static str, text: String) {
     tracing::warn!(provider.name = lane.name, reason = text, "a claim of the provider is ignored");
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
-    context.reporter.event(&voice, &cluster(), (EventKind::Warning, reason), text);
+    let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
+    context.reporter.event(&actor, &cluster(), (EventKind::Warning, reason), text);
 }
 
-/// Reports the nodes that more than one provider claims, where one of these verdicts is about such
-/// a node.
+/// Reports the contested nodes if one of these owners is [`Owner::Contested`].
 fn report_contested(context: &Context, verdicts: impl IntoIterator<Item = Owner>) {
     if verdicts.into_iter().any(|owner| matches!(owner, Owner::Contested(..))) {
         write_contested(context);
@@ -284,14 +283,14 @@ fn write_contested(context: &Context) {
         };
         let pairs: Vec<String> = contested.iter().filter_map(with).collect();
         let text = format!(
-            "Nodes are selected by more than one provider, so none of them acts on these nodes: {}. Give each provider its own spec.nodeSelector",
+            "More than one provider selects these nodes, so no provider acts on them: {}. Give each provider its own spec.nodeSelector",
             pairs.join("; ")
         );
         lane.findings.set(Finding::NodesContested, (!pairs.is_empty()).then_some(text));
     }
 }
 
-/// Evenly over a time that grows with their number.
+/// Spreads keys evenly over a time that grows with their number.
 fn spread(keys: Vec<ObjectKey>, max: Duration) -> impl Iterator<Item = (Duration, ObjectKey)> {
     let count = u32::try_from(keys.len()).unwrap_or(u32::MAX).max(1);
     let pace = SWAP_PACE.min(max / count);
@@ -306,24 +305,24 @@ fn enqueue_node(context: &Context, view: &NodeView) {
     }
 }
 
-/// An object that nobody may act on says so, once.
+/// Emits an Event about an object on which no provider may act.
 fn report_verdict(context: &Context, controller: &'static str, object: &ObjectReference, owner: Owner) {
-    let voice = Voice { controller, provider: String::new() };
+    let actor = Actor { controller, provider: String::new() };
     let (reason, text) = match owner {
-        Owner::Provider(_) | Owner::Nobody => return,
+        Owner::Provider(_) | Owner::Unowned => return,
         Owner::Contested(one, other) => {
             let name = |lane| context.lanes.get(lane).map(|lane| lane.name.clone()).unwrap_or_default();
             let (one, other) = (name(one), name(other));
             let text = format!(
-                "The providers {one} and {other} both claim this object, so neither acts. Give each classes, selectors and provider-ID schemes of its own"
+                "The providers {one} and {other} both claim this object, so neither acts on it. Give each provider its own classes, selectors and provider-ID schemes"
             );
             (reasons::PROVIDER_CONFLICT, text)
         }
         Owner::Malformed => {
             let text =
-                "spec.providerID does not have the form <scheme>://<rest>, so no provider owns this node".to_owned();
+                "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest>; delete the node and register it again with a valid provider ID".to_owned();
             (reasons::INVALID_PROVIDER_ID, text)
         }
     };
-    context.reporter.event(&voice, object, (EventKind::Warning, reason), text);
+    context.reporter.event(&actor, object, (EventKind::Warning, reason), text);
 }

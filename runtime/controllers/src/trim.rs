@@ -1,12 +1,11 @@
-//! What the caches keep of an object (pure): the fields that a step reads, and no others.
+//! Trims cached objects (pure) to the fields that a step reads.
 //!
-//! A kubelet reports images, volumes and heartbeats that no controller looks at, and each writer of
-//! an object leaves `managedFields`: most of what a watch brings. Every field of the API's types is
-//! named here, so a new one does not compile until somebody decides. A step that reads one more
-//! field takes it out of the `_`.
+//! Most of the data of a watch is not used: images, volumes and heartbeats of a kubelet, and
+//! `managedFields`. The patterns name every field of the API's types, so that a new field does not
+//! compile until somebody decides. A step that needs one more field replaces its `_`.
 //!
-//! What is kept of a list may be less than the list: none of them may be written back whole, except
-//! those that are kept whole (taints, addresses, finalizers).
+//! A trimmed list must not be written back, except the lists that are kept complete (taints,
+//! addresses, finalizers).
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Service, ServiceSpec, ServiceStatus},
@@ -18,7 +17,7 @@ use crate::service_spec::{has_finalizer, is_load_balancer};
 /// The conditions that a step reads.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 
-/// Drops what no step reads, before the node is kept.
+/// Trims a node before it is cached.
 pub(crate) fn trim_node(node: &mut Node) {
     let Node { metadata, spec, status } = std::mem::take(node);
     *node = Node {
@@ -28,15 +27,15 @@ pub(crate) fn trim_node(node: &mut Node) {
     };
 }
 
-/// Drops what no step reads, before the Service is kept. Of one that neither wants a load balancer
-/// nor has our finalizer, which most are, only who it is, and its cluster IPs.
+/// Trims a Service before it is cached. Of a Service that is neither of type LoadBalancer nor has
+/// our finalizer, only its identity and its cluster IPs are kept.
 pub(crate) fn trim_service(service: &mut Service) {
     let concerns_us = is_load_balancer(service) || has_finalizer(service);
     let Service { metadata, spec, status } = std::mem::take(service);
     if !concerns_us {
         let ObjectMeta { name, namespace, resource_version, uid, .. } = metadata;
         service.metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
-        // No provider may hand these out.
+        // No provider may assign these addresses.
         let cluster_ips = spec.and_then(|spec| spec.cluster_ips);
         service.spec = cluster_ips.map(|ips| ServiceSpec { cluster_ips: Some(ips), ..ServiceSpec::default() });
         return;

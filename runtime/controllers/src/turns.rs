@@ -1,5 +1,5 @@
-//! Whose turn it is with which Service: the providers have a queue each, and a Service may be in
-//! two of them while it changes hands.
+//! Serializes providers for each Service: each provider has its own queue, and a Service may be in
+//! two of them while it moves to another provider.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,16 +8,16 @@ use std::{
 
 use crate::{ownership::LaneId, watch::ObjectKey};
 
-/// One provider at a time works on a Service.
+/// Allows one provider at a time to work on a Service.
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// The Services that are worked on, each with the providers that asked meanwhile.
+    /// The Services in work, each with the providers that wait for it.
     taken: Mutex<HashMap<ObjectKey, BTreeSet<LaneId>>>,
 }
 
 impl Turns {
-    /// Whether it is this provider's turn now, until [`Self::end`]; where it is not, `end` names
-    /// it.
+    /// Returns true if this provider may work on the Service until [`Self::end`]; otherwise `end`
+    /// returns it.
     pub(crate) fn begin(&self, key: &ObjectKey, lane: LaneId) -> bool {
         let mut taken = self.lock();
         if let Some(waiting) = taken.get_mut(key) {
@@ -28,7 +28,7 @@ impl Turns {
         true
     }
 
-    /// The turn is over; returns the providers that asked meanwhile.
+    /// Ends the turn; returns the providers that wait for the Service.
     pub(crate) fn end(&self, key: &ObjectKey) -> BTreeSet<LaneId> {
         self.lock().remove(key).unwrap_or_default()
     }

@@ -1,9 +1,8 @@
-//! One watched kind: its objects in memory, and for each change what it was before and what it is
-//! now.
+//! A cache of one watched kind, which reports each change with the previous and the new object.
 //!
-//! kube's reflector keeps the objects but tells neither the object before a change nor what a
-//! relist removed; the predicates of upstream need both. So this stands on kube's `watcher` and
-//! keeps one map. It must not decide anything about an object.
+//! kube's reflector reports neither the previous object nor the objects that a relist removed;
+//! upstream's predicates need both. So this module uses kube's `watcher` and keeps one map. It
+//! decides nothing about objects.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,7 +38,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// What happened to one object: appeared, changed, or went (no `new`).
+/// A change of one object: added (no `old`), changed, or deleted (no `new`).
 #[derive(Debug)]
 pub(crate) struct Change<K, T = Arc<K>> {
     pub(crate) key: ObjectKey,
@@ -47,15 +46,14 @@ pub(crate) struct Change<K, T = Arc<K>> {
     pub(crate) new: Option<Arc<K>>,
 }
 
-/// Which state of which object.
+/// UID and resource version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
-/// What a cache keeps of an object: all of it, or only its version where somebody else keeps the
-/// rest.
+/// The stored form of an object: the object, or only its version if another module stores the rest.
 pub(crate) trait Kept<K>: Clone {
     fn of(object: &Arc<K>) -> Self;
     fn version(&self) -> Version;
@@ -82,7 +80,7 @@ impl<K: Resource> Kept<K> for Version {
     }
 }
 
-/// The objects of one kind as the API server last told.
+/// The objects of one kind as last reported by the API server.
 pub(crate) struct Cache<K, T = Arc<K>> {
     objects: RwLock<HashMap<ObjectKey, T>>,
     synced: watch::Sender<bool>,
@@ -127,8 +125,8 @@ impl<K: Resource, T: Kept<K>> Cache<K, T> {
         objects.keys().filter(|key| !seen.contains(key)).cloned().collect()
     }
 
-    /// Follows the watch for ever: keeps the map and hands every change on, in order. The watch
-    /// backs off by itself and never gives up.
+    /// Follows the watch for ever: updates the map and reports every change, in order. The watch
+    /// retries failures with backoff.
     pub(crate) async fn follow(
         &self,
         events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
@@ -147,7 +145,7 @@ impl<K: Resource, T: Kept<K>> Cache<K, T> {
                 Ok(watcher::Event::InitApply(object)) => {
                     let change = self.put(Arc::new(object));
                     listed.insert(change.key.clone());
-                    // A relist repeats what is known: only what differs is a change.
+                    // A relist repeats known objects: only a different version is a change.
                     if !is_same_version(&change) {
                         changed(change);
                     }
@@ -160,7 +158,7 @@ impl<K: Resource, T: Kept<K>> Cache<K, T> {
                     self.synced.send_replace(true);
                 }
                 Err(error) => {
-                    tracing::warn!(object.kind = kind, error = chain(&error), "watch failed, starting it again");
+                    tracing::warn!(object.kind = kind, error = chain(&error), "watch failed; it is restarted");
                 }
             }
         }
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_relist_reports_only_what_differs_and_what_is_gone() {
+    async fn a_relist_reports_only_changed_and_deleted_objects() {
         let events = vec![
             Event::Init,
             Event::InitApply(node("a", "1")),

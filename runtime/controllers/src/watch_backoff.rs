@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use kube::runtime::{utils::Backoff, watcher::DefaultBackoff};
 
-/// The longest wait. kube's own goes up to a minute; a minute after the API server is back every
-/// controller has to work again.
+/// The longest wait; kube's is a minute. Every controller has to work again within a minute after
+/// the API server recovered.
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// kube's default, client-go's, with an upper bound.
+/// kube's default backoff, which is client-go's, with a lower upper bound.
 #[derive(Default)]
 pub struct WatchBackoff(DefaultBackoff);
 

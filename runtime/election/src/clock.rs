@@ -1,17 +1,17 @@
-//! The two clocks of an election: one that measures, one that is written into the Lease for people.
+//! The two clocks of an election: one for decisions, one for the times in the Lease.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What an election takes the time from.
+/// The source of time of an election.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since any fixed moment. Never goes back, and goes on while the process is frozen and
-    /// while the machine sleeps: all decisions are made by it.
+    /// Time since any fixed moment, for all decisions. Never goes back; continues while the process
+    /// is frozen or the machine is suspended.
     fn elapsed(&self) -> Duration;
 
-    /// The time of day; nothing is decided by it.
+    /// The wall-clock time; no decision depends on it.
     fn now(&self) -> Timestamp;
 }
 
@@ -20,8 +20,8 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    /// `CLOCK_BOOTTIME`: `CLOCK_MONOTONIC`, which tokio's timers use, stands still while the
-    /// machine sleeps.
+    /// `CLOCK_BOOTTIME`. `CLOCK_MONOTONIC`, which tokio's timers use, stops while the machine is
+    /// suspended.
     fn elapsed(&self) -> Duration {
         let time = clock_gettime(ClockId::Boottime);
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -1,24 +1,23 @@
-//! What an election is about, and how long things take. Validated once: a [`Timing`] cannot be
-//! wrong.
+//! The lease and the durations of an election. Validated once: a [`Timing`] is always valid.
 
 use std::time::Duration;
 
-/// As client-go: a retry is put off by up to this much of its period.
+/// As client-go: jitter delays a retry by up to this factor of its period.
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
-/// A shorter time for one request would fail on a busy API server.
+/// A shorter request timeout would fail on a busy API server.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// One lease and who wants it.
+/// A lease and the identity of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// Where the Lease is.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub lease: String,
-    /// Who we are: no other process, and none after us, may have the same.
+    /// Identity of this process, unique among all processes, past and future.
     pub identity: String,
-    /// How long things take.
+    /// Durations of the election.
     pub timing: Timing,
 }
 
@@ -30,13 +29,13 @@ pub struct Timing {
     retry_period: Duration,
 }
 
-/// Durations with which two could lead at once, or a leader would never keep its lease.
+/// Durations that would allow two leaders, or let a leader lose its lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
-    /// The next one could begin before the last one has stopped.
+    /// Another replica could become leader before this one has stopped.
     #[error(
-        "--leader-elect-lease-duration={lease:?} must be greater than --leader-elect-renew-deadline={renew:?}: another replica may begin \
-         after the first, and this one stops after the second"
+        "--leader-elect-lease-duration={lease:?} must be greater than --leader-elect-renew-deadline={renew:?}: another replica may become leader \
+         after the first, and this replica stops after the second"
     )]
     LeaseDuration {
         /// As given.
@@ -44,10 +43,10 @@ pub enum TimingError {
         /// As given.
         renew: Duration,
     },
-    /// One failed try would be the last.
+    /// One failed renewal would lose the lease.
     #[error(
-        "--leader-elect-renew-deadline={renew:?} must be greater than --leader-elect-retry-period={retry:?} times 1.2: else one failed try \
-         to renew the lease loses it"
+        "--leader-elect-renew-deadline={renew:?} must be greater than --leader-elect-retry-period={retry:?} times 1.2: otherwise one failed \
+         renewal loses the lease"
     )]
     RenewDeadline {
         /// As given.
@@ -55,21 +54,21 @@ pub enum TimingError {
         /// As given.
         retry: Duration,
     },
-    /// A period without length.
+    /// The retry period is zero.
     #[error("--leader-elect-retry-period must be greater than zero")]
     RetryPeriod,
-    /// A Lease counts in whole seconds.
+    /// The Lease stores whole seconds.
     #[error(
-        "--leader-elect-lease-duration={0:?} must be whole seconds, up to 2147483647: a Lease has no smaller ones, and the next leader would begin early"
+        "--leader-elect-lease-duration={0:?} must be whole seconds, up to 2147483647: a Lease stores whole seconds, and the next leader would begin early"
     )]
     WholeSeconds(Duration),
 }
 
 impl Timing {
-    /// Checks what upstream checks, and that the Lease can hold the duration.
+    /// Validates upstream's rules, and that the Lease can store the duration.
     ///
     /// # Errors
-    /// The first rule that is broken, by the names of the flags.
+    /// The first violated rule, with the names of the flags.
     pub fn new(
         lease_duration: Duration,
         renew_deadline: Duration,
@@ -90,13 +89,13 @@ impl Timing {
         Ok(Self { lease_duration, renew_deadline, retry_period })
     }
 
-    /// How long the others wait after the last renewal that they saw.
+    /// How long other candidates wait after the last renewal that they saw.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// How long a leader goes on after its last renewal.
+    /// How long a leader may act after its last renewal.
     #[must_use]
     pub fn renew_deadline(&self) -> Duration {
         self.renew_deadline
@@ -115,9 +114,9 @@ impl Timing {
         (self.renew_deadline / 2).max(REQUEST_TIMEOUT_MIN)
     }
 
-    /// The lease duration as it stands in the Lease.
+    /// The lease duration as stored in the Lease.
     pub(crate) fn lease_seconds(&self) -> i32 {
-        // `new` has seen to it that it fits.
+        // `new` guarantees that it fits.
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
 }

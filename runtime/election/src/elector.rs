@@ -1,4 +1,4 @@
-//! A candidate: waits until the lease is free or has run out, and takes it.
+//! A candidate: waits until the lease is free or expired, and takes it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,29 +16,29 @@ use crate::{
     sightings::Sightings,
 };
 
-/// A try that met somebody else's write is made again after this part of the retry period.
+/// After a conflict the next try follows after this part of the retry period.
 const CONFLICT_DIVISOR: u32 = 10;
 
-/// What an [`Elector`] is made of.
+/// The parts of an [`Elector`].
 pub struct ElectorOptions {
-    /// Reads and writes the lease; not a fenced one.
+    /// The client for the lease; it must not be fenced.
     pub client: kube::Client,
-    /// Which lease, and who wants it.
+    /// The lease and the identity of the candidate.
     pub config: ElectionConfig,
-    /// Where the time comes from.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where it is counted.
+    /// The metrics of elections.
     pub metrics: ElectionMetrics,
 }
 
-/// Wants to lead.
+/// A candidate for the leadership.
 pub struct Elector {
     pub(crate) client: kube::Client,
     pub(crate) lock: Lock,
     pub(crate) metrics: ElectionMetrics,
     pub(crate) health: Health,
     jitter: Jitter,
-    /// Who was said to lead.
+    /// The leader in the last log line.
     said: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// A candidate; it does nothing yet.
+    /// Creates a candidate, which does nothing yet.
     #[must_use]
     pub fn new(options: ElectorOptions) -> Self {
         let ElectorOptions { client, config, clock, metrics } = options;
@@ -60,20 +60,20 @@ impl Elector {
         Self { client, lock, metrics, health, jitter, said: String::new() }
     }
 
-    /// Says for as long as this process lives whether the leader is well.
+    /// The health check of the leader, valid for the life of the process.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Waits for the lease; none where `stop` came first. Tries at once, whenever somebody gives it
-    /// back, and at the moment when it has run out.
+    /// Waits for the lease; none if `stop` came first. Tries at once, whenever the lease is
+    /// released, and when it expires.
     pub async fn acquire(mut self, stop: &CancellationToken) -> Option<Leader> {
         let ElectionConfig { namespace, lease, identity, timing } = self.lock.config.clone();
         tracing::info!(lease.namespace = namespace, lease.name = lease, identity, "attempting to acquire leader lease");
         let mut sightings = Sightings::new(self.lock.api().clone(), &lease, timing.retry_period());
         loop {
-            // Not in the middle of a try: it may have taken the lease.
+            // Checked only between tries: a cancelled try may have taken the lease.
             if stop.is_cancelled() {
                 return None;
             }
@@ -84,25 +84,30 @@ impl Elector {
                 }
                 Ok(None) => stop.run_until_cancelled(self.wait_for_a_chance(&mut sightings)).await,
                 Err(error) => {
-                    tracing::warn!(lease.name = lease, reason = error.reason(), "the lease is not ours yet");
+                    tracing::warn!(
+                        lease.name = lease,
+                        reason = error.reason(),
+                        "failed to acquire the lease; trying again"
+                    );
                     stop.run_until_cancelled(self.wait_after(&error, &mut sightings)).await
                 }
             };
         }
     }
 
-    /// None where somebody holds it. Otherwise it is ours from when the request was sent.
+    /// Returns `None` if another process holds the lease, otherwise the time when the request was
+    /// sent, from which the lease counts.
     ///
-    /// It is read first, whatever the watch has told: a watch may be behind, or dead without
-    /// anybody's noticing. And it is written only as it was read.
+    /// Reads the lease first, whatever the watch reported: a watch may lag or may have broken
+    /// unnoticed. The write has the resource version of that read.
     async fn try_acquire(&mut self) -> Result<Option<Duration>, LeaseError> {
         self.lock.read().await?;
         if self.lock.is_free() { self.lock.take().await.map(Some) } else { Ok(None) }
     }
 
-    /// Waits a retry period, jittered, or until something is heard of the lease. After somebody
-    /// else's write only a part of it: another candidate may have taken the lease, or the API may
-    /// have written something into it.
+    /// Waits a jittered retry period, or until the watch reports the lease. After a conflict only a
+    /// part of the period: another candidate may have taken the lease, or another client may have
+    /// changed the object.
     async fn wait_after(&mut self, error: &LeaseError, sightings: &mut Sightings) {
         let period = self.lock.config.timing.retry_period();
         let pause = self.jitter.stretch(if error.is_conflict() { period / CONFLICT_DIVISOR } else { period });
@@ -111,17 +116,17 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease is free or has run out. Where nothing is heard of it for a retry
-    /// period, jittered, only until then: it has to be asked for.
+    /// Waits until the lease is free or expired. If the watch reports nothing for a jittered retry
+    /// period, returns, so that the lease is read.
     async fn wait_for_a_chance(&mut self, sightings: &mut Sightings) {
-        self.say_who_leads();
+        self.log_leader();
         let period = self.lock.config.timing.retry_period();
         let mut ask = Instant::now() + self.jitter.stretch(period);
         while !self.lock.is_free() {
             tokio::select! {
                 seen = sightings.next() => {
                     self.lock.see(seen);
-                    self.say_who_leads();
+                    self.log_leader();
                     ask = Instant::now() + self.jitter.stretch(period);
                 }
                 () = sleep(self.lock.left()) => {}
@@ -130,7 +135,7 @@ impl Elector {
         }
     }
 
-    fn say_who_leads(&mut self) {
+    fn log_leader(&mut self) {
         if self.said != self.lock.holder() && !self.lock.holder().is_empty() {
             self.said = self.lock.holder().to_owned();
             tracing::info!(lease.name = self.lock.config.lease, leader = self.said, "standing by");

@@ -1,4 +1,4 @@
-//! The Event on the Lease that says who leads, as upstream writes it.
+//! The Event about the Lease that names the leader, as upstream writes it.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use kube::{
 };
 use tokio::time::timeout;
 
-/// Who speaks, as upstream.
+/// Component of the Event, as upstream.
 const COMPONENT: &str = "cloud-controller-manager";
 /// Reason of the Event, as upstream.
 const REASON: &str = "LeaderElection";
 
-/// An Event is a courtesy: nobody waits for it longer than this.
+/// Timeout of the write: Events are best-effort.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Writes the Event; that it could not be written is only logged.
-pub(crate) async fn tell(client: kube::Client, lease: Lease, message: String, now: Timestamp) {
+/// Writes the Event; a failure is only logged.
+pub(crate) async fn emit(client: kube::Client, lease: Lease, message: String, now: Timestamp) {
     let namespace = lease.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client, &namespace);
     let params = PostParams { field_manager: Some(crate::lease::FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -33,9 +33,9 @@ pub(crate) async fn tell(client: kube::Client, lease: Lease, message: String, no
     match timeout(PATIENCE, api.create(&params, &event)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the Event on the lease could not be written");
+            tracing::warn!(error = &error as &dyn std::error::Error, "writing the Event about the lease failed");
         }
-        Err(_elapsed) => tracing::warn!("the Event on the lease could not be written in time"),
+        Err(_elapsed) => tracing::warn!("writing the Event about the lease timed out"),
     }
 }
 

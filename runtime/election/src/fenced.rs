@@ -1,16 +1,15 @@
-//! A client whose writes ask the fence at the last moment before they leave.
+//! A client that checks the fence immediately before each write.
 
 use http::Request;
 use kube::client::Body;
 use skysail_provider::Fence;
 use tower::BoxError;
 
-/// The same client for a leader: it reads as before, and writes only while the fence is open. A
-/// write that is held back fails with [`kube::Error::Service`] around a
-/// [`skysail_provider::FenceClosed`].
+/// A client for a leader: it reads as `client` does, and writes only while the fence is open. A
+/// blocked write fails with [`kube::Error::Service`] around a [`skysail_provider::FenceClosed`].
 ///
-/// The fence is asked before each step of a write: before it is sent, before the client sends it
-/// again after a refusal, and whenever a process that was frozen goes on with it.
+/// The fence is checked at each poll of a write: before it is sent, before the client retries it,
+/// and when a frozen process continues.
 #[must_use]
 pub fn fenced(client: &kube::Client, fence: Fence) -> kube::Client {
     let inner = client.clone();

@@ -1,7 +1,7 @@
-//! The health check of a leader: one that should long have ended is sick.
+//! The health check of a leader that should have ended.
 //!
-//! A leader that cannot renew ends by itself. Where it does not, because it hangs, the kubelet has
-//! to end it.
+//! A leader that cannot renew its lease ends by itself. If it hangs instead, the kubelet has to
+//! restart it.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use crate::clock::Clock;
 /// Name of the check in `/healthz`, as upstream's.
 pub const LEADER_ELECTION_CHECK: &str = "leaderElection";
 
-/// As upstream: so long after the lease ran out nobody can mean it any more.
+/// As upstream: the tolerance after the lease expired.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
 /// Whether the leader of one lease still renews it. Cloning shares it.
@@ -28,7 +28,7 @@ struct Inner {
     lease: String,
     lease_duration: Duration,
     clock: Arc<dyn Clock>,
-    /// Milliseconds of the clock at the last renewal, and one; 0 while standing by.
+    /// Milliseconds of the clock at the last renewal, plus one; 0 while standing by.
     renewed: AtomicU64,
 }
 
@@ -37,11 +37,11 @@ impl Health {
         Self(Arc::new(Inner { lease: lease.to_owned(), lease_duration, clock, renewed: AtomicU64::new(0) }))
     }
 
-    /// Good unless this process leads and has not renewed its lease for the lease duration and 20 s
+    /// Fails if this process leads and has not renewed its lease for the lease duration and 20 s
     /// more.
     ///
     /// # Errors
-    /// What is wrong, as upstream says it.
+    /// Upstream's text.
     pub fn check(&self) -> Result<(), String> {
         let Inner { lease, lease_duration, clock, renewed } = &*self.0;
         let Some(renewed) = renewed.load(Ordering::Acquire).checked_sub(1).map(Duration::from_millis) else {

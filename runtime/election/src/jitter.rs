@@ -1,4 +1,4 @@
-//! How long to wait for the next try: never all at the same moment.
+//! Jitter for the wait before the next try, so that candidates do not try at the same moment.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -7,8 +7,8 @@ use std::{
 
 use crate::config::JITTER_FACTOR;
 
-/// A small generator (`SplitMix64`). Identities differ, and so do their pauses; the same identity
-/// waits alike each time, so a test repeats itself.
+/// A small generator (`SplitMix64`), seeded by the identity: replicas wait differently, and a test
+/// is reproducible.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 
@@ -19,14 +19,14 @@ impl Jitter {
         Self(hasher.finish())
     }
 
-    /// The period, and up to [`JITTER_FACTOR`] of it more.
+    /// The period plus up to [`JITTER_FACTOR`] times the period.
     pub(crate) fn stretch(&mut self, period: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
-        // The upper half: 32 bits are more than any timer tells apart, and exact as a float.
+        // The upper half: 32 bits exceed the resolution of any timer, and are exact as a float.
         let part = f64::from(u32::try_from(z >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX);
         period.mul_f64(1.0 + part * JITTER_FACTOR)
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::Jitter;
 
     #[test]
-    fn pauses_are_spread_over_the_period_and_a_fifth_more() {
+    fn pauses_lie_between_the_period_and_2_2_times_the_period() {
         let mut jitter = Jitter::of("a");
         let pauses: Vec<_> = (0..1000).map(|_| jitter.stretch(Duration::from_secs(2))).collect();
         let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());

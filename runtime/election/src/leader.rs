@@ -1,5 +1,5 @@
-//! A leader: renews the lease in the background, keeps the fence open as long as that succeeds, and
-//! gives the lease back at the end.
+//! A leader: renews the lease in the background, keeps the fence open while renewals succeed, and
+//! releases the lease at the end.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,11 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{elector::Elector, event, fenced, lease::LeaseError};
 
-/// How often a release is tried: the first one may find that a renewal without an answer was
-/// carried out.
+/// Tries of a release: the first one may find that an unanswered renewal was carried out.
 const RELEASE_TRIES: usize = 3;
 
-/// This process leads no more and has to end: somebody else may lead.
+/// This process is not the leader any more and has to end: another replica may lead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leader election lost: lease {lease}: {reason}")]
 pub struct Lost {
@@ -23,10 +22,11 @@ pub struct Lost {
     pub reason: String,
 }
 
-/// Holds the lease. Dropped, it renews no more: the lease runs out, as after a crash.
+/// The holder of the lease. Dropping it stops the renewals, and the lease expires, as after a
+/// crash.
 pub struct Leader {
     fence: Fence,
-    /// Ends the renewals, with a release.
+    /// Ends the renewals and releases the lease.
     stop: CancellationToken,
     keeping: JoinSet<Result<(), Lost>>,
     lease: String,
@@ -39,8 +39,8 @@ impl fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Begins to renew a lease that was taken, in a task of its own: nothing that the leader does
-    /// may hold it up.
+    /// Starts to renew an acquired lease in its own task, so that the leader's work cannot delay a
+    /// renewal.
     pub(crate) fn start(elector: Elector, until: Duration) -> Self {
         let clock = Arc::clone(&elector.lock.clock);
         let fence = Fence::until(move || clock.elapsed(), until);
@@ -52,7 +52,7 @@ impl Leader {
         Self { fence, stop, keeping, lease }
     }
 
-    /// Open while this process may write.
+    /// The fence; open while this process may write.
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.fence
@@ -68,16 +68,16 @@ impl Leader {
         match ended {
             Some(Ok(Err(lost))) => lost,
             Some(Ok(Ok(())) | Err(_)) | None => {
-                Lost { lease: self.lease.clone(), reason: "nothing renews it any more".to_owned() }
+                Lost { lease: self.lease.clone(), reason: "the task that renews the lease ended".to_owned() }
             }
         }
     }
 
-    /// Closes the fence, then gives the lease back. That it could not be given back is only logged:
-    /// it runs out.
+    /// Closes the fence, then releases the lease. A failed release is only logged: the lease
+    /// expires.
     ///
     /// # Errors
-    /// It was lost before.
+    /// The lease was lost before.
     pub async fn release(mut self) -> Result<(), Lost> {
         self.stop.cancel();
         match self.keeping.join_next().await {
@@ -87,7 +87,7 @@ impl Leader {
     }
 }
 
-/// The task that renews.
+/// The task that renews the lease.
 struct Keeper {
     elector: Elector,
     fence: Fence,
@@ -96,11 +96,11 @@ struct Keeper {
     events: JoinSet<()>,
 }
 
-/// Why one try to renew failed.
+/// Why a renewal failed.
 enum Failed {
-    /// May succeed the next time.
+    /// The next try may succeed.
     Again(LeaseError),
-    /// Somebody else holds it: there is no next time.
+    /// Another process holds the lease; no further try.
     Taken(String),
 }
 
@@ -112,8 +112,8 @@ impl From<LeaseError> for Failed {
 
 impl Keeper {
     async fn run(mut self, stop: CancellationToken) -> Result<(), Lost> {
-        self.tell("became leader");
-        let mut last = "this process stood still".to_owned();
+        self.emit_event("became leader");
+        let mut last = "this process was frozen or suspended".to_owned();
         loop {
             let pause = self.elector.lock.config.timing.retry_period().min(self.left());
             let stopped = timeout(pause, stop.cancelled()).await.is_ok();
@@ -128,32 +128,37 @@ impl Keeper {
                 Ok(Ok(sent)) => {
                     self.until = sent + self.elector.lock.config.timing.renew_deadline();
                     if self.fence.extend(self.until).is_err() {
-                        return Err(self.lost("a renewal took too long".to_owned()));
+                        return Err(self.lost("a renewal took longer than the renew deadline".to_owned()));
                     }
                     self.elector.health.renewed();
                 }
-                Ok(Err(Failed::Taken(holder))) => return Err(self.lost(format!("{holder:?} holds it"))),
+                Ok(Err(Failed::Taken(holder))) => return Err(self.lost(format!("{holder:?} holds the lease"))),
                 Ok(Err(Failed::Again(error))) => {
                     last = error.reason();
                     tracing::warn!(lease.name = self.elector.lock.config.lease, reason = last, "failed to renew lease");
                 }
-                Err(_elapsed) => return Err(self.lost("the API did not answer in time".to_owned())),
+                Err(_elapsed) => {
+                    return Err(self.lost("the API server did not answer before the renew deadline".to_owned()));
+                }
             }
         }
     }
 
-    /// Until the fence closes.
+    /// Time until the fence closes.
     fn left(&self) -> Duration {
         self.until.saturating_sub(self.elector.lock.clock.elapsed())
     }
 
-    /// The short way first: one write. Where the lease is not as it was left, it is read.
+    /// Tries a single write first. If the lease changed since, reads it and writes again.
     async fn try_renew(&mut self) -> Result<Duration, Failed> {
         let lock = &mut self.elector.lock;
         if lock.is_valid() {
             match lock.renew().await {
                 Ok(sent) => return Ok(sent),
-                Err(error) => tracing::info!(reason = error.reason(), "failed to renew the lease at once: reading it"),
+                Err(error) => tracing::info!(
+                    reason = error.reason(),
+                    "failed to renew the lease with the known resource version; reading the lease"
+                ),
             }
         }
         lock.read().await?;
@@ -172,9 +177,9 @@ impl Keeper {
     }
 
     async fn release(&mut self) {
-        self.tell("stopped leading");
+        self.emit_event("stopped leading");
         while self.events.join_next().await.is_some() {}
-        // Before the release: from then on somebody else may write.
+        // Before the release, because after it another replica may write.
         self.fence.close();
         let lock = &mut self.elector.lock;
         let lease = lock.config.lease.clone();
@@ -194,12 +199,12 @@ impl Keeper {
         self.elector.health.stands_by();
     }
 
-    /// Says it on the Lease, without waiting.
-    fn tell(&mut self, what: &str) {
+    /// Emits an Event about the Lease, without waiting.
+    fn emit_event(&mut self, what: &str) {
         let lock = &self.elector.lock;
         let Some(lease) = lock.known().cloned() else { return };
         let message = format!("{} {what}", lock.config.identity);
         let client = fenced(&self.elector.client, self.fence.clone());
-        self.events.spawn(event::tell(client, lease, message, lock.clock.now()));
+        self.events.spawn(event::emit(client, lease, message, lock.clock.now()));
     }
 }

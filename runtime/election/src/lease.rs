@@ -1,7 +1,7 @@
-//! The Lease: read, taken, renewed, given back. Each write is guarded by the version that was read,
-//! so of two writers one succeeds.
+//! The Lease: read, acquire, renew, release. Each write has the resource version of the last read,
+//! so of two concurrent writers one succeeds.
 //!
-//! It is written as client-go writes it: a Go manager and this one can stand by for each other.
+//! The content is the same as client-go's: a Go manager and this one can stand by for each other.
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use crate::{clock::Clock, config::ElectionConfig};
 
-/// Who writes, in `metadata.managedFields`.
+/// The field manager in `metadata.managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "skysail";
 
-/// What is left of a lease that was given back, as client-go: others take it at once, and this is
-/// for those who look at the time alone.
+/// Duration of a released lease, as client-go: other candidates take it at once; this value is for
+/// clients that check only the time.
 const RELEASED_SECONDS: i32 = 1;
 
 /// Why the lease could not be read or written.
@@ -31,19 +31,19 @@ pub(crate) enum LeaseError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// It did not answer: whether it was done is not known.
+    /// The API did not answer: the write may have been carried out.
     #[error("failed to {step} the lease: no answer within {after:?}")]
     Timeout { step: &'static str, after: Duration },
 }
 
 impl LeaseError {
-    /// Whether somebody else wrote it first.
+    /// Whether another client wrote the lease first.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
     }
 
-    /// What was tried and why it failed, on one line: of an answer of the API its message, which
-    /// kube's text has with everything else around it.
+    /// The step and its error on one line: of an answer of the API only the message, because kube's
+    /// text repeats all fields.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Api { source, .. } => match &**source {
@@ -69,15 +69,15 @@ fn chain(error: &dyn StdError) -> String {
     text
 }
 
-/// What is known of the lease.
+/// The known state of the lease.
 pub(crate) struct Lock {
     pub(crate) config: ElectionConfig,
     pub(crate) clock: Arc<dyn Clock>,
     api: Api<Lease>,
-    /// As last read or written.
+    /// The lease as last read or written.
     known: Option<Lease>,
-    /// When we first saw it as it is, by our clock: when its holder wrote it, by which clock, is of
-    /// no use.
+    /// When this content was first seen, by our clock. The times in the Lease are not used, because
+    /// they are from another clock.
     changed: Duration,
 }
 
@@ -95,7 +95,7 @@ impl Lock {
         self.known.as_ref()
     }
 
-    /// Who holds it; empty where nobody does.
+    /// The holder's identity; empty without a holder.
     pub(crate) fn holder(&self) -> &str {
         self.spec().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
     }
@@ -104,18 +104,18 @@ impl Lock {
         self.holder() == self.config.identity
     }
 
-    /// Whether its holder may still act on it.
+    /// Whether the lease has not expired.
     pub(crate) fn is_valid(&self) -> bool {
         !self.left().is_zero()
     }
 
-    /// For how long its holder may still act on it, by what was seen here. A lease that does not
-    /// say for how long it holds is taken as one of ours.
+    /// Time until the lease expires, from when its content was first seen here. Without a duration
+    /// in the Lease, our own is assumed.
     ///
-    /// This is what keeps two from leading: its holder counts a shorter time from when it *sent*
-    /// its last renewal, and nobody can see a renewal before it was sent. A renewal that is seen
-    /// sooner, by a watch and not by the next look, makes the wait end sooner, and never too soon;
-    /// one that is seen late, or out of order, makes it longer.
+    /// This rule prevents two leaders: the holder counts a shorter time from when it *sent* its
+    /// last renewal, and no replica can see a renewal before it was sent. Seeing a renewal earlier,
+    /// by a watch, shortens the wait, but never too much; seeing it late or out of order prolongs
+    /// the wait.
     pub(crate) fn left(&self) -> Duration {
         let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
         let own = self.config.timing.lease_duration();
@@ -123,7 +123,7 @@ impl Lock {
         (self.changed + duration).saturating_sub(self.clock.elapsed())
     }
 
-    /// Whether anybody may take it.
+    /// Whether this process may take the lease.
     pub(crate) fn is_free(&self) -> bool {
         self.holder().is_empty() || self.is_ours() || !self.is_valid()
     }
@@ -132,14 +132,14 @@ impl Lock {
         self.known.as_ref()?.spec.as_ref()
     }
 
-    /// Reads it again; there may be none.
+    /// Reads the lease, which may not exist.
     pub(crate) async fn read(&mut self) -> Result<(), LeaseError> {
         let found = self.request("read", self.api.get_opt(&self.config.lease)).await?;
         self.see(found);
         Ok(())
     }
 
-    /// Notes how it is now; what is new is counted from now.
+    /// Stores the present state; changed content counts from now.
     pub(crate) fn see(&mut self, found: Option<Lease>) {
         if found.as_ref().and_then(|lease| lease.spec.as_ref()) != self.spec() {
             self.changed = self.clock.elapsed();
@@ -147,7 +147,7 @@ impl Lock {
         self.known = found;
     }
 
-    /// Makes it ours, or keeps it so. When the request was sent.
+    /// Acquires or keeps the lease. Returns when the request was sent.
     pub(crate) async fn take(&mut self) -> Result<Duration, LeaseError> {
         let now = Some(MicroTime(self.clock.now()));
         let mut spec = self.spec().cloned().unwrap_or_default();
@@ -162,7 +162,7 @@ impl Lock {
         self.write("take", spec).await
     }
 
-    /// Writes a newer time, on the assumption that nobody has written since.
+    /// Writes a newer time, without a read before.
     pub(crate) async fn renew(&mut self) -> Result<Duration, LeaseError> {
         let spec = LeaseSpec {
             renew_time: Some(MicroTime(self.clock.now())),
@@ -172,7 +172,7 @@ impl Lock {
         self.write("renew", spec).await
     }
 
-    /// Leaves it to the next one.
+    /// Releases the lease.
     pub(crate) async fn give_back(&mut self) -> Result<(), LeaseError> {
         let now = Some(MicroTime(self.clock.now()));
         let spec = LeaseSpec {
@@ -185,7 +185,7 @@ impl Lock {
         self.write("release", spec).await.map(drop)
     }
 
-    /// When the request was sent: what it gives is counted from then.
+    /// Returns when the request was sent, from which the lease counts.
     async fn write(&mut self, step: &'static str, spec: LeaseSpec) -> Result<Duration, LeaseError> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let sent = self.clock.elapsed();

@@ -1,23 +1,25 @@
-//! Who of several replicas leads: leader election by a Lease, as client-go does it, and a fence
-//! around everything that only a leader may do.
+//! Leader election of replicas by a Lease, as client-go does it, and a fence around everything that
+//! only a leader may do.
 //!
 //! # Flow
 //! An [`Elector`] waits for the lease ([`Elector::acquire`]) and becomes a [`Leader`], which renews
-//! it in the background. What a leader does carries its [`Leader::fence`]: [`fenced`] makes a
-//! client whose writes ask it, and every provider call has one. [`Leader::lost`] says when the
-//! process has to end; [`Leader::release`] gives the lease back, so that the next one need not wait
-//! until it runs out. A replica that stands by watches the lease: it knows to the millisecond when
-//! the last renewal that it has seen runs out, and tries then.
+//! the lease in the background. The leader's actions check its [`Leader::fence`]: [`fenced`]
+//! creates a client whose writes check it, and every provider call has it. [`Leader::lost`] returns
+//! when the process has to end; [`Leader::release`] releases the lease, so that the next leader
+//! need not wait until it expires. A standby replica watches the lease, so it knows when the last
+//! renewal that it saw expires, and tries then.
 //!
 //! # Guarantees
-//! - At most one fence of a lease is open, as long as no two machines' clocks differ in speed by
-//!   more than the lease duration does from the renew deadline (15 s and 10 s: by half). What time
-//!   it is on them does not matter: nobody counts from a time that another one has written.
-//! - Nothing is sent past a closed fence, whatever froze the process and for however long.
-//! - Nothing is written after the release but the release.
+//! - At most one fence of a lease is open, as long as the clock rates of any two machines differ by
+//!   less than the ratio of lease duration to renew deadline (15 s to 10 s: 1.5). The wall-clock
+//!   time of the machines does not matter: no replica counts from a time that another one has
+//!   written.
+//! - Nothing is sent after the fence closed, however long the process was frozen.
+//! - After the fence closed, the release is the only write.
 //!
-//! # What it must not do
-//! Know controllers or WebAssembly. Read files, flags or the environment.
+//! # Rules
+//! This crate does not depend on controllers or WebAssembly, and reads no files, flags or
+//! environment variables.
 
 mod clock;
 mod config;

@@ -6,13 +6,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Which lease.
+/// Label with the name of the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LeaseLabels {
     pub(crate) name: String,
 }
 
-/// What elections count. Cloning is cheap and shares the counters.
+/// The metrics of elections. Cloning is cheap and shares them.
 #[derive(Clone, Debug, Default)]
 pub struct ElectionMetrics {
     pub(crate) master_status: Family<LeaseLabels, Gauge>,
@@ -31,7 +31,7 @@ impl ElectionMetrics {
         );
         registry.register(
             "leader_election_slowpath",
-            "Count of renewals that had to read the lease first, because it was not as it was left",
+            "Count of renewals that had to read the lease first, because the lease had changed or expired",
             metrics.slowpath.clone(),
         );
         metrics

@@ -1,5 +1,5 @@
-//! Sees at once what becomes of the lease: that it is renewed, given back, taken, deleted. A
-//! replica that sees no event asks for the lease every few seconds anyway.
+//! A watch of the lease, which reports renewals, releases, other holders and the deletion at once.
+//! A replica without events reads the lease every few seconds anyway.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) struct Sightings {
     api: Api<Lease>,
     params: WatchParams,
-    /// Between two watches.
+    /// Pause between two watches.
     pause: Duration,
     stream: Option<BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>>,
     not_before: Instant,
@@ -28,11 +28,11 @@ impl Sightings {
         Self { api, params, pause, stream: None, not_before: Instant::now(), complained: false }
     }
 
-    /// Waits until the lease was written or deleted, and gives it as it is then. The first one of a
-    /// watch may be no news.
+    /// Waits until the lease was written or deleted, and returns its state. The first event of a
+    /// watch may repeat a known state.
     ///
     /// # Cancel safety
-    /// Nothing that is heard gets lost; a watch that is not yet begun is begun again.
+    /// No event is lost; a watch that has not started is started again.
     pub(crate) async fn next(&mut self) -> Option<Lease> {
         loop {
             let Some(stream) = &mut self.stream else {
@@ -54,13 +54,13 @@ impl Sightings {
         match self.api.watch(&self.params, "0").await {
             Ok(stream) => self.stream = Some(stream.boxed()),
             Err(error) if self.complained => {
-                tracing::debug!(error = &error as &dyn StdError, "the lease cannot be watched");
+                tracing::debug!(error = &error as &dyn StdError, "watching the lease failed");
             }
             Err(error) => {
                 self.complained = true;
                 tracing::warn!(
                     error = &error as &dyn StdError,
-                    "the lease cannot be watched: grant watch on it, or a hand-over takes seconds more"
+                    "watching the lease failed, so a change of the leader takes seconds longer; grant the verb watch on the lease"
                 );
             }
         }

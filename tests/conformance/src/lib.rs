@@ -1,7 +1,7 @@
-//! What the conformance tests stand in: a cluster in memory, clouds in memory, and the controllers
-//! between them under a paused clock.
+//! The environment of the conformance tests: a cluster in memory, clouds in memory, and the
+//! controllers between them under a paused clock.
 //!
-//! The tests themselves are in `tests/it`. Those of pure functions stand beside the functions, in
+//! The tests are in `tests/it`. Tests of pure functions are next to the functions, in
 //! `runtime/controllers`.
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A world in which only routes matter, and short words for them.
+//! A world with only the route controller, and helpers with a short notation for routes.
 
 use kube::api::{Patch, PatchParams};
 use prometheus_client::encoding::text::encode;
@@ -9,7 +9,8 @@ use skysail_provider::{AddressKind, NodeAddress, Route};
 use crate::world::{Cloud, World};
 
 impl World {
-    /// These clouds, only the route controller, and the pod networks 10.120.0.0/16 and `a00::/8`.
+    /// A world with these clouds, only the route controller, and the pod networks 10.120.0.0/16 and
+    /// `a00::/8`.
     pub fn routing(clouds: Vec<Cloud>) -> Self {
         Self::with(clouds).set(|settings| {
             *settings = ControllerSettings {
@@ -25,19 +26,19 @@ impl World {
         })
     }
 
-    /// The same out of a line `name address ranges`; the ranges may be missing.
+    /// Adds a node of the first cloud from a line `name address cidrs`; `cidrs` may be missing.
     pub async fn add_routed(&self, line: &str) {
         let mut words = line.split(' ');
         let (name, ip) = (words.next().unwrap(), words.next().unwrap());
         self.add_routed_node(name, ip, words.next().unwrap_or_default()).await;
     }
 
-    /// A node of the first cloud with an address and pod ranges, separated by commas.
+    /// Adds a node of the first cloud with an address and pod CIDRs, separated by commas.
     pub async fn add_routed_node(&self, name: &str, ip: &str, cidrs: &str) {
         self.add_node_of("fake", name, (ip, cidrs)).await;
     }
 
-    /// The same with a provider ID of this scheme.
+    /// Adds a node with a provider ID of this scheme.
     pub async fn add_node_of(&self, scheme: &str, name: &str, (ip, cidrs): (&str, &str)) {
         let mut spec = json!({ "providerID": format!("{scheme}://{name}") });
         let cidrs: Vec<&str> = cidrs.split(',').filter(|cidr| !cidr.is_empty()).collect();
@@ -49,31 +50,31 @@ impl World {
         self.readdress(name, ip).await;
     }
 
-    /// The node's address becomes this one.
+    /// Replaces the node's address.
     pub async fn readdress(&self, name: &str, ip: &str) {
         self.patch_status(name, json!({ "addresses": [{ "type": "InternalIP", "address": ip }] })).await;
     }
 
-    /// A merge patch of the node's status.
+    /// Applies a merge patch to the node's status.
     pub async fn patch_status(&self, name: &str, status: Value) {
         let patch = json!({ "status": status });
-        self.we(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        self.as_user(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
-    /// What a kubelet writes, beside the conditions of others.
+    /// Writes a kubelet's heartbeat; other conditions stay.
     pub async fn beat(&self, name: &str) {
         let message = self.server.revision().to_string();
         let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": message });
         let patch = json!({ "status": { "conditions": [ready] } });
-        self.we(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))).await;
+        self.as_user(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))).await;
     }
 
-    /// A merge patch of the node.
+    /// Applies a merge patch to the node.
     pub async fn patch_node(&self, name: &str, patch: Value) {
-        self.we(self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        self.as_user(self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
-    /// Status and reason of `NetworkUnavailable`; `-` where the node has no such condition.
+    /// Status and reason of `NetworkUnavailable`; `-` without the condition.
     pub async fn network_unavailable(&self, name: &str) -> String {
         let conditions = self.node(name).await.unwrap().status.unwrap().conditions.unwrap_or_default();
         let condition = conditions.into_iter().find(|condition| condition.type_ == "NetworkUnavailable");
@@ -85,7 +86,7 @@ impl World {
         routes_of(&self.clouds[0])
     }
 
-    /// The lines of the metrics that hold this text.
+    /// The lines of the metrics that contain this text.
     pub fn metrics(&self, part: &str) -> Vec<String> {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -108,8 +109,8 @@ pub fn routes_of(cloud: &Cloud) -> Vec<String> {
     lines
 }
 
-/// Routes out of lines `target destination address`: `-` is no target, `=` before the address
-/// (which may be missing) asks to keep addresses equal.
+/// Parses routes from lines `target destination address`: the target `-` means none; `=` before the
+/// address (which may be missing) enables `enable_node_addresses`.
 pub fn routes(lines: &[&str]) -> Vec<Route> {
     let route = |(index, line): (usize, &&str)| {
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! A cluster, its clouds and the manager between them.
+//! A simulated cluster with its clouds and the manager.
 
 use std::{
     collections::BTreeSet,
@@ -28,19 +28,19 @@ use tokio_util::sync::CancellationToken;
 /// Lines of a transcript.
 pub type Log = Arc<Mutex<Vec<String>>>;
 
-/// A provider with the knob of its releases.
+/// A simulated cloud with its provider and the signals of its releases and credentials.
 pub struct Cloud {
-    /// What is called.
+    /// The fake provider.
     pub fake: FakeProvider,
-    /// Counts its releases.
+    /// Counts the provider's releases.
     pub releases: watch::Sender<u64>,
-    /// Counts the rotations of its credentials.
+    /// Counts the rotations of the provider's credentials.
     pub rotations: watch::Sender<u64>,
     entry: ProviderEntry,
 }
 
 impl Cloud {
-    /// A cloud whose provider, and provider-ID scheme, has this name.
+    /// A cloud with this name for its provider and its provider-ID scheme.
     pub fn new(name: &str) -> Self {
         let fake = FakeProvider::new(name);
         let (releases, generation) = watch::channel(1);
@@ -60,101 +60,101 @@ impl Cloud {
         Self { fake, releases, rotations, entry }
     }
 
-    /// The same, marked as default.
+    /// Marks the provider as the default.
     pub fn default_of_all(mut self) -> Self {
         self.entry.default = true;
         self
     }
 
-    /// It has no load balancers from now on.
+    /// Replaces the provider by one without load balancers.
     pub fn make_without_load_balancers(&mut self) {
         self.entry.provider = Arc::new(self.fake.clone().without_load_balancers());
     }
 
-    /// The same, with a provider that has no routes.
+    /// Replaces the provider by one without routes.
     pub fn without_routes(mut self) -> Self {
         self.fake = self.fake.without_routes();
         self.entry.provider = Arc::new(self.fake.clone());
         self
     }
 
-    /// The same, with another provider behind it than the fake.
+    /// Replaces the fake by another provider.
     #[must_use]
     pub fn provided_by(mut self, provider: Arc<dyn Provider>) -> Self {
         self.entry.provider = provider;
         self
     }
 
-    /// The same, with these schemes pinned to it.
+    /// Pins these schemes in the provider's spec.
     pub fn pinned(mut self, schemes: &[&str]) -> Self {
         self.entry.provider_id_schemes = Some(schemes.iter().map(|scheme| (*scheme).to_owned()).collect());
         self
     }
 
-    /// The same, with these ranges for load balancers.
+    /// Restricts load balancers to these ranges.
     pub fn load_balancer_cidrs(mut self, cidrs: &[&str]) -> Self {
         self.allow_load_balancers(cidrs);
         self
     }
 
-    /// The same, with a provider that describes this scheme.
+    /// Lets the provider's component declare this scheme.
     #[must_use]
     pub fn describing(self, scheme: &str) -> Self {
         self.fake.describe_schemes(&[scheme]);
         self
     }
 
-    /// What the controllers report of this kind.
+    /// The controllers' finding of this kind.
     #[must_use]
     pub fn finding(&self, finding: Finding) -> Option<String> {
         self.entry.findings.subscribe().borrow().get(&finding).cloned()
     }
 
-    /// Its load balancers may have addresses of these ranges.
+    /// Restricts load balancers to addresses of these ranges.
     pub fn allow_load_balancers(&mut self, cidrs: &[&str]) {
         let cidrs: Vec<String> = cidrs.iter().map(|cidr| (*cidr).to_owned()).collect();
         self.entry.addresses = ProviderAddresses::new(&cidrs, &[]).unwrap();
     }
 
-    /// Takes back the first class.
+    /// Removes the first class from the provider's claims.
     pub fn give_up_class(&mut self) -> String {
         self.entry.load_balancer_classes.remove(0)
     }
 
-    /// Claims one more class.
+    /// Adds a class to the provider's claims.
     pub fn claim_class(&mut self, class: String) {
         self.entry.load_balancer_classes.push(class);
     }
 
-    /// The operator's name for its provider.
+    /// The name that the operator gave the provider.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.entry.name
     }
 
-    /// The same, and a node without provider ID is its own by this label.
+    /// Adds a label to the provider's node selector.
     #[must_use]
     pub fn selects(mut self, label: &str, value: &str) -> Self {
         self.entry.node_selector.insert(label.to_owned(), value.to_owned());
         self
     }
 
-    /// The same, with one more class.
+    /// Adds a class to the provider's claims.
     pub fn class(mut self, class: &str) -> Self {
         self.entry.load_balancer_classes.push(class.to_owned());
         self
     }
 }
 
-/// See the module.
+/// The test environment.
 pub struct World {
     /// A client of the API.
     pub client: Client,
-    /// In the order of the manager's providers.
+    /// The clouds, in the order of the manager's providers.
     pub clouds: Vec<Cloud>,
-    /// Ends the manager.
+    /// Stops the manager.
     pub stop: CancellationToken,
-    /// The manager.
+    /// The running manager.
     pub running: JoinSet<Result<Ending, ManagerError>>,
     /// The API.
     pub server: Arc<ApiServer>,
@@ -169,21 +169,22 @@ pub struct World {
     seen: BTreeSet<String>,
 }
 
-/// Time passes. The clock is paused, so this takes none: every timer that is due on the way fires.
+/// Lets simulated time pass. The clock is paused, so every timer that becomes due fires without a
+/// real wait.
 pub async fn pass(time: Duration) {
     assert!(timeout(time, pending::<()>()).await.is_err());
 }
 
-/// A second.
+/// One second.
 pub const S: Duration = Duration::from_secs(1);
 
 impl World {
-    /// One cloud, the default.
+    /// A world with one cloud, whose provider is the default.
     pub fn new() -> Self {
         Self::with(vec![Cloud::new("fake").default_of_all()])
     }
 
-    /// These clouds, and a manager that is not started.
+    /// A world with these clouds, and a manager that is not started.
     pub fn with(clouds: Vec<Cloud>) -> Self {
         let server = ApiServer::new(&ApiOptions::default());
         let log = Log::default();
@@ -202,12 +203,12 @@ impl World {
             running: JoinSet::new(),
             server,
             registry: Registry::default(),
-            // Periodic provider calls would stand in every transcript: what is about them switches
-            // them on.
+            // Periodic provider calls would appear in every transcript; tests that need them enable
+            // them.
             settings: ControllerSettings {
                 configure_cloud_routes: false,
                 orphan_scan_period: Duration::ZERO,
-                // One thing after the other, so that a transcript has one order.
+                // Sequential, so that a transcript has a fixed order.
                 concurrent_service_syncs: 1,
                 concurrent_node_syncs: 1,
                 ..ControllerSettings::default()
@@ -221,7 +222,7 @@ impl World {
         }
     }
 
-    /// A cluster without anything in it whose API takes what no schema would pass.
+    /// Replaces the API by an empty one without schema validation.
     pub fn without_validation(mut self) -> Self {
         self.server = ApiServer::new(&ApiOptions { validate: false, ..ApiOptions::default() });
         self.client = self.server.client();
@@ -245,7 +246,8 @@ impl World {
         &self.clouds[0].fake
     }
 
-    /// Starts the manager; its writes are in the transcript from now on, ours are not.
+    /// Starts the manager and records its writes in the transcript; the test's own writes are not
+    /// recorded.
     pub async fn start(mut self) -> Self {
         self.launch();
         self.listen();
@@ -269,14 +271,14 @@ impl World {
         self.providers.send_replace(Providers::new(entries).unwrap());
     }
 
-    /// An operator edits the providers while the manager runs.
+    /// Edits the providers while the manager runs, as an operator does.
     pub async fn edit(&mut self, edit: impl FnOnce(&mut Vec<Cloud>)) {
         edit(&mut self.clouds);
         self.publish();
         pass(S / 2).await;
     }
 
-    /// Ends the manager and starts the next one of the same process with other claims.
+    /// Stops the manager and starts another one in the same process with other claims.
     pub async fn restart(mut self, claims: impl FnOnce(&mut Vec<Cloud>)) -> Self {
         self.stop.cancel();
         self.running.join_next().await.unwrap().unwrap().unwrap();
@@ -285,12 +287,12 @@ impl World {
         self.start().await
     }
 
-    /// Another process starts: it remembers nothing.
+    /// Drops the ledger, as a new process does.
     pub fn forget(&mut self) {
         self.ledger = Ledger::default();
     }
 
-    /// From now on this judges each request of the manager; ours are never disturbed.
+    /// Injects faults into the manager's requests; the test's own requests are not affected.
     pub fn disturb(&self, faults: impl Faults + 'static) {
         *self.faults.lock().unwrap() = Some(Arc::new(faults));
     }
@@ -308,8 +310,8 @@ impl World {
         self.server.set_faults(Some(Arc::new(hook)));
     }
 
-    /// Something that the controllers did not do.
-    pub async fn we<T>(&self, doing: impl Future<Output = Result<T, kube::Error>>) -> T {
+    /// Runs a request of the test itself: without faults and not in the transcript.
+    pub async fn as_user<T>(&self, doing: impl Future<Output = Result<T, kube::Error>>) -> T {
         self.server.set_faults(None);
         let result = doing.await.unwrap();
         self.listen();
@@ -326,36 +328,36 @@ impl World {
         Api::all(self.client.clone())
     }
 
-    /// A Service of type LoadBalancer with one port, and what the test adds.
+    /// Creates a Service of type LoadBalancer with one port and the test's additional fields.
     pub async fn add_service(&self, name: &str, spec: Value) {
         let mut whole = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let object = json!({ "metadata": { "name": name }, "spec": whole });
-        self.we(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
+        self.as_user(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
     }
 
     /// Changes a Service by a merge patch.
     pub async fn patch_service(&self, name: &str, patch: Value) {
-        self.we(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        self.as_user(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
     /// Deletes a Service.
     pub async fn delete_service(&self, name: &str) {
-        self.we(self.services().delete(name, &DeleteParams::default())).await;
+        self.as_user(self.services().delete(name, &DeleteParams::default())).await;
     }
 
-    /// An initialised node: its ID has the scheme of the first cloud.
+    /// Adds an initialised node with a provider ID of the first cloud's scheme.
     pub async fn add_node(&self, name: &str) {
         let scheme = &self.clouds[0].entry.name;
         self.add_raw_node(name, json!({ "providerID": format!("{scheme}://{name}") })).await;
     }
 
-    /// As the kubelet makes it: with the taint.
+    /// Adds a node as a kubelet registers it, with the taint.
     pub async fn add_new_node(&self, name: &str) {
         self.add_new_node_with(name, json!({})).await;
     }
 
-    /// The same, with labels.
+    /// Adds a node as a kubelet registers it, with labels.
     pub async fn add_new_node_with(&self, name: &str, labels: Value) {
         let taint =
             json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
@@ -363,55 +365,55 @@ impl World {
         self.create_node(&object).await;
     }
 
-    /// A Ready node with this spec.
+    /// Adds a Ready node with this spec.
     pub async fn add_raw_node(&self, name: &str, spec: Value) {
         self.create_node(&json!({ "metadata": { "name": name }, "spec": spec })).await;
     }
 
     async fn create_node(&self, object: &Value) {
         let node: Node = serde_json::from_value(object.clone()).unwrap();
-        let node = self.we(self.nodes().create(&PostParams::default(), &node)).await;
+        let node = self.as_user(self.nodes().create(&PostParams::default(), &node)).await;
         self.heartbeat(node.metadata.name.as_deref().unwrap(), "True").await;
     }
 
-    /// What a kubelet writes; the message makes each one a change of the object.
+    /// Writes a kubelet's heartbeat; its message makes each one a change of the object.
     pub async fn heartbeat(&self, name: &str, ready: &str) {
         let beat = self.server.revision().to_string();
         let condition = json!({ "type": "Ready", "status": ready, "reason": "Kubelet", "message": beat });
         let patch = json!({ "status": { "conditions": [condition] } });
-        self.we(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        self.as_user(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
 
     /// Deletes a node.
     pub async fn delete_node(&self, name: &str) {
-        self.we(self.nodes().delete(name, &DeleteParams::default())).await;
+        self.as_user(self.nodes().delete(name, &DeleteParams::default())).await;
     }
 
-    /// The node as it is now.
+    /// The current node.
     pub async fn node(&self, name: &str) -> Option<Node> {
-        self.we(self.nodes().get_opt(name)).await
+        self.as_user(self.nodes().get_opt(name)).await
     }
 
-    /// First ingress IP, and the finalizers.
+    /// The ingress IPs and the finalizers of a Service.
     pub async fn state(&self, name: &str) -> String {
-        let Some(object) = self.we(self.services().get_opt(name)).await else { return "gone".to_owned() };
+        let Some(object) = self.as_user(self.services().get_opt(name)).await else { return "gone".to_owned() };
         let status = object.status.and_then(|status| status.load_balancer?.ingress);
         let ips: Vec<String> = status.into_iter().flatten().filter_map(|ingress| ingress.ip).collect();
         format!("{ips:?} {:?}", object.metadata.finalizers.unwrap_or_default())
     }
 
-    /// Lets time pass and tells what the controllers did since the last time.
+    /// Lets time pass and compares the transcript since the last call.
     pub async fn after(&mut self, time: Duration, expected: Expect) {
         pass(time).await;
         let text = self.transcript().await;
         expected.assert_eq(&text);
     }
 
-    /// What the controllers did since the last time.
+    /// The actions and Events of the controllers since the last call.
     pub async fn transcript(&mut self) -> String {
         let mut lines = std::mem::take(&mut *self.log.lock().unwrap());
         let api: Api<Event> = Api::all(self.client.clone());
-        let mut events = self.we(api.list(&ListParams::default())).await.items;
+        let mut events = self.as_user(api.list(&ListParams::default())).await.items;
         events.sort_by_key(|event| event.metadata.resource_version.as_deref().and_then(|v| v.parse::<u64>().ok()));
         for event in events {
             let name = event.involved_object.name.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which Events are written, how repeats are counted, and that one object cannot flood.
+//! Series, counts and rate limits of Events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,18 +46,18 @@ async fn many_texts_of_one_reason_become_one_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_cannot_flood_and_does_not_cost_another_its_events() {
+async fn each_object_has_its_own_rate_limit_of_events() {
     let mut correlator = Correlator::default();
-    let told = |c: &mut Correlator, name| {
+    let written = |c: &mut Correlator, name| {
         (0..30).filter(|_| c.correlate(notice(name, "A", "x"), Instant::now()).is_some()).count()
     };
-    assert_eq!((told(&mut correlator, "web"), told(&mut correlator, "other")), (25, 25));
+    assert_eq!((written(&mut correlator, "web"), written(&mut correlator, "other")), (25, 25));
     tokio::time::advance(Duration::from_mins(10)).await;
-    assert_eq!(told(&mut correlator, "web"), 2);
+    assert_eq!(written(&mut correlator, "web"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_ends_at_the_bound() {
+async fn the_number_of_remembered_series_is_bounded() {
     let mut correlator = Correlator::default();
     for n in 0..3 * SERIES_MAX {
         correlator.correlate(notice(&n.to_string(), "A", "x"), Instant::now());
@@ -67,7 +67,7 @@ async fn memory_ends_at_the_bound() {
 }
 
 #[test]
-fn the_name_of_an_event_is_one_that_the_api_takes() {
+fn the_name_of_an_event_is_valid_in_the_api() {
     let now = Timestamp::from_nanosecond(0x17c5_0000_0000_0000).unwrap();
     assert_eq!(event_name("web", now), "web.17c5000000000000");
     let long = format!("{}-.{}", "a".repeat(234), "b".repeat(17));

@@ -1,4 +1,4 @@
-//! Labels that nodes get.
+//! The labels of nodes.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn check(present: &str, further: &str, expected: Expect) {
 
 /// N1.15, N1.18, N1.19.
 #[test]
-fn type_zone_and_region_are_written_in_both_spellings_and_further_labels_where_they_may() {
+fn type_zone_and_region_are_written_in_both_spellings_and_additional_labels_where_allowed() {
     check(
         "topology.kubernetes.io/zone=old my.custom.label/taken=mine",
         "topology.k8s.cp/zone-id=az1 my.custom.label/taken=theirs topology.kubernetes.io/region=x topology.k8s.io/region=x \
@@ -56,19 +56,31 @@ fn type_zone_and_region_are_written_in_both_spellings_and_further_labels_where_t
 }
 
 #[test]
-fn a_label_that_no_api_server_accepts_is_named() {
-    check("", "a//b=c", expect![[r#"the provider gave the label key "a//b", which no API server accepts"#]]);
+fn the_error_names_a_label_that_is_not_valid() {
+    check(
+        "",
+        "a//b=c",
+        expect![[r#"the provider returned the label key "a//b", which is not a valid label key in Kubernetes"#]],
+    );
     check(
         "",
         "UPPER.example/b=c",
-        expect![[r#"the provider gave the label key "UPPER.example/b", which no API server accepts"#]],
+        expect![[
+            r#"the provider returned the label key "UPPER.example/b", which is not a valid label key in Kubernetes"#
+        ]],
     );
-    check("", "ok=-c", expect![[r#"the provider gave the value "-c" for label "ok", which no API server accepts"#]]);
+    check(
+        "",
+        "ok=-c",
+        expect![[
+            r#"the provider returned the value "-c" for the label "ok", which is not a valid label value in Kubernetes"#
+        ]],
+    );
     check(
         "",
         &format!("ok={}", "v".repeat(64)),
         expect![[
-            r#"the provider gave the value "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv" for label "ok", which no API server accepts"#
+            r#"the provider returned the value "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv" for the label "ok", which is not a valid label value in Kubernetes"#
         ]],
     );
 }
@@ -82,7 +94,7 @@ fn n2_1_the_newer_spelling_is_added() {
 }
 
 #[test]
-fn n2_2_equal_spellings_are_left_alone() {
+fn n2_2_equal_spellings_stay_unchanged() {
     assert_eq!(mirrored(&map(&format!("{BETA} {STABLE}"))), map(""));
 }
 
@@ -94,13 +106,13 @@ fn n2_3_the_newer_spelling_follows_the_older() {
 }
 
 #[test]
-fn a_node_with_the_newer_spelling_alone_is_left_alone() {
+fn a_node_with_only_the_newer_spelling_stays_unchanged() {
     assert_eq!(mirrored(&map(STABLE)), map(""));
 }
 
-/// Lesson 31: a machine that moved, or was made larger.
+/// Lesson 31: a machine that moved or was resized.
 #[test]
-fn a_refresh_changes_what_differs_and_takes_nothing_away() {
+fn a_refresh_changes_different_labels_and_removes_none() {
     let instance = Instance {
         instance_type: "t2.large".to_owned(),
         zone: "z".to_owned(),
@@ -110,9 +122,9 @@ fn a_refresh_changes_what_differs_and_takes_nothing_away() {
     let present = format!("{BETA} {STABLE} rack=6 mine=yes");
     let changed = "beta.kubernetes.io/instance-type=t2.large node.kubernetes.io/instance-type=t2.large rack=7";
     assert_eq!(refreshed(&StringMap::from(&map(&present)), &instance), Ok(map(changed)));
-    // Of one key the last counts.
+    // `map` keeps the last value of a repeated key.
     let there = format!("{BETA} {STABLE} {changed}");
-    assert_eq!(refreshed(&StringMap::from(&map(&there)), &instance), Ok(map("")), "and nothing once it is done");
+    assert_eq!(refreshed(&StringMap::from(&map(&there)), &instance), Ok(map("")), "a second refresh changes nothing");
     let bad = Instance { labels: map("a//b=c"), ..instance };
     assert!(refreshed(&StringMap::from(&map("")), &bad).is_err());
 }

@@ -1,5 +1,5 @@
-//! The addresses that a node's status shall have (pure): the cloud's, with the kubelet's host name
-//! kept and `--node-ip` honoured.
+//! The desired addresses of a node's status (pure): the cloud's addresses, with the kubelet's host
+//! name kept and `--node-ip` honoured.
 
 use std::net::IpAddr;
 
@@ -9,27 +9,29 @@ use skysail_provider::{AddressKind, NodeAddress};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error(
-        "annotation alpha.kubernetes.io/provided-node-ip is {0:?}: it must be one IP, or two of different families"
+        "annotation alpha.kubernetes.io/provided-node-ip is {0:?}; set the kubelet's --node-ip to one IP, or to two of different families"
     )]
     Annotation(String),
-    #[error("the cloud does not know the node IP {0} that the kubelet was given")]
+    #[error(
+        "the cloud's addresses of the machine do not include the kubelet's --node-ip {0}; correct --node-ip or the machine's addresses"
+    )]
     NodeIpUnknown(IpAddr),
-    #[error("the provider gave {0} addresses; at most {ADDRESSES_MAX} are written")]
+    #[error("the provider returned {0} addresses; at most {ADDRESSES_MAX} are allowed")]
     TooMany(usize),
-    #[error("the provider gave the address {0:?}, which is not valid for its type")]
+    #[error("the provider returned the address {0:?}, which is not valid for its type")]
     Malformed(String),
-    #[error("the provider gave no InternalIP, and the node has one: its addresses are kept until the answer is whole")]
+    #[error(
+        "the provider returned no InternalIP, but the node has one; the node keeps its addresses until the provider returns an InternalIP"
+    )]
     Partial,
 }
 
-/// Most addresses of one node: they are written into the object, and every client reads them.
+/// Most addresses of one node. The addresses are part of the object, which every client of nodes
+/// reads.
 pub(crate) const ADDRESSES_MAX: usize = 64;
 
-/// The list to write; empty where the cloud gave none, which keeps what is there.
-///
-/// # Errors
-/// The annotation is not valid or names an address that the cloud does not know; an address is
-/// malformed, or there are too many.
+/// The list to write. An empty list means that the cloud returned no addresses; the node then keeps
+/// its addresses.
 pub(crate) fn desired(
     present: &[NodeAddress],
     cloud: &[NodeAddress],
@@ -41,8 +43,8 @@ pub(crate) fn desired(
     if let Some(bad) = cloud.iter().find(|address| !is_well_formed(address)) {
         return Err(AddressError::Malformed(bad.address.chars().take(64).collect()));
     }
-    // The annotation is judged even where there is nothing to filter: a node must not lose its
-    // taint with a wrong one.
+    // The annotation is validated even if there is nothing to filter: a node with an invalid
+    // annotation must keep its taint.
     let node_ips = provided_node_ip.map(parse_node_ips).transpose()?.unwrap_or_default();
     if cloud.is_empty() {
         return Ok(Vec::new());
@@ -59,15 +61,16 @@ pub(crate) fn desired(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
     pub(crate) addresses: Vec<NodeAddress>,
-    /// Those that the node loses.
+    /// Addresses that the node loses.
     pub(crate) removed: Vec<NodeAddress>,
 }
 
-/// What to write to a node that was initialised; none where nothing differs.
+/// The update for an initialised node; none if nothing differs.
 ///
 /// # Errors
-/// As [`desired`]; and a list without any `InternalIP` for a node that has one: some clouds answer
-/// in part while they are in trouble, and an API server does not reach a kubelet that lost it.
+/// As [`desired`]; and a list without an `InternalIP` for a node that has one: some clouds return
+/// partial lists during an outage, and an API server cannot reach a kubelet without its
+/// `InternalIP`.
 pub(crate) fn update(
     present: &[NodeAddress],
     cloud: &[NodeAddress],
@@ -85,14 +88,14 @@ pub(crate) fn update(
     Ok(Some(Update { addresses, removed }))
 }
 
-/// In order: the first address of a type is the one that others use. Upstream compares by type,
-/// keeps the last of each, and so patches dual-stack nodes for ever and never sees a new order. An
-/// empty list is no change: it keeps what is there.
+/// Compares the order as well: clients use the first address of a type. Upstream compares only the
+/// last address of each type, so it patches dual-stack nodes for ever and misses a changed order.
+/// An empty list is no change.
 pub(crate) fn is_changed(present: &[NodeAddress], desired: &[NodeAddress]) -> bool {
     !desired.is_empty() && desired != present
 }
 
-/// Appends those that are not there yet, by type and address.
+/// Appends the addresses that the list does not contain, by type and address.
 fn add<'a>(addresses: &mut Vec<NodeAddress>, more: impl Iterator<Item = &'a NodeAddress>) {
     for address in more {
         if !addresses.contains(address) {
@@ -101,7 +104,7 @@ fn add<'a>(addresses: &mut Vec<NodeAddress>, more: impl Iterator<Item = &'a Node
     }
 }
 
-/// For each node IP the addresses equal to it; then all whose type none of them matched.
+/// First the addresses equal to each node IP, then all addresses of types that no node IP matched.
 fn filter(addresses: &[NodeAddress], node_ips: &[IpAddr]) -> Result<Vec<NodeAddress>, AddressError> {
     let mut kept: Vec<NodeAddress> = Vec::new();
     for node_ip in node_ips {
@@ -117,7 +120,7 @@ fn filter(addresses: &[NodeAddress], node_ips: &[IpAddr]) -> Result<Vec<NodeAddr
     Ok(kept)
 }
 
-/// One IP, or two of different families with a comma and no space between; of two, neither
+/// One IP, or two of different families with a comma and no space between. With two, neither may be
 /// unspecified.
 fn parse_node_ips(text: &str) -> Result<Vec<IpAddr>, AddressError> {
     let malformed = || AddressError::Annotation(text.chars().take(100).collect());
@@ -129,7 +132,7 @@ fn parse_node_ips(text: &str) -> Result<Vec<IpAddr>, AddressError> {
     }
 }
 
-/// Leading zeros of IPv4 octets are read as decimal: kubelets wrote them.
+/// Reads leading zeros of IPv4 octets as decimal: kubelets wrote them.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);

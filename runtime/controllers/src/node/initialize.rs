@@ -1,4 +1,4 @@
-//! What to write when a node's machine was described (pure).
+//! The patch that initialises a node from the description of its machine (pure).
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::{
 /// Why a described node cannot be initialised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InitializeError {
-    #[error("the provider knows no provider ID for the node")]
+    #[error("the provider returned no provider ID for the node")]
     NoProviderId,
-    #[error("the provider gave the provider ID {0:?}, which has none of its schemes ({1})")]
+    #[error("the provider returned the provider ID {0:?}, which has none of the provider's schemes ({1})")]
     ForeignProviderId(String, String),
     #[error(transparent)]
     Addresses(#[from] AddressError),
@@ -28,9 +28,9 @@ pub(crate) enum InitializeError {
 impl From<InitializeError> for skysail_provider::Error {
     fn from(error: InitializeError) -> Self {
         let code = match &error {
-            // The node was given a wrong address: a person has to look.
+            // The kubelet's `--node-ip` is wrong; a person has to correct it.
             InitializeError::Addresses(AddressError::Annotation(_)) => Code::Invalid,
-            // The cloud may learn the address yet.
+            // The cloud may return the address later.
             InitializeError::Addresses(AddressError::NodeIpUnknown(_) | AddressError::Partial) => Code::Unavailable,
             InitializeError::NoProviderId
             | InitializeError::ForeignProviderId(..)
@@ -41,22 +41,22 @@ impl From<InitializeError> for skysail_provider::Error {
     }
 }
 
-/// What to write to one node.
+/// The content of the patch of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Initialization {
-    /// Where the node has none yet; it is immutable afterwards.
+    /// Set if the node has no provider ID yet; the field is immutable afterwards.
     pub(crate) provider_id: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
-    /// Those that stay.
+    /// The remaining taints.
     pub(crate) taints: Vec<core::Taint>,
-    /// None where the status has them already, or the cloud gave none.
+    /// None if the status has these addresses already, or the cloud returned none.
     pub(crate) addresses: Option<Vec<NodeAddress>>,
 }
 
-/// What to write to this node.
+/// Plans the patch of this node.
 ///
 /// # Errors
-/// A field that the node needs is missing or cannot be right: its taint stays.
+/// A field that the node needs is missing or invalid: the node keeps its taint.
 pub(crate) fn initialize(
     object: &core::Node,
     instance: &Instance,
@@ -73,7 +73,7 @@ pub(crate) fn initialize(
     Ok(Initialization {
         provider_id,
         labels: labels::from_instance(labels, instance)?,
-        // By key, whatever value and effect: as upstream.
+        // As upstream: compared by key; value and effect are ignored.
         taints: convert::taints(object).iter().filter(|t| t.key != names::UNINITIALIZED_TAINT).cloned().collect(),
         addresses: Some(desired).filter(|desired| addresses::is_changed(&present, desired)),
     })
@@ -84,8 +84,8 @@ fn provided_node_ip(object: &core::Node) -> Option<&str> {
     object.metadata.annotations.as_ref()?.get(names::PROVIDED_NODE_IP_ANNOTATION).map(String::as_str)
 }
 
-/// None only where the cloud has no IDs. An ID of another's scheme would make the node another's,
-/// for ever.
+/// None only for a cloud without provider IDs. A provider ID with another provider's scheme would
+/// assign the node to that provider permanently.
 fn own_provider_id(instance: &Instance, schemes: &[String]) -> Result<Option<String>, InitializeError> {
     if instance.provider_id.is_empty() {
         return if instance.without_provider_id { Ok(None) } else { Err(InitializeError::NoProviderId) };

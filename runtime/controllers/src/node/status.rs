@@ -1,12 +1,12 @@
-//! The periodic pass over all initialised nodes of a provider: their addresses, and their labels
-//! where the operator wants that.
+//! The periodic pass over all initialised nodes of a provider: updates their addresses and, if the
+//! operator enabled it, their labels.
 //!
 //! # Flow
 //! 1. observe (pure): the provider's nodes without the taint.
 //! 2. describe (provider): one call for each page.
 //! 3. compare (pure): `node/addresses.rs`, `labels.rs`.
-//! 4. write (client): a patch of the status, and one of the labels, where they differ.
-//! 5. report. A failure is looked at again in the next period, as upstream.
+//! 4. write (client): a patch of the status and a patch of the labels, if they differ.
+//! 5. report. As upstream, the next period retries a failure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,10 +29,10 @@ use crate::{
     lane::Lane,
     names::{self, controllers, reasons},
     nodes::NodeView,
-    report::Voice,
+    report::Actor,
 };
 
-/// What a node shall have that it has not.
+/// The differences between the node and its machine.
 struct Changes {
     addresses: Option<Update>,
     labels: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ struct Changes {
 
 /// One pass: one call for each page, one patch for each node that differs.
 pub(crate) async fn update_all(context: &Context, lane: &Arc<Lane>) {
-    let voice = Voice { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
+    let actor = Actor { controller: controllers::CLOUD_NODE, provider: lane.name.clone() };
     let cloud = &*lane.provider;
     if cloud.instances().is_none() {
         return;
@@ -51,25 +51,25 @@ pub(crate) async fn update_all(context: &Context, lane: &Arc<Lane>) {
     let set = NodeSet::new(views.iter().map(|view| Arc::clone(&view.node)));
     let described = describe(context, lane, &set, Detail::Metadata).await;
     // compare (pure), write (client), report; both are sorted by name
-    let voice = &voice;
+    let actor = &actor;
     stream::iter(views.iter().zip(described))
         .for_each_concurrent(context.settings.node_status_writes(), |(view, answer)| async move {
-            update_one(context, voice, &afresh(context, view), answer).await;
+            update_one(context, actor, &afresh(context, view), answer).await;
         })
         .await;
 }
 
-async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: ProviderResult<Instance>) {
+async fn update_one(context: &Context, actor: &Actor, view: &NodeView, answer: ProviderResult<Instance>) {
     let reference = view.reference();
     let written = match answer.map_err(Error::provider("get instance metadata")) {
         Ok(instance) => match compare(context, view, &instance) {
-            Ok(changes) => write(context, voice, view, changes).await,
+            Ok(changes) => write(context, actor, view, changes).await,
             Err(error) => {
-                // What was given cannot be used: a person has to look. That a cloud does not answer
-                // is no word about this node.
+                // The provider's data is invalid, so a person has to look. A cloud that does not
+                // answer is no Event on this node.
                 let error = Error::provider("use instance metadata")(error.into());
                 let kind = (EventKind::Warning, reasons::UPDATING_NODE_FAILED);
-                context.reporter.event(voice, &reference, kind, chain(&error));
+                context.reporter.event(actor, &reference, kind, chain(&error));
                 Err(error)
             }
         },
@@ -79,12 +79,12 @@ async fn update_one(context: &Context, voice: &Voice, view: &NodeView, answer: P
         Ok(false) => {}
         result => {
             let period = context.settings.node_status_update_frequency;
-            context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
+            context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), Some(period));
         }
     }
 }
 
-/// All or nothing: an instance of which a part cannot be used is not used at all.
+/// Rejects the whole instance if a part of it is invalid.
 fn compare(context: &Context, view: &NodeView, instance: &Instance) -> Result<Changes, InitializeError> {
     let provided = view.node.annotations.get(names::PROVIDED_NODE_IP_ANNOTATION);
     let addresses = addresses::update(&view.node.addresses, &instance.addresses, provided)?;
@@ -95,8 +95,8 @@ fn compare(context: &Context, view: &NodeView, instance: &Instance) -> Result<Ch
     Ok(Changes { addresses, labels })
 }
 
-/// Whether anything was written; a node that is gone is nothing to write to.
-async fn write(context: &Context, voice: &Voice, view: &NodeView, changes: Changes) -> Result<bool, Error> {
+/// Returns whether anything was written; false also if the node does not exist any more.
+async fn write(context: &Context, actor: &Actor, view: &NodeView, changes: Changes) -> Result<bool, Error> {
     if changes.addresses.is_none() && changes.labels.is_empty() {
         return Ok(false);
     }
@@ -107,8 +107,8 @@ async fn write(context: &Context, voice: &Voice, view: &NodeView, changes: Chang
         current = patch_addresses(context, object, &addresses).await?;
         if current.is_some() {
             written = true;
-            context.reporter.done(voice, &reference, format!("wrote {} addresses", addresses.len()));
-            report_removed(context, voice, view, &removed);
+            context.reporter.done(actor, &reference, format!("wrote {} addresses", addresses.len()));
+            report_removed(context, actor, view, &removed);
         }
     }
     if let (Some(current), false) = (current, changes.labels.is_empty()) {
@@ -116,20 +116,23 @@ async fn write(context: &Context, voice: &Voice, view: &NodeView, changes: Chang
         let node = patch_node(context, &current, patch).await.map_err(Error::api("refresh node labels"))?;
         if node.is_some() {
             written = true;
-            context.reporter.done(voice, &reference, format!("refreshed {} labels", changes.labels.len()));
+            context.reporter.done(actor, &reference, format!("refreshed {} labels", changes.labels.len()));
         }
     }
     Ok(written)
 }
 
-/// A list never shrinks in silence: it may be the cloud that forgot.
-fn report_removed(context: &Context, voice: &Voice, view: &NodeView, removed: &[NodeAddress]) {
+/// Reports each removed address, because the cloud may have omitted it by mistake.
+fn report_removed(context: &Context, actor: &Actor, view: &NodeView, removed: &[NodeAddress]) {
     if removed.is_empty() {
         return;
     }
     let removed: Vec<String> =
         convert::to_core_addresses(removed).into_iter().map(|a| format!("{} {}", a.type_, a.address)).collect();
-    let text = format!("The cloud does not give these addresses any more: {}", removed.join(", "));
+    let text = format!(
+        "The cloud does not return these addresses any more; Skysail removed them from the node: {}",
+        removed.join(", ")
+    );
     let kind = (EventKind::Normal, reasons::NODE_ADDRESSES_REMOVED);
-    context.reporter.event(voice, &view.reference(), kind, text);
+    context.reporter.event(actor, &view.reference(), kind, text);
 }

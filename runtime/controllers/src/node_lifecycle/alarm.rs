@@ -1,27 +1,27 @@
-//! When Events report nodes that the breaker keeps (pure): once when it begins, and again while it
-//! lasts.
+//! When Events report nodes that the breaker keeps (pure): at the beginning, and at intervals while
+//! the stop lasts.
 
 use std::{collections::HashMap, time::Duration};
 
 use super::Moment;
 
-/// A stop that lasts is reported again after this time: an API server forgets Events after an hour.
+/// The interval of repeated Events about a stop: an API server deletes Events after an hour.
 pub(crate) const REMINDER: Duration = Duration::from_mins(30);
 
-/// What changed with a pass.
+/// The change of the breaker's reported state in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Deletions are stopped from now on.
+    /// The breaker opened: deletions stop.
     Opened,
-    /// They still are, and it is time to say so again.
+    /// The breaker is still open, and a reminder is due.
     Reminded,
-    /// They are allowed again.
+    /// The breaker closed: deletions are allowed again.
     Closed,
-    /// Nothing to say.
+    /// Nothing to report.
     Unchanged,
 }
 
-/// What was told. One entry for each node that is kept.
+/// The times of the last Events. One entry for each node that the breaker keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     cluster: Option<Moment>,
@@ -29,7 +29,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Whether an Event on the cluster reports the breaker's state.
+    /// Which change an Event about the cluster has to report.
     pub(crate) fn turn(&mut self, is_open: bool, now: Moment) -> Turn {
         let turn = match (is_open, self.cluster) {
             (true, None) => Turn::Opened,
@@ -42,8 +42,8 @@ impl Alarm {
         turn
     }
 
-    /// Which of the kept nodes get an Event, in order; each comes with its UID. Others are
-    /// forgotten.
+    /// The nodes that are due for an Event, in order. `held` yields each kept node with its UID;
+    /// the alarm forgets all other nodes.
     pub(crate) fn due<'a, T>(&mut self, held: impl Iterator<Item = (&'a str, T)>, now: Moment) -> Vec<T> {
         let before = std::mem::take(&mut self.nodes);
         let mut due = Vec::new();
@@ -65,7 +65,7 @@ mod tests {
     use super::{Alarm, REMINDER, Turn};
 
     #[test]
-    fn a_stop_is_told_at_once_then_each_half_hour_and_its_end_once() {
+    fn a_stop_is_reported_at_once_then_each_half_hour_and_its_end_once() {
         let now = Duration::ZERO;
         let mut alarm = Alarm::default();
         let mut turn = |open, reminders| alarm.turn(open, now + REMINDER * reminders / 2);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_is_told_for_itself() {
+    fn each_node_has_its_own_reminder_interval() {
         let now = Duration::ZERO;
         let mut alarm = Alarm::default();
         let mut due = |uids: &str, reminders| {
@@ -91,6 +91,6 @@ mod tests {
         assert_eq!(due("ab", 1), "b");
         assert_eq!(due("ab", 2), "a");
         assert_eq!(due("b", 2), "");
-        assert_eq!(due("a", 2), "a", "it was back for a pass");
+        assert_eq!(due("a", 2), "a", "the machine was found in the pass before, so the alarm forgot the node");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes what a pass decided (client): taints, and deletions.
+//! Carries out the decisions of a pass (client): taints and deletions.
 
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, DeleteParams, Preconditions};
@@ -13,11 +13,11 @@ use crate::{
     node::patch_node,
     nodes::NodeView,
     progress,
-    report::Voice,
+    report::Actor,
 };
 
-/// All but deletions.
-pub(crate) async fn apply(context: &Context, voice: &Voice, view: &NodeView, action: Action) {
+/// Carries out every action except a deletion.
+pub(crate) async fn apply(context: &Context, actor: &Actor, view: &NodeView, action: Action) {
     let reference = view.reference();
     let result = match action {
         Action::Keep | Action::Gone => return,
@@ -28,39 +28,39 @@ pub(crate) async fn apply(context: &Context, voice: &Voice, view: &NodeView, act
         }
     };
     let period = context.settings.node_monitor_period;
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
+    context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), Some(period));
     if let Ok(Some(_)) = result {
-        context.reporter.done(voice, &reference, "shutdown taint written");
+        context.reporter.done(actor, &reference, "shutdown taint written");
     }
 }
 
-/// Who deleted a node.
+/// Whether this process deleted a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deleted {
     ByUs,
-    /// It was gone already, says the API server.
+    /// The API server answered 404 Not Found: another client deleted the node.
     ByAnother,
-    /// The API server's answer was lost, or was one that does not say whether it was carried out.
+    /// The API server's answer was lost or ambiguous; the node may be deleted.
     Perhaps,
 }
 
-/// None where the node is still there for certain.
-pub(crate) async fn delete(context: &Context, voice: &Voice, view: &NodeView) -> Option<Deleted> {
+/// Returns `None` if the node certainly still exists.
+pub(crate) async fn delete(context: &Context, actor: &Actor, view: &NodeView) -> Option<Deleted> {
     let reference = view.reference();
     let text = "Deleting node because it does not exist in the cloud provider";
-    context.reporter.event(voice, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
+    context.reporter.event(actor, &reference, (EventKind::Normal, reasons::DELETING_NODE), text);
     let result = delete_object(context, &view.object()).await;
     if let Err(error) = &result
         && !error.is_conflict()
     {
         let kind = (EventKind::Warning, reasons::DELETING_NODE_FAILED);
-        context.reporter.event(voice, &reference, kind, chain(error));
+        context.reporter.event(actor, &reference, kind, chain(error));
     }
     let period = context.settings.node_monitor_period;
-    context.reporter.reconciled(voice, &reference, result.as_ref().map(|_| ()), Some(period));
+    context.reporter.reconciled(actor, &reference, result.as_ref().map(|_| ()), Some(period));
     match result {
         Ok(deleted) => {
-            context.reporter.done(voice, &reference, "deleted");
+            context.reporter.done(actor, &reference, "deleted");
             Some(deleted)
         }
         Err(error) => may_be_carried_out(&error).then_some(Deleted::Perhaps),

@@ -1,96 +1,96 @@
-//! How many nodes of one provider may go (pure): a guest that lies, or a cloud that answers "not
-//! found" where it means "not allowed", must not empty a cluster.
+//! The breaker limits how many nodes of one provider may be deleted (pure). A malicious guest, or a
+//! cloud that answers "not found" instead of "forbidden", must not delete all nodes of a cluster.
 //!
 //! # Rule
 //! Within [`Limits::window`] the number of a provider's nodes may fall by [`Limits::percent_max`]
-//! from its highest, and always by one. It falls by what we delete and by what is missing now; what
-//! a person or another controller deletes is not our doing and counts for nothing. While it would
-//! fall deeper, no node goes, but:
-//! - a node whose deletion somebody else than the provider announced ([`Missing::announced`]) goes
-//!   at once and does not count;
-//! - a node that has been missing for a whole window goes within what is left of the budget, the
-//!   longest missing first.
+//! of its peak, and always by one. Our deletions and the nodes missing now count as loss; deletions
+//! by a person or another controller do not. While the loss would exceed the budget, the breaker
+//! keeps every node, with two exceptions:
+//! - A node whose deletion was announced by someone other than the provider
+//!   ([`Missing::announced`]) may be deleted at once and does not count.
+//! - A node that has been missing for a whole window may be deleted within the remaining budget,
+//!   the longest missing first.
 //!
-//! # Why so
-//! A share of one pass would stop a guest that says "gone" about all nodes at once, and none that
-//! says it about one node each minute. A count of deletions would stop an upgrade that replaces
-//! every machine; the number of nodes does not fall there. And counted from the highest, a cluster
-//! that grew has not earned the right to lose its growth.
+//! # Rationale
+//! A limit for each pass would stop a guest that reports all machines as missing at once, but not a
+//! guest that reports one machine each minute. A limit on deletions would stop an upgrade that
+//! replaces every machine, although the number of nodes does not fall. The limit is relative to the
+//! peak, so that growth of the cluster within the window does not allow more deletions.
 //!
-//! # Small numbers
-//! A third of ten nodes is three, and a scale-in from ten to six is ordinary. So where the provider
+//! # Small clusters
+//! A third of ten nodes is three, but a scale-in from ten to six is ordinary. So if the provider
 //! finds the machine of each other node in the same pass, the budget is [`CONFIRMED_MAX`] nodes, as
-//! long as the majority of the highest number is left. A cloud that answers "not found" where it
-//! means "not allowed" says so about the other nodes, too, and loses nothing by this rule.
+//! long as more than half of the peak remains. A cloud that answers "not found" instead of
+//! "forbidden" gives this answer for the other nodes too, so this rule does not raise its budget.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Moment;
 
-/// Most nodes that may go because the provider finds all others. From 30 nodes on a third is as
-/// much.
+/// Most nodes that may be deleted because the provider finds all others. With 30 or more nodes a
+/// third is at least as much.
 const CONFIRMED_MAX: usize = 10;
 
-/// What an operator allows.
+/// The operator's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Of the highest number of nodes, rounded down; at least one node, so that a cluster of one or
-    /// two can lose any. 100 and more never stop.
+    /// Percentage of the peak, rounded down; at least one node, so that a cluster of one or two
+    /// nodes can lose one. 100 disables the breaker.
     pub(crate) percent_max: u8,
-    /// The time that a loss counts.
+    /// How long a loss counts.
     pub(crate) window: Duration,
 }
 
-/// A node whose machine is missing for certain.
+/// A node whose machine is confirmed as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// When it was first said.
+    /// When the provider first reported the machine as missing.
     pub(crate) since: Moment,
-    /// When the node arrived; none where it was there before we were.
+    /// When the node was first seen; none if it existed before this process started.
     pub(crate) arrived: Option<Moment>,
-    /// Somebody in the cluster expects it: a person's annotation, or the autoscaler's taint. No
-    /// provider can write either.
+    /// A person's annotation or the autoscaler's taint announced the deletion. No provider can
+    /// write either.
     pub(crate) announced: bool,
 }
 
 /// The provider's nodes now.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Fleet {
-    /// All, with those that are missing.
+    /// The number of nodes, including missing ones.
     pub(crate) nodes: usize,
-    /// When those arrived that are ready and were not there before us.
+    /// When each ready node was first seen that did not exist before this process started.
     pub(crate) arrivals: Vec<Moment>,
-    /// The provider was asked in this pass about all nodes that are not missing, and found the
+    /// In this pass the provider was asked about all nodes that are not missing, and found the
     /// machine of each.
     pub(crate) others_found: bool,
 }
 
-/// What a pass may do.
+/// The decision of the breaker about a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// For each missing node, in order, whether it may go.
+    /// For each missing node, in order, whether it may be deleted.
     pub(crate) may_go: Vec<bool>,
-    /// By how many nodes the provider would be down if all went.
+    /// The loss within the window if all missing nodes were deleted.
     pub(crate) loss: usize,
-    /// By how many it may be.
+    /// The allowed loss.
     pub(crate) budget: usize,
     /// The highest number of nodes within the window.
     pub(crate) peak: usize,
 }
 
 impl Judgement {
-    /// It keeps a node: more would be lost than may be.
+    /// Whether the breaker keeps a node because the loss exceeds the budget.
     pub(crate) fn is_open(&self) -> bool {
         self.may_go.contains(&false)
     }
 
-    /// It keeps nodes that may go if the provider finds all others.
+    /// Whether the breaker would allow more if the provider finds all other machines.
     pub(crate) fn depends_on_the_others(&self) -> bool {
         self.is_open() && self.loss <= confirmed_budget(self.peak)
     }
 }
 
-/// A node that it let go and that counts.
+/// A deleted node that counts as loss.
 #[derive(Debug)]
 struct Deleted {
     uid: String,
@@ -98,7 +98,7 @@ struct Deleted {
     at: Moment,
 }
 
-/// What it remembers: bounded by the nodes that were deleted within one window.
+/// The breaker's memory, bounded by the nodes that were deleted within one window.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     deleted: VecDeque<Deleted>,
@@ -126,12 +126,13 @@ impl Breaker {
         Judgement { may_go: choose(missing, (left, patience), now), loss, budget, peak }
     }
 
-    /// The highest number of nodes since the window's begin, counted back from now.
+    /// The highest number of nodes since the begin of the window, computed backwards from now.
     fn peak(&self, present: usize, came: impl Iterator<Item = Moment>, is_recent: impl Fn(Moment) -> bool) -> usize {
         let gone = self.deleted.iter().flat_map(|node| [Some((node.at, -1)), node.arrived.map(|at| (at, 1))]);
         let came = came.map(|at| (at, 1));
         let mut changes: Vec<(Moment, isize)> = gone.flatten().chain(came).filter(|(at, _)| is_recent(*at)).collect();
-        // The latest first; of one moment the arrivals last, so that they hide no deletion.
+        // The latest change first. At the same moment arrivals come last, so that they do not hide
+        // a deletion.
         changes.sort_unstable_by_key(|(at, change)| (std::cmp::Reverse(*at), *change));
         let before = changes.into_iter().scan(present, |level, (_, change)| {
             *level = level.saturating_add_signed(-change);
@@ -140,20 +141,21 @@ impl Breaker {
         before.max().unwrap_or(present).max(present)
     }
 
-    /// A node that counts is deleted, or may be: one whose deletion was tried again counts once.
+    /// Records that a node that counts was deleted, or may have been. A repeated deletion counts
+    /// once.
     pub(crate) fn deleted(&mut self, uid: &str, arrived: Option<Moment>, now: Moment) {
         self.deleted.retain(|deleted| deleted.uid != uid);
         self.deleted.push_back(Deleted { uid: uid.to_owned(), arrived, at: now });
     }
 }
 
-/// By how many nodes a provider that finds all others may be down.
+/// The allowed loss of a provider that finds all other machines.
 fn confirmed_budget(peak: usize) -> usize {
     CONFIRMED_MAX.min(peak.saturating_sub(1) / 2)
 }
 
-/// All that were announced, and at most `left` others that are missing for as long as `patience`,
-/// the longest missing first.
+/// Allows all announced nodes, and at most `left` others that have been missing for at least
+/// `patience`, the longest missing first.
 fn choose(missing: &[Missing], (left, patience): (usize, Duration), now: Moment) -> Vec<bool> {
     let mut waited: Vec<(Moment, usize)> = missing
         .iter()

@@ -1,4 +1,4 @@
-//! What to do about the nodes of one pass (pure).
+//! Plans the actions for the nodes of one pass (pure).
 
 use std::time::Duration;
 
@@ -10,35 +10,36 @@ use crate::{convert, taints};
 /// A node of the pass.
 pub(crate) struct Case<'a> {
     pub(crate) object: &'a core::Node,
-    /// Since this process first saw it.
+    /// Time since this process first saw the node.
     pub(crate) age: Duration,
-    /// What the provider said; none for a node that is ready, about which nobody is asked.
+    /// The provider's answer; none for a ready node, because the provider is not asked about it.
     pub(crate) answer: Option<Result<Instance, Error>>,
 }
 
-/// What to do about a node.
+/// The action for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Keep,
-    /// Nothing was learnt: the node stays as it is.
+    /// The look-up failed: the node stays as it is.
     Unknown(Error),
-    /// The machine is gone for certain, says the provider; whether the node goes is for the
-    /// sightings and the breaker to say.
+    /// The provider reports that the machine does not exist. The sightings and the breaker decide
+    /// whether the node is deleted.
     Gone,
-    /// The whole list.
+    /// Replaces the whole list of taints.
     SetTaints(Vec<core::Taint>),
 }
 
-/// What to do about this node.
+/// Plans the action for this node.
 ///
-/// `grace` is how long a node that was never initialised is kept although its machine is not known.
+/// `grace` is how long a node that was never initialised is kept although the provider does not
+/// find its machine.
 pub(crate) fn action(case: &Case<'_>, grace: Duration) -> Action {
     let (present, shutdown) = (convert::taints(case.object), convert::shutdown_taint());
     match &case.answer {
         None => taints::without(present, &shutdown).map_or(Action::Keep, Action::SetTaints),
         Some(Err(error)) if error.code == Code::NotFound => {
             let young = convert::is_uninitialized(case.object) && case.age < grace;
-            // A node that is going already needs no second request.
+            // The node is being deleted already; a second request is not needed.
             let going = case.object.metadata.deletion_timestamp.is_some();
             if young || going { Action::Keep } else { Action::Gone }
         }

@@ -1,8 +1,8 @@
-//! A node as it is kept: what providers read, once, and beside it what only the steps of the
-//! controllers read.
+//! The storage form of a node: the provider's [`Node`], and a [`Rest`] that only the controllers
+//! read.
 //!
-//! The API's own type is some 1.5 KiB before the first string, and would hold labels, annotations
-//! and addresses a second time.
+//! The API's own type takes some 1.5 KiB before the first string, and would store labels,
+//! annotations and addresses a second time.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use skysail_provider::{Node, StringMap};
 
 use crate::convert;
 
-/// What [`Node`] does not have of a trimmed object.
+/// The fields of a trimmed object that [`Node`] does not have.
 #[derive(Debug)]
 pub(super) struct Rest {
     resource_version: Option<String>,
@@ -39,7 +39,7 @@ impl Rest {
     }
 }
 
-/// The object of which both were made, as far as it is kept.
+/// Rebuilds the trimmed object.
 pub(super) fn object(node: &Node, rest: &Rest) -> Object {
     let map = |map: &StringMap| Some(BTreeMap::from(map)).filter(|map| !map.is_empty());
     let condition = |(type_, status, reason): &(String, String, Option<String>)| NodeCondition {

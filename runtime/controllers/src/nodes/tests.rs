@@ -1,4 +1,4 @@
-//! Which nodes back load balancers, and what a change of one costs.
+//! Which nodes back load balancers, and the cost of a change of a node.
 
 use std::sync::Arc;
 
@@ -124,9 +124,9 @@ fn with_id(name: &str, id: &str) -> Node {
     node
 }
 
-/// Whether Services hear of the change of a node. Upstream asks whether a node sync is to run,
-/// which then compares all sets; here only only a change of a set counts, so three sorts of cases
-/// differ, each with its remark.
+/// Whether a change of a node triggers an update of Services. Upstream decides whether to run a
+/// node sync, which then compares all sets; here only a change of a set counts, so three groups of
+/// cases differ, each with a comment.
 fn is_told(always: Change, old: Change, new: Change) -> bool {
     let nodes = nodes();
     nodes.put(&changed(&[always, old]));
@@ -148,14 +148,15 @@ fn is_told(always: Change, old: Change, new: Change) -> bool {
 #[case::s17_10_not_ready_to_absent(not_ready, nothing, false)]
 #[case::s17_11_absent_to_not_ready(nothing, not_ready, false)]
 #[case::s17_12_absent_stays(nothing, nothing, false)]
-// Upstream lets a node that is being deleted serve until the next sync that happens for another
-// reason; here it leaves at once.
+// Upstream keeps a node that is being deleted in the set until the next sync for another reason;
+// here it leaves the set at once.
 #[case::s17_17_deletion(nothing, deleting, true)]
 #[case::s17_18_provider_id_set(nothing, id, true)]
 #[case::s17_19_provider_id_set_on_an_empty_one(|n: &mut Node| provider_id(n, ""), id, true)]
 #[case::s17_20_provider_id_unset(id, nothing, true)]
 #[case::s17_21_provider_id_changed(id, other_id, true)]
-// Upstream misses both, and they never reach a provider whose backends are addresses, or zones.
+// Upstream ignores these changes, so they do not reach a provider whose backends are addresses or
+// zones.
 #[case::address(nothing, |n: &mut Node| {
     let address = NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.0.1".to_owned() };
     n.status = Some(NodeStatus { addresses: Some(vec![address]), ..NodeStatus::default() });
@@ -179,8 +180,8 @@ async fn a_condition_is_no_change_of_a_set(#[case] always: Change, #[case] old: 
 }
 
 #[rstest]
-// Upstream runs a sync that finds the sets equal: a node that the autoscaler takes away is in none,
-// whatever its label.
+// Upstream runs a sync without a change: a node with the autoscaler's taint is in no set, whatever
+// its label.
 #[case::s18_1_autoscaler_taint_and_exclude_added(autoscaler, nothing, excluded, false)]
 #[case::s18_2_autoscaler_taint_and_exclude_removed(autoscaler, excluded, nothing, false)]
 #[case::s18_3_autoscaler_taint_and_id_set(autoscaler, nothing, id, false)]
@@ -192,12 +193,12 @@ async fn a_condition_is_no_change_of_a_set(#[case] always: Change, #[case] old: 
 #[case::s18_9_excluded_and_autoscaler_taint_removed(excluded, autoscaler, nothing, false)]
 #[case::s18_10_excluded_and_ready(excluded, not_ready, is_ready, false)]
 #[case::s18_11_excluded_and_not_ready(excluded, is_ready, not_ready, false)]
-// As S18.1: an excluded node is in no set, so upstream's sync calls nothing.
+// As S18.1: an excluded node is in no set, so upstream's sync makes no call.
 #[case::s18_12_excluded_and_id_set(excluded, nothing, id, false)]
 #[case::s18_13_excluded_and_id_unset(excluded, id, nothing, false)]
 #[case::s18_14_excluded_and_id_changed(excluded, id, other_id, false)]
-// Upstream does not look at the taint until another sync, so a node that goes keeps its traffic;
-// here it leaves at once and comes back at once.
+// Upstream checks the taint only at another sync, so a node that will be deleted keeps its traffic;
+// here it leaves the set at once and returns at once.
 #[case::s18_15_not_ready_and_autoscaler_taint_added(not_ready, nothing, autoscaler, true)]
 #[case::s18_16_not_ready_and_autoscaler_taint_removed(not_ready, autoscaler, nothing, true)]
 #[case::s18_17_not_ready_and_exclude_added(not_ready, nothing, excluded, true)]
@@ -226,7 +227,7 @@ fn names_in(nodes: &Nodes, provider: usize) -> Vec<String> {
     nodes.shared(provider).nodes.as_slice().iter().map(|node| node.name.clone()).collect()
 }
 
-/// Five nodes of alternating state and a predicate: who satisfies it is listed, in order.
+/// Five nodes with alternating state: the eligible ones are listed, in order.
 #[tokio::test(start_paused = true)]
 async fn s16_the_nodes_that_satisfy_the_predicate_are_listed() {
     let nodes = nodes();
@@ -246,10 +247,10 @@ async fn s16_the_nodes_that_satisfy_the_predicate_are_listed() {
     assert!(put(|_| false).is_empty());
 }
 
-/// The digest is kept by each change alone: it has to be that of the set, however the nodes came to
-/// be what they are.
+/// The digest is updated incrementally: it must depend on the present nodes only, not on their
+/// history.
 #[tokio::test(start_paused = true)]
-async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
+async fn the_same_nodes_have_the_same_membership_whatever_their_history() {
     let (one, other) = (nodes(), nodes());
     for name in ["a", "b", "c"] {
         one.put(&node(name));
@@ -268,10 +269,10 @@ async fn the_same_nodes_are_the_same_membership_whatever_way_they_took() {
     assert_eq!(names_in(&one, 0), names_in(&other, 0));
 }
 
-/// A set is built for those who read it: a node whose annotations change all the time costs no pass
-/// over all nodes while no Service has work.
+/// A node whose annotations change constantly must not cause a pass over all nodes while no Service
+/// has work.
 #[tokio::test(start_paused = true)]
-async fn a_publication_that_nobody_reads_builds_no_set() {
+async fn a_publication_without_a_reader_builds_no_set() {
     let nodes = nodes();
     for n in 0..100 {
         nodes.put(&node(&n.to_string()));
@@ -280,7 +281,7 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
     let holders = || Arc::strong_count(&nodes.get("7").unwrap().node);
     let unread = holders();
     let set = nodes.shared(0);
-    assert_eq!(holders(), unread + 1, "one set holds the node, and all who read share it");
+    assert_eq!(holders(), unread + 1, "one set has the node, and all readers share the set");
     assert!(std::ptr::eq(set.nodes.as_slice(), nodes.shared(0).nodes.as_slice()));
     drop(set);
     for beat in 0..50 {
@@ -292,34 +293,33 @@ async fn a_publication_that_nobody_reads_builds_no_set() {
     }
 }
 
-/// A reader that comes first sees a node before the other readers do, and misses a node that is
-/// gone before the others hear of it.
+/// An early reader may see a new node before the other readers, or miss a node that is deleted
+/// before the next publication.
 #[tokio::test(start_paused = true)]
-async fn an_early_reader_takes_no_change_away_from_the_others() {
+async fn an_early_reader_hides_no_change_from_the_other_readers() {
     let nodes = nodes();
     nodes.put(&node("a"));
-    assert!(nodes.publish(0), "everyone is brought to a");
+    assert!(nodes.publish(0), "all Services have a");
     assert!(!nodes.publish(0));
     nodes.put(&node("b"));
-    assert_eq!(names_in(&nodes, 0), ["a", "b"], "one is brought to a and b");
+    assert_eq!(names_in(&nodes, 0), ["a", "b"], "the early reader has a and b");
     assert!(nodes.publish(0), "the others are still at a");
     assert!(!nodes.publish(0));
     nodes.put(&node("c"));
-    assert_eq!(names_in(&nodes, 0), ["a", "b", "c"], "one is brought to a, b and c");
+    assert_eq!(names_in(&nodes, 0), ["a", "b", "c"], "the early reader has a, b and c");
     nodes.remove("c");
-    assert!(nodes.publish(0), "that one has to come back");
+    assert!(nodes.publish(0), "the early reader has to be updated");
     assert!(!nodes.publish(0));
 }
 
-/// Between a publication and the next, all Services see one and the same set: nodes that come
-/// meanwhile cost no call of their own.
+/// Between two publications all Services see the same set: new nodes cause no separate call.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_was_read_stays_until_the_next_publication() {
     let nodes = nodes();
     nodes.put(&node("a"));
     assert!(nodes.publish(0));
     nodes.put(&node("b"));
-    assert_eq!(names_in(&nodes, 0), ["a", "b"], "who reads first sees the nodes as they are");
+    assert_eq!(names_in(&nodes, 0), ["a", "b"], "the first reader sees the current nodes");
     nodes.put(&node("c"));
     assert_eq!(names_in(&nodes, 0), ["a", "b"]);
     assert!(nodes.publish(0));
@@ -336,7 +336,7 @@ async fn a_heartbeat_keeps_the_same_allocation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_provider_sees_its_own_nodes_and_nobody_sees_a_strangers() {
+async fn each_provider_sees_only_its_own_nodes() {
     let nodes = nodes();
     for (name, id) in [("a", "one://a"), ("b", "two://b"), ("c", "three://c"), ("d", "no scheme")] {
         nodes.put(&with_id(name, id));
@@ -344,12 +344,12 @@ async fn each_provider_sees_its_own_nodes_and_nobody_sees_a_strangers() {
     nodes.put(&node("e"));
     let names = |provider| nodes.owned(provider).into_iter().map(|view| view.node.name.clone()).collect::<Vec<_>>();
     assert_eq!((names(0), names(1)), (vec!["a".to_owned(), "e".to_owned()], vec!["b".to_owned()]));
-    assert_eq!(nodes.get("c").unwrap().owner, Owner::Nobody);
+    assert_eq!(nodes.get("c").unwrap().owner, Owner::Unowned);
     assert_eq!(nodes.get("d").unwrap().owner, Owner::Malformed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_claims_move_the_nodes_that_they_concern_and_no_others() {
+async fn new_claims_move_only_the_affected_nodes() {
     let nodes = nodes();
     nodes.put(&with_id("a", "one://a"));
     nodes.put(&with_id("c", "three://c"));

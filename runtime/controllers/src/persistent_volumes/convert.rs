@@ -1,4 +1,4 @@
-//! From the Kubernetes object to the provider's words (pure).
+//! Converts the Kubernetes object to the provider's type (pure).
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1 as core;
 use serde_json::Value;
 use skysail_provider::PersistentVolume;
 
-/// Members of `spec` that are a cloud's, each with the field that the cloud knows the volume by.
-/// Whatever else a volume can be (`nfs`, `hostPath`, `local`, …) no cloud is asked about.
+/// Members of `spec` for volumes in a cloud, each with the field that identifies the volume there.
+/// No cloud is asked about other kinds of volumes (`nfs`, `hostPath`, `local`, …).
 const SOURCES: [(&str, &str); 9] = [
     ("awsElasticBlockStore", "volumeID"),
     ("azureDisk", "diskURI"),
@@ -20,7 +20,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("vsphereVolume", "volumePath"),
 ];
 
-/// The volume as a provider sees it; none where it is no cloud's.
+/// The volume as a provider sees it; none if the volume is not in a cloud.
 #[must_use]
 pub fn provider_volume(object: &core::PersistentVolume) -> Option<PersistentVolume> {
     let spec = serde_json::to_value(object.spec.as_ref()?).ok()?;
@@ -40,7 +40,7 @@ pub fn provider_volume(object: &core::PersistentVolume) -> Option<PersistentVolu
     })
 }
 
-/// Texts, numbers and truth values by their path. The API's own types bound how deep this goes.
+/// Collects strings, numbers and booleans by their path. The API's own types bound the depth.
 fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match value {

@@ -1,4 +1,4 @@
-//! What to change in a volume whose labels are known (pure).
+//! Plans the changes of a volume whose labels are known (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use skysail_provider::{Code, Error, Result};
 use super::Review;
 use crate::{labels, names};
 
-/// Between the zones of a volume that is in several.
+/// Separates the zones of a volume that is in several zones.
 const ZONES_SEPARATOR: &str = "__";
 
 type Labels = BTreeMap<String, String>;
 
-/// The labels of where a volume is, if the provisioner gave both: zone and region, in the newer
-/// spelling or in the older.
+/// The location labels that the provisioner set, if it set both zone and region, in the newer or in
+/// the older spelling.
 pub(super) fn trusted(object: &core::PersistentVolume, present: &Labels) -> Option<Labels> {
     let annotations = object.metadata.annotations.as_ref()?;
     annotations.get(names::PROVISIONED_BY_ANNOTATION)?;
@@ -26,13 +26,13 @@ pub(super) fn trusted(object: &core::PersistentVolume, present: &Labels) -> Opti
     pair([names::ZONE_LABEL, names::REGION_LABEL]).or_else(|| pair([names::BETA_ZONE_LABEL, names::BETA_REGION_LABEL]))
 }
 
-/// Adds the labels that are absent, and the affinity to nodes that have the same.
+/// Adds the labels that are absent, and the matching node affinity.
 ///
-/// Upstream replaced labels that were there. Here they stay, with a warning and without affinity:
-/// who wrote another zone than the cloud's is reported, and not overruled.
+/// Upstream replaced present labels. Here present labels stay, with a warning and without affinity,
+/// so that a zone that the creator set is not overruled.
 ///
 /// # Errors
-/// A key or value that no API server accepts.
+/// A key or value that Kubernetes does not accept.
 pub(super) fn review(object: &core::PersistentVolume, found: &Labels) -> Result<Review> {
     let mut labels = object.metadata.labels.clone().unwrap_or_default();
     let before = labels.len();
@@ -43,7 +43,9 @@ pub(super) fn review(object: &core::PersistentVolume, found: &Labels) -> Result<
         if kept == value {
             requirements.push(requirement(key, value)?);
         } else {
-            warnings.push(format!("label {key} stays {kept:?}; the cloud says {value:?}"));
+            warnings.push(format!(
+                "label {key} stays {kept:?}, but the cloud reports {value:?}; correct the label if the cloud is right"
+            ));
         }
     }
     let mut patch = Vec::new();
@@ -61,7 +63,7 @@ fn requirement(key: &str, value: &str) -> Result<core::NodeSelectorRequirement> 
     let is_zone = key == names::ZONE_LABEL || key == names::BETA_ZONE_LABEL;
     let values: BTreeSet<&str> = if is_zone { value.split(ZONES_SEPARATOR).collect() } else { [value].into() };
     if is_zone && values.contains("") {
-        let text = format!("the provider gave the value {value:?} for label {key:?}, in which a zone is empty");
+        let text = format!("the provider returned the value {value:?} for the label {key:?}, in which a zone is empty");
         return Err(Error::new(Code::Internal, text));
     }
     Ok(core::NodeSelectorRequirement {
@@ -71,8 +73,9 @@ fn requirement(key: &str, value: &str) -> Result<core::NodeSelectorRequirement> 
     })
 }
 
-/// The volume's affinity with these requirements in every term; none where it stays as it is: there
-/// is none to add, or one of the keys is in it already, and then it is somebody's own.
+/// The volume's affinity with these requirements added to every term. None if there is no
+/// requirement, or if a term already has one of the keys, because the affinity is then the
+/// creator's own.
 fn with_requirements(
     object: &core::PersistentVolume,
     requirements: Vec<core::NodeSelectorRequirement>,

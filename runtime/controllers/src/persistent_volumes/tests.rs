@@ -74,7 +74,7 @@ fn is_in(key: &str, values: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn a_volume_gets_its_labels_and_the_affinity_that_goes_with_them() {
+async fn a_volume_gets_its_labels_and_the_matching_affinity() {
     let fake = fake();
     let (value, warnings) = reviewed(&fake, &volume(json!({ "name": "a" }), ebs("vol-1"))).await;
     assert_eq!(value["metadata"]["labels"], json!({ ZONE: "z1", REGION: "r1" }));
@@ -84,7 +84,7 @@ async fn a_volume_gets_its_labels_and_the_affinity_that_goes_with_them() {
 }
 
 #[tokio::test]
-async fn a_volume_in_several_zones_fits_each_of_them() {
+async fn a_volume_in_several_zones_has_an_affinity_to_each_of_them() {
     let fake = FakeProvider::new("fake");
     fake.add_volume("vol-1", [("failure-domain.beta.kubernetes.io/zone", "z3__z1__z2")]);
     let (value, _) = reviewed(&fake, &volume(json!({ "name": "a" }), ebs("vol-1"))).await;
@@ -93,7 +93,7 @@ async fn a_volume_in_several_zones_fits_each_of_them() {
 }
 
 #[tokio::test]
-async fn labels_and_affinity_that_are_there_stay() {
+async fn present_labels_and_affinity_stay() {
     let fake = fake();
     let own =
         json!([{ "matchExpressions": [is_in("disk", &["ssd"])] }, { "matchExpressions": [is_in("disk", &["hdd"])] }]);
@@ -111,7 +111,7 @@ async fn labels_and_affinity_that_are_there_stay() {
 }
 
 #[tokio::test]
-async fn an_affinity_to_the_same_labels_is_somebodys_own() {
+async fn a_present_affinity_with_the_same_keys_stays() {
     let mut spec = ebs("vol-1");
     let own = json!([{ "matchExpressions": [is_in(ZONE, &["z9"])] }]);
     spec["nodeAffinity"] = json!({ "required": { "nodeSelectorTerms": own } });
@@ -121,16 +121,19 @@ async fn an_affinity_to_the_same_labels_is_somebodys_own() {
 
 /// Upstream replaced it: "they are in the kubernetes.io namespace, i.e. we own them".
 #[tokio::test]
-async fn a_label_that_says_something_else_stays_and_is_warned_of() {
+async fn a_different_present_label_stays_with_a_warning() {
     let metadata = json!({ "name": "a", "labels": { ZONE: "mine" } });
     let (value, warnings) = reviewed(&fake(), &volume(metadata, ebs("vol-1"))).await;
     assert_eq!(value["metadata"]["labels"], json!({ ZONE: "mine", REGION: "r1" }));
     assert_eq!(terms(&value), &json!([{ "matchExpressions": [is_in(REGION, &["r1"])] }]));
-    assert_eq!(warnings, [format!("label {ZONE} stays \"mine\"; the cloud says \"z1\"")]);
+    assert_eq!(
+        warnings,
+        [format!("label {ZONE} stays \"mine\", but the cloud reports \"z1\"; correct the label if the cloud is right")]
+    );
 }
 
 #[tokio::test]
-async fn what_a_provisioner_said_is_trusted_and_the_cloud_not_asked() {
+async fn labels_of_a_provisioner_are_trusted_without_a_call() {
     let fake = fake();
     let by = json!({ "pv.kubernetes.io/provisioned-by": "ebs" });
     for keys in [[ZONE, REGION], ["failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"]]
@@ -152,7 +155,7 @@ async fn what_a_provisioner_said_is_trusted_and_the_cloud_not_asked() {
 }
 
 #[tokio::test]
-async fn a_volume_that_is_no_clouds_is_nobodys_question() {
+async fn no_provider_is_asked_about_a_volume_outside_of_a_cloud() {
     let fake = fake();
     for spec in [json!({ "nfs": { "server": "s", "path": "/" } }), json!({ "hostPath": { "path": "/" } }), json!({})] {
         let review = labeler(&[&fake]).review(&volume(json!({ "name": "a" }), spec)).await;
@@ -174,7 +177,7 @@ async fn the_scheme_of_the_handle_chooses_the_provider() {
 }
 
 #[tokio::test]
-async fn each_failure_has_its_consequence() {
+async fn the_error_code_decides_the_review() {
     let object = volume(json!({ "name": "a" }), ebs("vol-1"));
     for code in Code::ALL {
         let fake = fake();
@@ -192,7 +195,7 @@ async fn each_failure_has_its_consequence() {
 }
 
 #[tokio::test]
-async fn labels_that_no_api_server_accepts_change_nothing() {
+async fn labels_that_are_not_valid_change_nothing() {
     for (key, value) in [("no good", "v"), (ZONE, "a b"), ("k", "\u{1b}"), (ZONE, "z1__")] {
         let fake = FakeProvider::new("fake");
         fake.add_volume("vol-1", [(key, value)]);
@@ -202,7 +205,7 @@ async fn labels_that_no_api_server_accepts_change_nothing() {
 }
 
 #[test]
-fn a_provider_sees_where_the_volume_is() {
+fn a_provider_receives_source_driver_handle_and_attributes_of_a_volume() {
     let spec = json!({
         "storageClassName": "fast",
         "csi": { "driver": "d.example", "volumeHandle": "h", "fsType": "ext4", "volumeAttributes": { "pool": "p" }, "readOnly": true },

@@ -1,8 +1,8 @@
-//! The metrics of the work queues: client-go's names, buckets and meanings, with the provider
-//! beside the queue's name.
+//! The metrics of the work queues: client-go's names, buckets and meanings, with the provider as an
+//! additional label.
 //!
-//! What happens is counted as it happens. What a queue holds at a moment is read when somebody
-//! asks; client-go writes it down twice a second.
+//! Events are counted when they happen. The content of a queue is read at each scrape; client-go
+//! records it twice a second.
 
 use std::{
     collections::BTreeMap,
@@ -21,26 +21,26 @@ use prometheus_client::{
 
 use super::WorkQueue;
 
-/// Client-go's: ten, from 10 ns on, each ten times the one before.
+/// Client-go's ten buckets: 10 ns, each ten times the one before.
 const BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// A queue's name as upstream's, and whose it is.
+/// Upstream's name of a queue, and its provider.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(crate) struct QueueLabels {
     pub(crate) name: &'static str,
     pub(crate) provider: String,
 }
 
-/// What one queue counts as it goes.
+/// The counters of one queue.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// Keys that became ready, or were asked for once more while they ran.
+    /// Keys that became ready, or were added again while they ran.
     pub(super) adds: Counter,
-    /// Keys that are tried again after a failure.
+    /// Keys that are retried after a failure.
     pub(super) retries: Counter,
-    /// From then until they run.
+    /// Time from ready to running.
     pub(super) queue_duration: Histogram,
-    /// From there until they are done.
+    /// Time from running to done.
     pub(super) work_duration: Histogram,
 }
 
@@ -55,23 +55,23 @@ impl Default for Counts {
     }
 }
 
-/// What a queue holds at a moment.
+/// The content of a queue at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// Keys that could run now, or once more.
+    /// Keys that are ready, or will run again.
     pub(super) depth: usize,
-    /// How long the keys that run have run, together.
+    /// Sum of the times that the running keys have run.
     pub(super) unfinished: Duration,
-    /// How long the one of them that began first has run.
+    /// Time that the longest running key has run.
     pub(super) longest: Duration,
 }
 
-/// The queues whose state the metrics report. The last one of a name counts: a manager that follows
-/// another takes its place.
+/// The queues whose state the metrics report. A new queue replaces an earlier one with the same
+/// labels: a manager that follows another reuses the names.
 #[derive(Clone, Default)]
 struct Watched(Arc<Mutex<BTreeMap<QueueLabels, Look>>>);
 
-/// Nothing when the queue is gone.
+/// Returns `None` after the queue was dropped.
 type Look = Box<dyn Fn() -> Option<Held> + Send + Sync>;
 
 /// The metrics of all queues. Cloning is cheap and shares them.
@@ -98,7 +98,7 @@ impl QueueMetrics {
         metrics
     }
 
-    /// A new queue that counts under these labels; without them nobody sees what it counts.
+    /// A new queue that counts under these labels; without labels its counters are not exported.
     pub(crate) fn queue<K: Clone + Eq + Hash + Send + 'static>(
         &self,
         labels: Option<QueueLabels>,
@@ -133,7 +133,7 @@ impl fmt::Debug for Watched {
 impl Collector for QueueMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let watched = self.watched.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // First, because a look counts the adds whose time has come.
+        // First, because reading a queue promotes due keys, which counts adds.
         let held: Vec<(&QueueLabels, Held)> =
             watched.iter().filter_map(|(labels, look)| Some((labels, look()?))).collect();
         self.encode_counts(&mut encoder)?;
@@ -166,13 +166,11 @@ fn encode_held(encoder: &mut DescriptorEncoder<'_>, held: &[(&QueueLabels, Held)
     gauge(encoder, depth, held, |held| held.depth)?;
     let unfinished = (
         "workqueue_unfinished_work_seconds",
-        "Time that the items in work have been worked on, together; one that only grows tells of a stuck item",
+        "Sum of the times that the items in work have been worked on; a value that only grows indicates a stuck item",
     );
     gauge(encoder, unfinished, held, |held| held.unfinished.as_secs_f64())?;
-    let longest = (
-        "workqueue_longest_running_processor_seconds",
-        "Time that the item which is longest in work has been worked on",
-    );
+    let longest =
+        ("workqueue_longest_running_processor_seconds", "Time that the longest running item has been worked on");
     gauge(encoder, longest, held, |held| held.longest.as_secs_f64())
 }
 

@@ -1,7 +1,6 @@
-//! Failures of nodes that share a cause: one log line for a page of nodes, not one for each node.
+//! Failures of nodes with the same cause: one log line for a page of nodes, not one for each node.
 //!
-//! The nodes of a page share a call, so its failure is the failure of each of them, again in each
-//! pass.
+//! The nodes of a page share a call. If the call fails, each of them fails, again in each pass.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,28 +10,29 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A cause is logged once in this time.
+/// Each text of a cause is logged once in this period.
 const PERIOD: Duration = Duration::from_mins(1);
-/// Most texts of one cause that are logged in this time: a text may name a request or a node, and
+/// Most texts of one cause that are logged in this period: a text may name a request or a node and
 /// so differ each time.
 const TEXTS_MAX: usize = 10;
 
 /// Controller, provider, outcome.
 type Cause = (&'static str, String, &'static str);
 
-/// What of a cause was logged since it began.
+/// The log lines of a cause in the current period.
 struct Logged {
     began: Instant,
     texts: BTreeSet<String>,
     omitted: u64,
 }
 
-/// What was logged, by cause. Providers, controllers and outcomes bound it.
+/// The logged texts by cause. The number of providers, controllers and outcomes bounds the map.
 #[derive(Default)]
 pub(super) struct Repeats(Mutex<HashMap<Cause, Logged>>);
 
 impl Repeats {
-    /// Whether this failure is to be logged: then, how many of its cause were omitted before.
+    /// Returns `None` if this failure must not be logged, otherwise how many failures of its cause
+    /// were omitted before.
     pub(super) fn log(&self, cause: Cause, text: &str) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

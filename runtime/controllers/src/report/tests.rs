@@ -1,4 +1,4 @@
-//! What a line about an object is made of.
+//! The fields of a log line about an object.
 
 use std::{
     collections::BTreeSet,
@@ -13,10 +13,10 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use super::{Reporter, Voice};
+use super::{Actor, Reporter};
 use crate::{error::Error, events::Events, metrics::ControllerMetrics};
 
-/// Keeps the names of all fields.
+/// Collects the names of all fields.
 #[derive(Clone, Default)]
 struct Fields(Arc<Mutex<BTreeSet<&'static str>>>);
 
@@ -36,21 +36,21 @@ impl Subscriber for Fields {
     fn exit(&self, _span: &Id) {}
 }
 
-/// The host's lines have `provider.name` too: one query finds both.
+/// The host's log lines have `provider.name` too, so that one query finds both.
 #[test]
-fn a_line_calls_provider_and_object_as_all_lines_do() {
+fn a_log_line_has_the_same_field_names_as_all_other_lines() {
     let metrics = ControllerMetrics::register(&mut Registry::default());
     let (events, _notices) = Events::new(metrics.clone());
     let reporter = Reporter::new(events, metrics);
-    let voice = Voice { controller: "service-controller", provider: "a".to_owned() };
+    let actor = Actor { controller: "service-controller", provider: "a".to_owned() };
     let (namespace, name, uid) = ("default".to_owned(), "web".to_owned(), "1".to_owned());
     let object = ObjectReference { kind: "Service", namespace, name, uid };
     let failed = |code| Error::provider("ensure load balancer")(skysail_provider::Error::new(code, "no"));
     let fields = Fields::default();
     tracing::subscriber::with_default(fields.clone(), || {
-        reporter.reconciled(&voice, &object, Err(&failed(Code::Denied)), Some(Duration::from_mins(2)));
-        reporter.reconciled(&voice, &object, Err(&failed(Code::RetryAfter)), None);
-        reporter.done(&voice, &object, "done");
+        reporter.reconciled(&actor, &object, Err(&failed(Code::Denied)), Some(Duration::from_mins(2)));
+        reporter.reconciled(&actor, &object, Err(&failed(Code::RetryAfter)), None);
+        reporter.done(&actor, &object, "done");
     });
     let expected = [
         "controller.name",

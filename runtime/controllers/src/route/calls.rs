@@ -1,4 +1,4 @@
-//! Creates and deletes routes in pages (provider). One call at a time: a provider that is slow has
+//! Creates and deletes routes in pages (provider). One call at a time, so that a slow provider has
 //! one call in flight, not two hundred.
 
 use skysail_provider::{Call, Code, Error, Result, Route};
@@ -6,15 +6,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, lane::Lane};
 
-/// Most routes in one call. A cloud without lists takes a request for each, and one more to take an
-/// old one away; with the pages that are listed before, both stay below the default of
+/// Most routes in one call. A cloud without batch requests needs one request to create a route, and
+/// one more to delete an old one; with the listed pages before, both stay below the default of
 /// `httpRequests`.
 const ROUTES_PER_PAGE: usize = 25;
 
 /// One result for each route, in order.
 pub(crate) struct Answers {
     pub(crate) results: Vec<Result<()>>,
-    /// The whole provider does not want to be called for now; nothing was called after it said so.
+    /// The provider rejects all calls for now; no call follows this error.
     pub(crate) refused: Option<Error>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(context: &'a Context, lane: &'a Lane, stop: &'a CancellationToken) -> Self {
-        // Many routes are no one object.
+        // A call about many routes names no object.
         Self { context, lane, stop, call: context.call(lane, None) }
     }
 
-    /// Every route that the provider says is the cluster's.
+    /// Every route that the provider reports for this cluster.
     pub(crate) async fn list(&self) -> Result<Vec<Route>> {
         match self.lane.provider.routes() {
             Some(routes) => routes.list(&self.call, &self.context.settings.cluster_name).await,
@@ -47,7 +47,7 @@ impl<'a> Calls<'a> {
             if answers.is_over(page.len(), self.stop) {
                 continue;
             }
-            // Asked again for each page: a swap may come in between.
+            // Fetched for each page, because a swap may replace the release in between.
             let answer = match self.lane.provider.routes() {
                 Some(routes) => routes.create(&self.call, &self.context.settings.cluster_name, page).await,
                 None => Err(absent()),
@@ -57,7 +57,7 @@ impl<'a> Calls<'a> {
         answers
     }
 
-    /// Deletes routes that [`Self::list`] gave.
+    /// Deletes routes that [`Self::list`] returned.
     pub(crate) async fn delete(&self, routes: &[Route]) -> Answers {
         let mut answers = Answers::new();
         for page in routes.chunks(ROUTES_PER_PAGE) {
@@ -83,10 +83,10 @@ impl Answers {
         Self { results: Vec::new(), refused: None }
     }
 
-    /// No further page is begun; its routes get the answer of the page before.
+    /// Whether no further page may be sent; its routes then get the error of the page before.
     fn is_over(&mut self, asked: usize, stop: &CancellationToken) -> bool {
         if stop.is_cancelled() {
-            self.refused.get_or_insert_with(|| Error::new(Code::NotServing, "the manager is ending"));
+            self.refused.get_or_insert_with(|| Error::new(Code::NotServing, "the manager is shutting down"));
         }
         if let Some(error) = &self.refused {
             self.results.extend((0..asked).map(|_| Err(error.clone())));
@@ -101,14 +101,13 @@ impl Answers {
                 return;
             }
             Ok(results) => {
-                let text = format!("the provider gave {} results for {asked} routes", results.len());
+                let text = format!("the provider returned {} results for {asked} routes", results.len());
                 Error::new(Code::Internal, text)
             }
             Err(error) => error,
         };
         self.results.extend((0..asked).map(|_| Err(error.clone())));
-        // What the cloud says about all calls; any other failure may be that of one route of the
-        // page.
+        // These errors concern all calls; any other failure may concern one route of the page.
         if matches!(error.code, Code::RetryAfter | Code::Denied | Code::NotServing | Code::NotLeading) {
             self.refused = Some(error);
         }

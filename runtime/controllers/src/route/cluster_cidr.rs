@@ -1,34 +1,33 @@
-//! What `--cluster-cidr` says: the networks that the pods of the cluster get their addresses from.
-//! Pure.
+//! Parses `--cluster-cidr`: the networks of the cluster's pods. Pure.
 
 use ipnet::IpNet;
 
-/// Why a text for `--cluster-cidr` was refused.
+/// Why a value of `--cluster-cidr` was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterCidrError {
-    /// Nothing is named.
+    /// The value is empty.
     #[error(
-        "--cluster-cidr is empty: name the network that pods get their addresses from, such as 10.244.0.0/16, or switch routes off with --configure-cloud-routes=false"
+        "--cluster-cidr is empty; set it to the network of the pods, such as 10.244.0.0/16, or disable routes with --configure-cloud-routes=false"
     )]
     Empty,
-    /// One part is no network.
+    /// One part is not a CIDR.
     #[error(
-        "--cluster-cidr: {0:?} is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56"
+        "--cluster-cidr: {0:?} is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56"
     )]
     NotANetwork(String),
-    /// Two of one family.
-    #[error("--cluster-cidr: {0} and {1} are of one family; two networks have to be one of IPv4 and one of IPv6")]
+    /// Two networks of one IP family.
+    #[error("--cluster-cidr: {0} and {1} are of one IP family; use one IPv4 and one IPv6 network")]
     OneFamily(IpNet, IpNet),
-    /// More than two.
-    #[error("--cluster-cidr names {0} networks; at most two are possible, one of IPv4 and one of IPv6")]
+    /// More than two networks.
+    #[error("--cluster-cidr names {0} networks; at most two are allowed, one IPv4 and one IPv6 network")]
     TooMany(usize),
 }
 
-/// Reads one network, or one of each family separated by a comma: upstream's rules, whose process
-/// does not start without them. Bits of the host part are dropped.
+/// Parses one network, or one of each IP family separated by a comma, by upstream's rules.
+/// Upstream's process does not start without a valid value. Host bits are dropped.
 ///
 /// # Errors
-/// Nothing named, a part that is no network, two of one family, more than two.
+/// An empty value, a part that is not a CIDR, two networks of one family, more than two networks.
 pub fn parse_cluster_cidr(text: &str) -> Result<Vec<IpNet>, ClusterCidrError> {
     let text = text.trim();
     if text.is_empty() {
@@ -81,21 +80,21 @@ mod tests {
             lines += &format!("{text:?}: {}\n", said.trim_end());
         }
         expect![[r#"
-            "": --cluster-cidr is empty: name the network that pods get their addresses from, such as 10.244.0.0/16, or switch routes off with --configure-cloud-routes=false
-            " ": --cluster-cidr is empty: name the network that pods get their addresses from, such as 10.244.0.0/16, or switch routes off with --configure-cloud-routes=false
+            "": --cluster-cidr is empty; set it to the network of the pods, such as 10.244.0.0/16, or disable routes with --configure-cloud-routes=false
+            " ": --cluster-cidr is empty; set it to the network of the pods, such as 10.244.0.0/16, or disable routes with --configure-cloud-routes=false
             "10.244.0.0/16": 10.244.0.0/16
             " 10.244.3.7/16\n": 10.244.0.0/16
             "10.244.0.0/16,fd00:10:244::/56": 10.244.0.0/16 fd00:10:244::/56
             "fd00:10:244::/56,10.244.0.0/16": fd00:10:244::/56 10.244.0.0/16
-            "10.244.0.0": --cluster-cidr: "10.244.0.0" is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56
-            "10.244.0.0/33": --cluster-cidr: "10.244.0.0/33" is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56
+            "10.244.0.0": --cluster-cidr: "10.244.0.0" is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56
+            "10.244.0.0/33": --cluster-cidr: "10.244.0.0/33" is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56
             "010.244.0.0/16": 10.244.0.0/16
-            "10.244.0.0/16,": --cluster-cidr: "" is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56
-            "10.244.0.0/16, fd00::/56": --cluster-cidr: " fd00::/56" is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56
-            "pods": --cluster-cidr: "pods" is no network such as 10.244.0.0/16; two are separated by a comma, without a space: 10.244.0.0/16,fd00:10:244::/56
-            "10.244.0.0/16,10.245.0.0/16": --cluster-cidr: 10.244.0.0/16 and 10.245.0.0/16 are of one family; two networks have to be one of IPv4 and one of IPv6
-            "fd00::/56,fd01::/56": --cluster-cidr: fd00::/56 and fd01::/56 are of one family; two networks have to be one of IPv4 and one of IPv6
-            "10.244.0.0/16,10.245.0.0/16,fd00::/56": --cluster-cidr names 3 networks; at most two are possible, one of IPv4 and one of IPv6
+            "10.244.0.0/16,": --cluster-cidr: "" is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56
+            "10.244.0.0/16, fd00::/56": --cluster-cidr: " fd00::/56" is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56
+            "pods": --cluster-cidr: "pods" is not a CIDR such as 10.244.0.0/16; separate two CIDRs by a comma without a space: 10.244.0.0/16,fd00:10:244::/56
+            "10.244.0.0/16,10.245.0.0/16": --cluster-cidr: 10.244.0.0/16 and 10.245.0.0/16 are of one IP family; use one IPv4 and one IPv6 network
+            "fd00::/56,fd01::/56": --cluster-cidr: fd00::/56 and fd01::/56 are of one IP family; use one IPv4 and one IPv6 network
+            "10.244.0.0/16,10.245.0.0/16,fd00::/56": --cluster-cidr names 3 networks; at most two are allowed, one IPv4 and one IPv6 network
         "#]].assert_eq(&lines);
     }
 }

@@ -4,9 +4,9 @@ use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time
 
 use crate::names::conditions;
 
-/// The condition to write; none where the node says the same already. The reason counts: what a
-/// network plugin wrote is replaced once. The time does not: a write for its sake would be one for
-/// each node and period.
+/// The condition to write; none if status and reason are equal already. A network plugin's reason
+/// is replaced once. The heartbeat time alone causes no write, which would be one for each node and
+/// period.
 pub(crate) fn changed(node: &core::Node, has_routes: bool, now: Timestamp) -> Option<core::NodeCondition> {
     let (status, reason, message) = if has_routes {
         ("False", conditions::ROUTE_CREATED, "RouteController created a route")
@@ -19,8 +19,8 @@ pub(crate) fn changed(node: &core::Node, has_routes: bool, now: Timestamp) -> Op
     if same_status.is_some_and(|condition| condition.reason.as_deref() == Some(reason)) {
         return None;
     }
-    // A transition is a change of the status: merged into the condition, none leaves its time as it
-    // is. Upstream gives the time of the write although only the reason changed.
+    // A transition is a change of the status. Without a transition the merge keeps the earlier
+    // time. Upstream sets the time of the write even if only the reason changed.
     let transition = same_status.is_none().then_some(Time(now));
     Some(core::NodeCondition {
         type_: conditions::NETWORK_UNAVAILABLE.to_owned(),
@@ -61,20 +61,19 @@ mod tests {
         Node { status: Some(NodeStatus { conditions: Some(conditions), ..NodeStatus::default() }), ..Node::default() }
     }
 
-    /// Status and reason that are there, whether the routes are, and what is written; `true` where
-    /// the status changes by it.
+    /// Present status and reason, whether the routes exist, and the written condition with `true`
+    /// if its status changes.
     #[rstest]
     #[case::no_condition_and_routes("", "", true, Some(("False", "RouteCreated", true)))]
     #[case::r4_2_no_condition_and_no_routes("", "", false, Some(("True", "NoRouteCreated", true)))]
-    #[case::r4_3_nothing_new("False", "RouteCreated", true, None)]
-    // In the next three upstream gives the time of the write as that of a transition; the status
-    // did not change.
-    #[case::r4_4_the_word_of_calico("False", "CalicoIsUp", true, Some(("False", "RouteCreated", false)))]
-    #[case::r4_5_the_word_of_another_plugin("False", "ExternalCNI", true, Some(("False", "RouteCreated", false)))]
+    #[case::r4_3_no_change_with_routes("False", "RouteCreated", true, None)]
+    // In the next three cases upstream sets a transition time; the status did not change.
+    #[case::r4_4_the_reason_of_calico("False", "CalicoIsUp", true, Some(("False", "RouteCreated", false)))]
+    #[case::r4_5_the_reason_of_another_plugin("False", "ExternalCNI", true, Some(("False", "RouteCreated", false)))]
     #[case::r4_6_another_reason("True", "SomeOtherReason", false, Some(("True", "NoRouteCreated", false)))]
     #[case::r4_7_routes_are_lost("False", "RouteCreated", false, Some(("True", "NoRouteCreated", true)))]
-    #[case::r4_8_nothing_new_in_trouble("True", "NoRouteCreated", false, None)]
-    fn what_is_written_depends_on_status_and_reason(
+    #[case::r4_8_no_change_without_routes("True", "NoRouteCreated", false, None)]
+    fn the_written_condition_depends_on_status_and_reason(
         #[case] status: &str,
         #[case] reason: &str,
         #[case] has_routes: bool,

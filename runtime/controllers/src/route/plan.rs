@@ -1,9 +1,8 @@
-//! From the routes that a provider lists and the nodes that it owns to what is deleted, what is
-//! created, and which Events each node gets. Pure.
+//! Plans deletions, creations and Events from a provider's routes and nodes. Pure.
 //!
-//! A route is deleted where it lies in the cluster's networks, and is a blackhole, or its target is
-//! no node at all, or its target is a node of this provider that does not want it. What leads to a
-//! node of another provider, or of nobody, is not judged.
+//! A route is deleted if it lies in the cluster CIDRs and is a blackhole, or its target is not a
+//! node, or its target is a node of this provider that does not need it. A route to a node of
+//! another provider, or of no provider, is ignored.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,20 +14,20 @@ use skysail_provider::{Node, Route};
 
 use super::pod_cidrs::{self, Range, Ranges};
 
-/// What a pass sees.
+/// The input of a pass.
 pub(crate) struct Observed<'a> {
-    /// As the provider lists them.
+    /// The routes that the provider lists.
     pub(crate) routes: &'a [Route],
     /// The nodes of the provider.
     pub(crate) nodes: &'a [Arc<Node>],
     /// The networks of the cluster.
     pub(crate) cluster: &'a [IpNet],
-    /// False while no node is known at all: that is how a cache looks that is empty by mistake, and
-    /// every route would seem to lead nowhere.
+    /// False while no node is known at all: the cache may be empty by mistake, and every route
+    /// would seem to have no target.
     pub(crate) may_delete: bool,
 }
 
-/// A route to be made.
+/// A route to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Creation {
     /// Index of the node.
@@ -36,19 +35,19 @@ pub(crate) struct Creation {
     pub(crate) route: Route,
 }
 
-/// What a pass does.
+/// The result of a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) deletions: Vec<Route>,
     pub(crate) creations: Vec<Creation>,
-    /// For each node whether it will have its routes, once the creations have succeeded; none where
-    /// that is not ours to say.
+    /// For each node whether it will have its routes after the creations; none if the condition is
+    /// not ours.
     pub(crate) has_routes: Vec<Option<bool>>,
-    /// For each node what is wrong with its pod ranges; empty where nothing is.
+    /// For each node the problems of its pod CIDRs; empty without a problem.
     pub(crate) complaints: Vec<String>,
 }
 
-/// A listed route, read once.
+/// A listed route with parsed fields.
 struct Listed<'a> {
     route: &'a Route,
     network: Option<IpNet>,
@@ -57,7 +56,7 @@ struct Listed<'a> {
     keep: bool,
 }
 
-/// Plans a pass. `is_known` says whether a node of this name is in the cluster, of any owner.
+/// Plans a pass. `is_known` returns whether a node with this name exists, whatever its owner.
 pub(crate) fn plan(observed: &Observed<'_>, is_known: impl Fn(&str) -> bool) -> Plan {
     let Observed { nodes, cluster, may_delete, .. } = *observed;
     let mut listed = read(observed);
@@ -106,9 +105,10 @@ fn target(route: &Route) -> Option<&str> {
     route.target_node.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The routes that lead to a node of the provider, by name and network. Upstream compares CIDRs as
-/// text; one network has more than one spelling, and a cloud need not give back ours. A blackhole
-/// serves nobody: upstream takes it for the node's route in the same pass in which it deletes it.
+/// The routes to nodes of the provider, by node name and network. Upstream compares CIDRs as text;
+/// a network has more than one spelling, and a cloud may return another one. Blackholes are
+/// skipped: upstream counts a blackhole as the node's route in the same pass in which it deletes
+/// it.
 fn index(listed: &[Listed<'_>]) -> HashMap<(String, IpNet), Vec<usize>> {
     let mut live: HashMap<(String, IpNet), Vec<usize>> = HashMap::new();
     for (index, Listed { route, network, node, .. }) in listed.iter().enumerate() {
@@ -121,9 +121,10 @@ fn index(listed: &[Listed<'_>]) -> HashMap<(String, IpNet), Vec<usize>> {
     live
 }
 
-/// Keeps the first route whose addresses are right; false where there is none. Further ones are
-/// left to be deleted, as upstream never does: they are quota, and one that leads to an earlier
-/// machine of the name takes traffic. One of the same name is the same route, listed twice.
+/// Keeps the first route with the right addresses; returns false without one. Further routes are
+/// deleted; upstream leaves them, but they use quota, and a route to an earlier machine of the same
+/// name misdirects traffic. A route with the same name as the kept one is the same route, listed
+/// twice.
 fn keep_one(listed: &mut [Listed<'_>], candidates: &[usize], node: &Node) -> bool {
     let right = |index: &&usize| listed.get(**index).is_some_and(|listed| has_right_addresses(listed.route, node));
     let Some(kept) = candidates.iter().find(right).and_then(|index| listed.get(*index)).map(|kept| kept.route) else {
@@ -145,7 +146,7 @@ fn mark(listed: &mut [Listed<'_>], index: usize) {
     }
 }
 
-/// As upstream: only where the provider asks for it, and in any order.
+/// As upstream: compares addresses only if the provider enables it, in any order.
 fn has_right_addresses(route: &Route, node: &Node) -> bool {
     let Route { target_addresses, enable_node_addresses, .. } = route;
     !enable_node_addresses
@@ -164,8 +165,8 @@ fn wanted(node: &Node, range: &Range) -> Route {
     }
 }
 
-/// A node without pod range that has a route is in trouble, one without either is not ours; nor is
-/// one whose ranges are all wrong: an Event says so, and a taint would help nobody.
+/// A node without a pod CIDR but with a route lacks its network; a node without both is not ours.
+/// Neither is a node with only invalid pod CIDRs: an Event reports it, and a taint would not help.
 const fn expected(node: &Node, ranges: &Ranges, is_targeted: bool) -> Option<bool> {
     if !ranges.routed.is_empty() {
         Some(true)

@@ -1,46 +1,46 @@
-//! The pod ranges of nodes: which of them get a route, and what is wrong with the others. Pure.
+//! The pod CIDRs of nodes: which of them get a route, and the problems of the others. Pure.
 //!
-//! A range that no route can be made for, or that a route was made for which could never be deleted
-//! again, is judged here, before anything happens. Upstream tries: with a wrong `--cluster-cidr` it
-//! marks every node of the cluster unavailable and says nothing.
+//! A pod CIDR that cannot have a route, or whose route could never be deleted again, is rejected
+//! before any call. Upstream creates the route: with a wrong `--cluster-cidr` it marks every node
+//! of the cluster as unavailable, without an explanation.
 
 use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
 use skysail_provider::Node;
 
-/// A pod range that a node gets a route for.
+/// A pod CIDR for which a node gets a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) network: IpNet,
-    /// As the node spells it.
+    /// The node's spelling.
     pub(crate) text: String,
 }
 
-/// The pod ranges of one node.
+/// The pod CIDRs of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
-    /// Those that get a route; no two are one network.
+    /// The pod CIDRs that get a route, without duplicates.
     pub(crate) routed: Vec<Range>,
-    /// Those that are another node's too: what leads there is left as it is.
+    /// Pod CIDRs that another node has too; their routes stay unchanged.
     pub(crate) contested: Vec<IpNet>,
-    /// What is wrong, for a person; one sentence each.
+    /// The problems as sentences for a person.
     pub(crate) complaints: Vec<String>,
 }
 
-/// A network as Kubernetes' CIDRs are meant: without the bits of the host part.
+/// Parses a CIDR and drops its host bits, as Kubernetes does.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().map(|network| network.trunc())
 }
 
-/// Whether routes to this network are ours to delete: its first or its last address lies in a
-/// network of the cluster. As upstream.
+/// Whether we may delete routes to this network. As upstream: its first or its last address lies in
+/// a network of the cluster.
 pub(crate) fn is_responsible(network: &IpNet, cluster: &[IpNet]) -> bool {
     cluster.iter().any(|own| own.contains(&network.network()) || own.contains(&network.broadcast()))
 }
 
-/// Judges the ranges of all nodes of a provider. Where two nodes have one range, the one that
-/// `has_route` keeps it, else the first by name.
+/// Checks the pod CIDRs of all nodes of a provider. If two nodes have the same CIDR, the node for
+/// which `has_route` is true keeps it, otherwise the first by name.
 pub(crate) fn judge(nodes: &[&Node], cluster: &[IpNet], has_route: impl Fn(&str, &IpNet) -> bool) -> Vec<Ranges> {
     let mut judged: Vec<Ranges> = nodes.iter().map(|node| judge_one(node, cluster)).collect();
     let mut holders: HashMap<IpNet, &Node> = HashMap::new();
@@ -59,7 +59,7 @@ pub(crate) fn judge(nodes: &[&Node], cluster: &[IpNet], has_route: impl Fn(&str,
             if let Some(holder) = holder {
                 contested.push(*network);
                 complaints.push(format!(
-                    "{text} is the pod range of node {} too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own",
+                    "no route for {text}: the node {} has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR",
                     holder.name
                 ));
             }
@@ -76,12 +76,12 @@ fn judge_one(node: &Node, cluster: &[IpNet]) -> Ranges {
         match network(text) {
             None => ranges
                 .complaints
-                .push(format!("{text:?} in spec.podCIDRs is no network such as 10.244.3.0/24: no route is made for it")),
+                .push(format!("no route for {text:?} in spec.podCIDRs: it is not a CIDR such as 10.244.3.0/24")),
             Some(network) if !seen.insert(network) => {
-                ranges.complaints.push(format!("spec.podCIDRs names {text} more than once: it gets one route"));
+                ranges.complaints.push(format!("spec.podCIDRs contains {text} more than once; it gets one route"));
             }
             Some(network) if !is_responsible(&network, cluster) => ranges.complaints.push(format!(
-                "the pod range {text} lies outside of --cluster-cidr {}: no route is made for it. Correct --cluster-cidr, or switch routes off with --configure-cloud-routes=false",
+                "no route for the pod CIDR {text}: it lies outside of --cluster-cidr {}. Correct --cluster-cidr, or disable routes with --configure-cloud-routes=false",
                 shown(cluster)
             )),
             Some(network) => ranges.routed.push(Range { network, text: text.clone() }),

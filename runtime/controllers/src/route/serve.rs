@@ -1,10 +1,11 @@
 //! When a pass over a provider's routes begins.
 //!
-//! By default every `--route-reconciliation-period`, as upstream: a pass that took longer is
-//! followed by the next at once. Behind the gate
-//! `CloudControllerManagerWatchBasedRoutesReconciliation` when a node came, went, or changed what
-//! its routes are made of, at most once in [`WATCH_PACE`]; upstream looks again only at the
-//! informer's resync, we also after a failure, with backoff.
+//! By default every `--route-reconciliation-period`. As upstream, a pass that took longer than the
+//! period is followed by the next one at once. With the feature gate
+//! `CloudControllerManagerWatchBasedRoutesReconciliation` a pass begins when a node was added,
+//! deleted, or changed in a field that its routes depend on, at most once in [`WATCH_PACE`].
+//! Upstream then retries only at the informer's resync; this controller also retries a failure,
+//! with backoff.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,19 +22,19 @@ use crate::{
     queue::{Next, WorkQueue},
 };
 
-/// The one key of the queue, as upstream's.
+/// The only key of the queue, as upstream's.
 const KEY: &str = "routes";
 /// Upstream's limiter: one in 10 s, without a burst.
 const WATCH_PACE: Duration = Duration::from_secs(10);
-/// Upstream's informer hands all nodes out again after 12 to 24 h, and that is a pass. There are no
-/// replicas of ours to spread it over.
+/// Upstream's informer resyncs all nodes after 12 to 24 h, which triggers a pass. A fixed time
+/// suffices here.
 const WATCH_RESYNC: Duration = Duration::from_hours(12);
 
 /// Serves one provider until `stop`.
 pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let stop = &lane.stop;
     let mut synced = context.nodes_synced.subscribe();
-    // Before the first list is complete every route would seem to lead to no node.
+    // Before the first list is complete every route would seem to have no target.
     if stop.run_until_cancelled(synced.wait_for(|synced| *synced)).await.is_none() {
         return;
     }
@@ -44,8 +45,8 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     let mut earliest = Instant::now();
     queue.add(KEY);
     while stop.run_until_cancelled(queue.ready()).await.is_some() {
-        // What the last release could not do, or was denied, another release or other credentials
-        // may do.
+        // Another release or other credentials may succeed where the last pass failed or was
+        // denied.
         let woken = async {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -66,7 +67,7 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
         count(&context, &ended);
         let next = if watch_based {
             let next = after_change(queue, &ended);
-            // A change of a node does not shorten what the provider asked for.
+            // A change of a node does not shorten the provider's retry-after.
             earliest = match (&ended, next) {
                 (Ended::Refused(_), Next::After(after)) => (begun + WATCH_PACE).max(Instant::now() + after),
                 _ => begun + WATCH_PACE,
@@ -80,7 +81,8 @@ pub(crate) async fn serve((context, lane): (Arc<Context>, Arc<Lane>)) {
     }
 }
 
-/// The period goes on whatever failed, as upstream; but a cloud that wants to be left alone is.
+/// As upstream, the period does not change after a failure; but a provider that rejects all calls
+/// is not called before its backoff ends.
 fn after_period(queue: &WorkQueue<&'static str>, ended: &Ended, due: Duration) -> Duration {
     match ended {
         Ended::Refused(error) => due.max(backoff(queue, error)),
@@ -98,7 +100,7 @@ fn after_change(queue: &WorkQueue<&'static str>, ended: &Ended) -> Next {
             queue.forget(&KEY);
             Next::After(WATCH_RESYNC)
         }
-        // Another release wakes us.
+        // Another release adds the key.
         Ended::Idle => Next::OnChange,
     }
 }
@@ -118,7 +120,7 @@ fn count(context: &Context, ended: &Ended) {
     context.reporter.metrics.route_syncs.get_or_create(&RouteSyncLabels { trigger, outcome }).inc();
 }
 
-/// A node appeared, changed or went.
+/// Handles an added, changed or deleted node.
 pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Option<&NodeView>) {
     if !context.settings.routes_enabled() || !context.settings.watch_based_routes || !matters(old, new) {
         return;
@@ -128,14 +130,14 @@ pub(crate) fn node_changed(context: &Context, old: Option<&NodeView>, new: Optio
         lane.routes.add(KEY);
     }
     if old.is_none() && new.is_some() && context.nodes.len() == 1 {
-        // While there was no node at all, no pass deleted anything: each provider may have routes
-        // that lead nowhere.
+        // While no node was known, no pass deleted anything: each provider may have routes without
+        // a target.
         context.lanes.all().iter().for_each(|lane| lane.routes.add(KEY));
     }
 }
 
-/// Whether routes depend on what changed: who owns the node, its pod ranges, its addresses. As
-/// upstream; a relist that repeats a node is no change.
+/// Whether the change affects routes: the owner of the node, its pod CIDRs, its addresses. As
+/// upstream. A relist that repeats a node is no change.
 fn matters(old: Option<&NodeView>, new: Option<&NodeView>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
     let content = |view: &NodeView| (view.owner, Arc::clone(&view.node));
@@ -143,7 +145,7 @@ fn matters(old: Option<&NodeView>, new: Option<&NodeView>) -> bool {
     old_owner != new_owner || old.uid != new.uid || old.pod_cidrs != new.pod_cidrs || old.addresses != new.addresses
 }
 
-/// Another release of this provider became active.
+/// Handles another active release of this provider.
 pub(crate) fn release_changed(context: &Context, lane: &Lane) {
     if context.settings.routes_enabled() {
         lane.routes.add(KEY);

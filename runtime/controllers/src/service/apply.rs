@@ -1,8 +1,8 @@
 //! Carries out a plan: provider calls (provider) and guarded patches of the Service (client).
 //!
-//! Every patch carries the resource version that the plan was made from: where somebody else wrote
-//! meanwhile, nothing is written and the next reconcile plans from the fresh object. So another
-//! controller's finalizer is never lost.
+//! Every patch carries the resource version from which the plan was made: if another client changed
+//! the object, the API server rejects the patch and the next reconcile plans from the new object.
+//! So another controller's finalizer is never lost.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     nodes::SharedNodes,
     patch::{guarded, params},
     progress,
-    report::{Voice, is_expected},
+    report::{Actor, is_expected},
     service_spec::{self, has_finalizer},
     watch::ObjectKey,
 };
@@ -31,13 +31,13 @@ use crate::{
 /// Most node names in one Event text: as upstream.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// One Service in the hands of one provider.
+/// One Service that one provider reconciles.
 pub(crate) struct Subject<'a> {
     pub(crate) context: &'a Context,
     pub(crate) lane: &'a Arc<Lane>,
     pub(crate) key: &'a ObjectKey,
-    pub(crate) voice: &'a Voice,
-    /// What the plan was made from.
+    pub(crate) actor: &'a Actor,
+    /// The state from which the plan was made.
     pub(crate) observed: &'a Observed,
 }
 
@@ -49,20 +49,20 @@ impl Subject<'_> {
         service: &Arc<Service>,
         (add_finalizer, repeated): (bool, bool),
     ) -> Result<(), Error> {
-        // Before anything is written: a provider without load balancers must not leave a finalizer
-        // behind.
+        // Checked before the first write: a provider without load balancers must not leave a
+        // finalizer behind.
         let provider = load_balancers(&*self.lane.provider)?;
         // A drift repair that changed nothing emits no Event.
         let begun = (!repeated).then(|| {
             let (reporter, what) = (&self.context.reporter, reasons::ENSURING_LOAD_BALANCER);
-            reporter.begins(self.voice, &reference(service), what, "Ensuring load balancer")
+            reporter.begins(self.actor, &reference(service), what, "Ensuring load balancer")
         });
         self.context.ledger.begin(self.key, &self.lane.name, Arc::clone(service));
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         let Observed { shared, generation, .. } = self.observed;
         if shared.nodes.is_empty() {
             let text = "There are no available nodes for LoadBalancer";
-            self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
+            self.event(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
         }
         let cluster = &self.context.settings.cluster_name;
         let answer = provider.ensure(&self.call(service), cluster, service, &shared.nodes).await;
@@ -73,7 +73,8 @@ impl Subject<'_> {
             }
             answer => answer.map_err(Error::provider("ensure load balancer"))?,
         };
-        // Before the status is written: a conflict there must not cost the provider a second call.
+        // Recorded before the status is written: a conflict there must not cause a second call of
+        // the provider.
         self.now(State::Serving(Serving {
             nodes: Backends::Known(shared.membership),
             generation: *generation,
@@ -90,7 +91,7 @@ impl Subject<'_> {
         self.patch_status(guarded.as_ref().unwrap_or(object), &answer).await
     }
 
-    /// The status where this provider may hand out each of its addresses.
+    /// Rejects a status with an address that this provider may not assign.
     fn addresses_judged(&self, status: LoadBalancerStatus) -> skysail_provider::Result<LoadBalancerStatus> {
         let rules = self.lane.addresses();
         let ips = status.ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse::<IpAddr>().ok());
@@ -105,8 +106,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Brings the backends to the shared node set. Where the load balancer is gone, `ensure` has to
-    /// follow.
+    /// Updates the backends to the shared node set. If the load balancer does not exist, `ensure`
+    /// follows.
     pub(crate) async fn update(&self, service: &Arc<Service>) -> Result<(), Error> {
         let (metrics, ledger) = (&self.context.reporter.metrics, &self.context.ledger);
         let Observed { shared, generation, .. } = self.observed;
@@ -127,7 +128,7 @@ impl Subject<'_> {
                 ledger.with(self.key, |entry| entry.updated(shared.membership));
                 if shared.nodes.is_empty() {
                     let text = "There are no available nodes for LoadBalancer";
-                    self.tell(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
+                    self.event(service, EventKind::Warning, reasons::UNAVAILABLE_LOAD_BALANCER, text);
                 } else {
                     self.normal(service, reasons::UPDATED_LOAD_BALANCER, "Updated load balancer with new hosts");
                 }
@@ -151,7 +152,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The finalizer or the status that is missing on the object.
+    /// Writes a missing finalizer or status.
     pub(crate) async fn repair(
         &self,
         object: &core::Service,
@@ -162,13 +163,13 @@ impl Subject<'_> {
         if self.context.ledger.with(self.key, |entry| entry.repairs.begin(now)) == Some(true) {
             let ObjectKey { namespace, name } = self.key;
             let text = format!(
-                "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. They are \
-                 written again after growing pauses, at most 5 minutes. Find that controller and stop it: kubectl get service {name} --namespace {namespace} \
+                "Another controller removes the finalizer {}, the status.loadBalancer or the annotations of Skysail each time that Skysail writes them. Skysail \
+                 writes them again after growing pauses, at most 5 minutes. Find that controller and stop it: kubectl get service {name} --namespace {namespace} \
                  --output yaml --show-managed-fields",
                 names::LOAD_BALANCER_FINALIZER
             );
             let kind = (EventKind::Warning, reasons::SERVICE_CONTESTED);
-            self.context.reporter.event(self.voice, &convert::service_reference(object), kind, text);
+            self.context.reporter.event(self.actor, &convert::service_reference(object), kind, text);
         }
         let guarded = if add_finalizer { Some(self.add_finalizer(object).await?) } else { None };
         match status {
@@ -177,70 +178,69 @@ impl Subject<'_> {
         }
     }
 
-    /// Deletes the load balancer of an object that is there; then the finalizer goes, then the
+    /// Deletes the load balancer of an existing object, then removes the finalizer, then the
     /// status.
     pub(crate) async fn cleanup(&self, object: &core::Service, service: &Arc<Service>) -> Result<(), Error> {
-        // Should the Service be wanted again before this has succeeded, what is there by then is
-        // not what it was.
+        // If the Service is wanted again before the deletion succeeds, the load balancer may have
+        // changed.
         self.context.ledger.with(self.key, Entry::unsettle);
-        let hearsay = self.is_hearsay();
-        let found = hearsay && self.delete_held(self.lane, service).await?;
+        let unconfirmed = self.is_unconfirmed();
+        let found = unconfirmed && self.delete_held(self.lane, service).await?;
         let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
         let owner = self.context.service_owner(object).provider();
-        if hearsay && !found && is_wanted && owner.is_some() {
-            // The object named the wrong one. What its owner serves stays.
+        if unconfirmed && !found && is_wanted && owner.is_some() {
+            // The annotation named the wrong provider. The owner's load balancer stays.
             self.context.ledger.remove(self.key);
             return Ok(());
         }
-        // Wanted of a class that no provider here claims: what else there is for it belongs to the
-        // controller of that class.
-        let asks_others = !hearsay || !self.is_foreign(object);
+        // The Service has a class that no provider here claims: other load balancers for it belong
+        // to the controller of that class.
+        let asks_others = !unconfirmed || !self.is_foreign(object);
         if !found && asks_others {
             for holder in self.holders(object)? {
                 self.delete_held(&holder, service).await?;
             }
         }
-        // Before the object is written: a conflict there must not cost the providers the same calls
-        // again.
+        // Recorded before the object is written: a conflict there must not repeat the calls of the
+        // providers.
         self.context.ledger.deleted(self.key, &self.lane.name, Arc::clone(service));
         self.release(object, service).await
     }
 
-    /// Takes our finalizer and the status from an object whose load balancer is deleted.
+    /// Removes our finalizer and the status from an object whose load balancer is deleted.
     pub(crate) async fn release(&self, object: &core::Service, service: &Service) -> Result<(), Error> {
         let guarded = if has_finalizer(object) { self.remove_finalizer(object).await? } else { None };
         self.normal(service, reasons::DELETED_LOAD_BALANCER, "Deleted load balancer");
-        // A class changes only by way of another type, which empties the status.
+        // A class changes only together with the type, which empties the status.
         if !self.is_foreign(object) {
             self.patch_status(guarded.as_ref().unwrap_or(object), &LoadBalancerStatus::default()).await?;
         }
-        // Last: without the entry nothing would bring a write that failed back.
+        // Last, because without the entry nothing would retry a failed write.
         self.context.ledger.remove(self.key);
         Ok(())
     }
 
-    /// Whether it is wanted of a class that no provider here claims.
+    /// Whether the Service has a class that no provider here claims.
     fn is_foreign(&self, object: &core::Service) -> bool {
         let is_wanted = service_spec::is_load_balancer(object) && object.metadata.deletion_timestamp.is_none();
         is_wanted && self.context.service_owner(object).provider().is_none()
     }
 
-    /// Asks the API itself for an object that the watch does not show. Our finalizer keeps it until
-    /// we take that off, so one that vanished otherwise was forced, or is missing from a list that
-    /// should have had it.
+    /// Asks the API for an object that the watch does not show. Our finalizer keeps the object, so
+    /// a missing one was deleted by force, or a list omitted it by mistake.
     pub(crate) async fn is_still_there(&self, service: &Service) -> Result<bool, Error> {
         let client = self.context.clients.shared_informers.clone();
         let api: Api<core::Service> = Api::namespaced(client, &self.key.namespace);
-        // A list, for which the manager has the right anyway.
+        // A list, because the manager has that permission anyway.
         let named = ListParams::default().fields(&format!("metadata.name={}", self.key.name));
         let found = api.list(&named).await.map_err(Error::api("look for the Service that is gone"))?;
         Ok(found.items.iter().any(|object| object.metadata.uid.as_deref() == Some(service.uid.as_str())))
     }
 
-    /// Deletes the load balancer of an object that is gone.
+    /// Deletes the load balancer of a deleted object.
     pub(crate) async fn delete_remembered(&self, service: &Arc<Service>) -> Result<(), Error> {
         self.context.ledger.with(self.key, Entry::unsettle);
-        if self.is_hearsay() {
+        if self.is_unconfirmed() {
             self.delete_held(self.lane, service).await?;
             self.context.ledger.remove(self.key);
             return Ok(());
@@ -260,32 +260,32 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// This provider is asked because the object names it, and for no better reason.
-    fn is_hearsay(&self) -> bool {
-        self.context.held(self.key, self.lane).is_some_and(|entry| entry.state == State::Hearsay)
+    /// Whether only the object's annotation names this provider, without confirmation.
+    fn is_unconfirmed(&self) -> bool {
+        self.context.held(self.key, self.lane).is_some_and(|entry| entry.state == State::Unconfirmed)
     }
 
-    /// Whom to ask. Where the type changed while this process was down and the object does not say,
-    /// or says wrongly, who made the load balancer, the class went with the type: then everyone who
-    /// has load balancers is asked, and the finalizer stays until all have answered.
+    /// The providers to ask. If the type changed while this process was down, the class is lost
+    /// with it. If the annotation is then missing or wrong too, the controller asks every provider
+    /// with load balancers, and the finalizer stays until all have answered.
     fn holders(&self, object: &core::Service) -> Result<Vec<Arc<Lane>>, Error> {
         let held = self.context.held(self.key, self.lane).is_some();
-        if !self.is_hearsay() && (held || service_spec::is_load_balancer(object)) {
+        if !self.is_unconfirmed() && (held || service_spec::is_load_balancer(object)) {
             return Ok(vec![Arc::clone(self.lane)]);
         }
         let may_hold = |lane: &&Arc<Lane>| lane.provider.info().is_none() || lane.provider.load_balancers().is_some();
         let holders: Vec<Arc<Lane>> = self.context.lanes.all().iter().filter(may_hold).cloned().collect();
         if holders.is_empty() {
             let none = skysail_provider::Error::new(Code::Unsupported, "no provider has load balancers");
-            return Err(Error::provider("find who holds the load balancer")(none));
+            return Err(Error::provider("find the provider of the load balancer")(none));
         }
         Ok(holders)
     }
 
-    /// Deletes what this provider has, and says whether `get` saw it.
+    /// Deletes this provider's load balancer; returns whether `get` found one.
     async fn delete_held(&self, holder: &Arc<Lane>, service: &Arc<Service>) -> Result<bool, Error> {
-        if self.is_hearsay() && holder.provider.info().is_some() && holder.provider.load_balancers().is_none() {
-            // Named by the object, and no provider of load balancers: it cannot have made one.
+        if self.is_unconfirmed() && holder.provider.info().is_some() && holder.provider.load_balancers().is_none() {
+            // The named provider has no load balancers, so it cannot have made one.
             return Ok(false);
         }
         let provider = load_balancers(&*holder.provider)?;
@@ -298,14 +298,14 @@ impl Subject<'_> {
         };
         if present {
             if holder == self.lane {
-                // A fact from here on: should the rest fail, nobody else has to be asked.
+                // Confirmed: if the rest fails, no other provider has to be asked.
                 self.now(State::Unsettled { before: None });
             }
             self.normal(service, reasons::DELETING_LOAD_BALANCER, "Deleting load balancer");
         }
-        // Also where `get` saw nothing: a cloud may show the past, and of a load balancer of
-        // several parts the one that `get` looks for may be gone while others are left. Upstream
-        // deletes only what `get` sees, and leaks the rest with the finalizer.
+        // Also if `get` found nothing: a cloud may return stale data, and of a load balancer with
+        // several parts the one that `get` checks may be deleted while others remain. Upstream
+        // deletes only what `get` finds, and leaks the rest when it removes the finalizer.
         match absent_is_ok(provider.ensure_deleted(&call, cluster, service).await) {
             Err(error) if error.code == Code::ImplementedElsewhere => {}
             result => result.map_err(Error::provider("delete load balancer"))?,
@@ -313,8 +313,7 @@ impl Subject<'_> {
         Ok(present)
     }
 
-    /// With it goes who holds the load balancer, so that a process which remembers nothing knows
-    /// whom to ask.
+    /// Also writes the provider's name, so that a restarted process knows which provider to ask.
     async fn add_finalizer(&self, object: &core::Service) -> Result<core::Service, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         if !has_finalizer(object) {
@@ -324,7 +323,7 @@ impl Subject<'_> {
         self.patch(object, patch).await.map_err(Error::api("add load balancer cleanup finalizer"))
     }
 
-    /// None where the object is gone already.
+    /// Returns `None` if the object is deleted already.
     async fn remove_finalizer(&self, object: &core::Service) -> Result<Option<core::Service>, Error> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         finalizers.retain(|finalizer| finalizer != names::LOAD_BALANCER_FINALIZER);
@@ -338,7 +337,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Writes the status where it differs. An object that vanished needs none.
+    /// Writes the status if it differs. A deleted object needs none.
     async fn patch_status(&self, object: &core::Service, status: &LoadBalancerStatus) -> Result<(), Error> {
         if service_spec::status(object) == *status {
             self.status_written(version(object));
@@ -353,8 +352,8 @@ impl Subject<'_> {
             && service_spec::named_holder(object).is_none()
             && let Some(root) = patch.as_object_mut()
         {
-            // Somebody took the line away that says who holds it. That alone is not worth a write;
-            // it goes with this one.
+            // Another client removed the annotation that names the provider. It is restored
+            // together with this write; it alone would not justify one.
             root.insert("metadata".to_owned(), json!({ "annotations": self.holder_annotations(object) }));
         }
         match self.patch(object, patch).await {
@@ -381,7 +380,7 @@ impl Subject<'_> {
         self.context.ledger.with(self.key, |entry| entry.status_written(version));
     }
 
-    /// What is known of the load balancer from now on.
+    /// Records the state of the load balancer.
     fn now(&self, state: State) {
         self.context.ledger.with(self.key, |entry| entry.state = state);
     }
@@ -397,17 +396,17 @@ impl Subject<'_> {
         self.context.call(self.lane, Some(reference(service)))
     }
 
-    /// Whether it will be told: not where too much waits.
+    /// Returns false if the queue of Events is full.
     fn normal(&self, service: &Service, reason: &'static str, message: &str) -> bool {
-        self.tell(service, EventKind::Normal, reason, message)
+        self.event(service, EventKind::Normal, reason, message)
     }
 
-    fn tell(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) -> bool {
-        self.context.reporter.event(self.voice, &reference(service), (kind, reason), message)
+    fn event(&self, service: &Service, kind: EventKind, reason: &'static str, message: &str) -> bool {
+        self.context.reporter.event(self.actor, &reference(service), (kind, reason), message)
     }
 }
 
-/// The subject of Events where only the provider's form is at hand.
+/// The subject of Events if only the provider's form is available.
 pub(crate) fn reference(service: &Service) -> skysail_provider::ObjectReference {
     skysail_provider::ObjectReference {
         kind: "Service",
@@ -421,12 +420,12 @@ fn load_balancers(provider: &dyn skysail_provider::Provider) -> Result<&dyn Load
     let error = match (provider.info(), provider.load_balancers()) {
         (Some(_), Some(load_balancers)) => return Ok(load_balancers),
         (Some(info), None) => {
-            let text = format!("{} {} has no interface load-balancers", info.name, info.version);
+            let text = format!("{} {} does not implement the interface load-balancers", info.name, info.version);
             skysail_provider::Error::new(Code::Unsupported, text)
         }
         (None, _) => skysail_provider::Error::new(Code::NotServing, "no release of the provider serves"),
     };
-    Err(Error::provider("reach the provider's load balancers")(error))
+    Err(Error::provider("call the provider's load balancers")(error))
 }
 
 fn absent_is_ok(answer: skysail_provider::Result<()>) -> skysail_provider::Result<()> {
@@ -436,7 +435,7 @@ fn absent_is_ok(answer: skysail_provider::Result<()>) -> skysail_provider::Resul
     }
 }
 
-/// At most twenty names, then how many more there are, then the number of all: as upstream.
+/// At most twenty names, then the number of further ones, then the total: as upstream.
 pub(crate) fn nodes_text(shared: &SharedNodes) -> String {
     let names: Vec<&str> = shared.nodes.as_slice().iter().map(|node| node.name.as_str()).collect();
     let mut text = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");

@@ -1,15 +1,14 @@
-//! Drift repair: each load balancer is ensured once in a period though nothing changed, so that one
-//! that somebody changed or deleted in the cloud comes back. Off unless the operator sets a period;
-//! upstream has none.
+//! Drift repair: each load balancer is ensured once in a period although its Service did not
+//! change, which restores a load balancer that somebody changed or deleted in the cloud. Disabled
+//! unless the operator sets a period; upstream has no drift repair.
 //!
-//! A Service's turns are the multiples of the period, shifted by a phase of its own that its UID
-//! gives: the load is even, nobody has to remember anything, and a restart does not make a herd.
-//! Within [`crate::ControllerSettings::drift_repairs_per_minute`] the turns that are due begin in
-//! their order; where there are more Services than the rate allows in a period, each waits longer
-//! and none is left out.
+//! A Service's turns are at the multiples of the period, plus a phase that the hash of its UID
+//! gives: the load is even, no state has to be stored, and a restart causes no burst. Due turns
+//! begin in order, within [`crate::ControllerSettings::drift_repairs_per_minute`]; if there are
+//! more Services than the rate allows in a period, each waits longer and none is skipped.
 //!
-//! What it must not do: call a provider. It marks the Service and wakes its queue; one that waits
-//! for a backoff goes on waiting.
+//! This module does not call a provider. It marks the Service and nudges its queue, which does not
+//! shorten a backoff.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -22,22 +21,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, lane::Lane, ledger::Entry, metrics::ProviderLabels, watch::ObjectKey};
 
-/// How often new Services are looked for while no turn is due. One whose turn falls between two
-/// looks was ensured just before, when it was made.
+/// Interval of checks for new Services while no turn is due. A Service whose turn falls between two
+/// checks was ensured just before, when it was created.
 const LOOK: Duration = Duration::from_mins(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Gives the Services of one provider their turns until `stop`.
+/// Triggers the turns of one provider's Services until `stop`.
 pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &CancellationToken) {
     let period = context.settings.drift_repair_period;
     let pace = MINUTE / context.settings.drift_repairs_per_minute.max(1);
     let begun = Instant::now();
-    // The turns up to here are over.
+    // The turns up to this time are over.
     let mut over = Duration::ZERO;
     loop {
         let now = begun.elapsed();
-        // Where the rate is too low for all, the order stays and only the count of turns is brought
-        // up: else always the same would be left out.
+        // If the rate is too low for all Services, skip whole periods, so that the order stays and
+        // the same Services are not skipped each time.
         let late = nanos(now.saturating_sub(over)) / nanos(period).max(1);
         over += Duration::from_nanos(nanos(period).saturating_mul(late));
         let wait = match first_turn(context, lane, over) {
@@ -56,14 +55,14 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &Cancellation
     }
 }
 
-/// The Service whose turn is the first after this moment.
+/// The Service with the first turn after this moment.
 fn first_turn(context: &Context, lane: &Arc<Lane>, after: Duration) -> Option<(Duration, ObjectKey)> {
     let period = context.settings.drift_repair_period;
     let services = context.ledger.services_of(&lane.name);
     services.into_iter().map(|(key, service)| (turn_after(after, phase(&service.uid, period), period), key)).min()
 }
 
-/// False where it is about to be ensured anyway, and so does not count.
+/// Returns false if the Service is about to be ensured anyway; the rate then does not count it.
 fn repair(context: &Context, lane: &Arc<Lane>, key: ObjectKey) -> bool {
     let marked = context.ledger.with(&key, Entry::make_overdue) == Some(true);
     if marked {
@@ -74,7 +73,7 @@ fn repair(context: &Context, lane: &Arc<Lane>, key: ObjectKey) -> bool {
     marked
 }
 
-/// From 0 to the period, the same for a UID in every process.
+/// From 0 to the period; equal for a UID in every process.
 fn phase(uid: &str, period: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);

@@ -1,17 +1,17 @@
-//! Load balancers that the cloud has for this cluster and that no Service wants: found by a slow
-//! scan, told, and deleted only when asked.
+//! Orphans: load balancers that the cloud has for this cluster and that no Service wants. A slow
+//! scan finds and reports them; they are deleted only if the operator enables it.
 //!
 //! # Guarantees
-//! - A scan begins only when the lists of nodes and Services are complete, and one whose list or
-//!   names failed changes nothing.
-//! - What any Service may want is no orphan: of type LoadBalancer, of any owner, ensured or not;
-//!   held by our finalizer; still held by a provider.
-//! - A load balancer is an orphan after [`SCANS`] scans in a row.
+//! - A scan begins only after the first lists of nodes and Services are complete. A scan whose
+//!   calls failed changes nothing.
+//! - A load balancer that any Service may want is no orphan: a Service of type LoadBalancer,
+//!   whatever its owner, ensured or not; a Service with our finalizer; a Service in the ledger.
+//! - A load balancer becomes an orphan after [`SCANS`] consecutive scans.
 //!
 //! # Why deletion is not the default
-//! "This cluster's" is what the provider says, and it knows the cluster by its name alone: two
-//! clusters of the same `--cluster-name` in one account are one cluster to it, and each would
-//! delete the other's load balancers. A person can tell them apart.
+//! The provider reports which load balancers belong to the cluster, and it identifies the cluster
+//! by its name only. Two clusters with the same `--cluster-name` in one account would delete each
+//! other's load balancers. A person can tell them apart.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,13 +29,13 @@ use crate::{
     lane::Lane,
     metrics::ProviderLabels,
     names::{controllers, reasons},
-    report::{Voice, cluster},
+    report::{Actor, cluster},
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
-/// An eventually consistent list, or a cache that lags behind, is over after two more looks.
+/// Two more scans outlast an eventually consistent list or a lagging cache.
 const SCANS: u32 = 3;
-/// A mistake must not cost a whole cluster at once.
+/// Limits the damage of a mistake.
 const DELETIONS_PER_SCAN_MAX: usize = 10;
 /// Longest name in a text.
 const NAME_SHOWN_MAX: usize = 128;
@@ -48,24 +48,24 @@ pub(crate) async fn run(context: &Context, lane: &Arc<Lane>, stop: &Cancellation
     }
 }
 
-/// The Services that may want a load balancer, in the provider's words.
+/// The Services that may want a load balancer, in the provider's form.
 #[must_use]
 pub fn may_want_load_balancers<'a>(objects: impl IntoIterator<Item = &'a core::Service>) -> Vec<Arc<Service>> {
     let wanting = objects.into_iter().filter(|object| is_load_balancer(object) || has_finalizer(object));
     wanting.map(|object| Arc::new(convert(object).service)).collect()
 }
 
-/// How the Event about an orphan begins.
+/// The beginning of the Event about an orphan.
 #[must_use]
 pub fn orphan_notice(provider: &str, name: &str) -> String {
     format!("The provider {provider} has a load balancer {}, ", shown(name))
 }
 
-/// The load balancers of this cluster that none of these Services may want; none where the provider
-/// cannot say.
+/// The load balancers of this cluster that none of these Services may want; empty if the provider
+/// has no inventory.
 ///
 /// # Errors
-/// Those of the provider's list or of a name: then nothing is known.
+/// Those of the provider's list or of a name; the result is then unknown.
 pub async fn find_orphans(
     provider: &dyn Provider,
     call: &Call,
@@ -81,7 +81,7 @@ pub async fn find_orphans(
         (namespace, name, uid) == (&service.namespace, &service.name, &service.uid)
     };
     owned.retain(|one| !one.service.as_ref().is_some_and(|known| services.iter().any(|service| same(known, service))));
-    // Usually nothing is left, and no name has to be asked for.
+    // Usually `owned` is empty here, and no call for a name is needed.
     for service in services {
         if owned.is_empty() {
             break;
@@ -93,7 +93,7 @@ pub async fn find_orphans(
 }
 
 async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
-    let voice = Voice { controller: controllers::SERVICE, provider: lane.name.clone() };
+    let actor = Actor { controller: controllers::SERVICE, provider: lane.name.clone() };
     let call = context.call(lane, None);
     // observe (pure)
     let services = candidates(context);
@@ -101,21 +101,25 @@ async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
     let found = match find_orphans(&*lane.provider, &call, &context.settings.cluster_name, &services).await {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(provider.name = lane.name, error = chain(&error), "orphans could not be looked for");
+            tracing::warn!(
+                provider.name = lane.name,
+                error = chain(&error),
+                "the scan for orphaned load balancers failed; the next scan tries again"
+            );
             return;
         }
     };
     // count (pure), report
     for orphan in sightings.saw(found) {
         let text = describe(&orphan, &lane.name, &context.settings.cluster_name);
-        tracing::warn!(provider.name = lane.name, reason = text, "no Service wants a load balancer");
-        context.reporter.event(&voice, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
+        tracing::warn!(provider.name = lane.name, reason = text, "found an orphaned load balancer");
+        context.reporter.event(&actor, &cluster(), (EventKind::Warning, reasons::ORPHANED_LOAD_BALANCER), text);
     }
     // delete (provider)
     if context.settings.delete_orphans
         && let Some(inventory) = lane.provider.load_balancer_inventory()
     {
-        delete(context, &voice, (inventory, &call), sightings).await;
+        delete(context, &actor, (inventory, &call), sightings).await;
     }
     let labels = ProviderLabels { provider: lane.name.clone() };
     let count = i64::try_from(sightings.orphans().count()).unwrap_or(i64::MAX);
@@ -124,7 +128,7 @@ async fn scan(context: &Context, lane: &Arc<Lane>, sightings: &mut Sightings) {
 
 async fn delete(
     context: &Context,
-    voice: &Voice,
+    actor: &Actor,
     (inventory, call): (&dyn LoadBalancerInventory, &Call),
     sightings: &mut Sightings,
 ) {
@@ -134,23 +138,24 @@ async fn delete(
         match inventory.delete(call, &context.settings.cluster_name, &name).await {
             Ok(()) => {
                 sightings.forget(&name);
-                let text = format!(
-                    "Deleted the load balancer {shown} of the provider {}, which no Service wanted",
-                    voice.provider
-                );
-                context.reporter.event(voice, &cluster(), (EventKind::Normal, reasons::DELETED_ORPHAN), text);
+                let text = format!("Deleted the orphaned load balancer {shown} of the provider {}", actor.provider);
+                context.reporter.event(actor, &cluster(), (EventKind::Normal, reasons::DELETED_ORPHAN), text);
             }
             // The next scan tries again.
             Err(error) => {
                 let text = format!("{shown}: {}", chain(&error));
-                tracing::warn!(provider.name = voice.provider, reason = text, "an orphan could not be deleted");
+                tracing::warn!(
+                    provider.name = actor.provider,
+                    reason = text,
+                    "deleting an orphaned load balancer failed; the next scan tries again"
+                );
             }
         }
     }
 }
 
-/// Every Service that may want a load balancer, of whichever provider, also those whose object is
-/// gone and whose load balancer still has to go.
+/// Every Service that may want a load balancer, whatever its provider, including deleted Services
+/// whose load balancer still has to be deleted.
 fn candidates(context: &Context) -> Vec<Arc<Service>> {
     let lanes = context.lanes.all();
     let held = lanes.iter().flat_map(|lane| context.ledger.services_of(&lane.name));
@@ -167,7 +172,7 @@ fn describe(orphan: &OwnedLoadBalancer, provider: &str, cluster_name: &str) -> S
         Some((namespace, name, uid)) => {
             format!("made for the Service {}/{} with the UID {}", shown(namespace), shown(name), shown(uid))
         }
-        None => "of a Service that the cloud does not remember".to_owned(),
+        None => "for an unknown Service".to_owned(),
     };
     format!(
         "{}{made_for}, and no Service wants it. If no other cluster in the same account is named \
@@ -177,21 +182,21 @@ fn describe(orphan: &OwnedLoadBalancer, provider: &str, cluster_name: &str) -> S
     )
 }
 
-/// A cloud's or a guest's words: short, and quoted where they are more than a name.
+/// Shortens text from a cloud or a guest, and quotes it if it is not a plain name.
 fn shown(name: &str) -> String {
     let short: String = name.chars().take(NAME_SHOWN_MAX).collect();
     let plain = short.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/'));
     if plain && !short.is_empty() { short } else { format!("{short:?}") }
 }
 
-/// In how many scans in a row each load balancer was wanted by nobody, by its name.
+/// The number of consecutive scans in which no Service wanted a load balancer, by its name.
 #[derive(Default)]
 struct Sightings {
     scans: BTreeMap<String, u32>,
 }
 
 impl Sightings {
-    /// One more scan; returns those that became orphans by it.
+    /// Records a scan; returns the new orphans.
     fn saw(&mut self, found: Vec<OwnedLoadBalancer>) -> Vec<OwnedLoadBalancer> {
         let names: BTreeSet<&str> = found.iter().map(|one| one.name.as_str()).collect();
         self.scans.retain(|name, _| names.contains(name.as_str()));

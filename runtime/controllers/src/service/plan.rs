@@ -1,5 +1,5 @@
-//! What has to be done for one Service (pure): its object, what the ledger remembers, the node set
-//! and the release in; one plan out. Nothing else decides.
+//! Plans the next step for one Service (pure), from its object, its ledger entry, the node set and
+//! the release. All decisions are here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,62 +15,63 @@ use crate::{
     service_spec::{Converted, convert, has_finalizer, is_load_balancer, named_holder, names_another},
 };
 
-/// After this many failed `update` calls in a row the Service is ensured: an `update` changes the
-/// backends of what is there, and only an `ensure` makes what is missing beside them. Upstream's
-/// first sync after a failed node sync is an ensure.
+/// After this many consecutive failed `update` calls the Service is ensured: an `update` changes
+/// only the backends of an existing load balancer, and only an `ensure` creates missing parts.
+/// Upstream's first sync after a failed node sync is an ensure.
 const FAILED_UPDATES_MAX: u32 = 2;
 
-/// Who owns the object, as the provider that plans sees it.
+/// The owner of the object from the view of the planning provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// This provider.
-    Mine,
+    Own,
     /// Another provider of this process.
-    Anothers,
-    /// No provider, or more than one; or it is not of type LoadBalancer.
-    Nobodys,
+    OtherProvider,
+    /// No provider or more than one, or the Service is not of type LoadBalancer.
+    NoOwner,
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 pub(crate) struct Observed {
-    /// As the cache has it; none where it is gone.
+    /// The cached object; none after its deletion.
     pub(crate) object: Option<Arc<core::Service>>,
-    /// What the provider that plans holds for it.
+    /// The planning provider's ledger entry.
     pub(crate) entry: Option<Entry>,
     pub(crate) standing: Standing,
-    /// Name of the provider that plans.
+    /// Name of the planning provider.
     pub(crate) provider: String,
     pub(crate) shared: SharedNodes,
-    /// Of the provider.
+    /// Generation of the planning provider.
     pub(crate) generation: u64,
-    /// Of the entry, from now on.
+    /// The waits of the entry.
     pub(crate) waits: Waits,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     Nothing,
     /// A repair is due after this time.
     Wait(Duration),
-    /// The object is gone, or another has its name: delete by what the ledger remembers.
+    /// The object is deleted, or another object has its name: delete the load balancer of the
+    /// ledger entry.
     DeleteRemembered(Arc<Service>),
-    /// The same, and the load balancer is deleted already.
+    /// The same case, but the load balancer is deleted already: remove the entry.
     Forget,
-    /// The object is there and its load balancer has to go.
+    /// The object exists and its load balancer has to be deleted.
     Cleanup(Arc<Service>),
-    /// Its load balancer is deleted, and our finalizer and the status have to go.
+    /// The load balancer is deleted; our finalizer and the status have to be removed.
     Release(Arc<Service>),
-    /// The Service is not what a provider may be asked for.
+    /// The Service is invalid; no provider is called.
     Refuse(Vec<String>),
     Ensure {
         service: Arc<Service>,
-        /// The finalizer is missing, or the object names another holder beside it.
+        /// The finalizer is missing, or the annotations name another provider.
         add_finalizer: bool,
-        /// Only its turn of drift repair asks for it.
+        /// Only drift repair requires it.
         repeated: bool,
     },
-    /// Only the nodes of this Service changed, as it was ensured last.
+    /// Only the nodes changed; the Service is the last ensured one.
     Update(Arc<Service>),
     /// Only our writes to the object are missing.
     Repair {
@@ -87,7 +88,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     if let Some(entry) = entry.filter(|entry| entry.service.uid != service.uid) {
         return delete_remembered(entry);
     }
-    if observed.standing != Standing::Mine || object.metadata.deletion_timestamp.is_some() {
+    if observed.standing != Standing::Own || object.metadata.deletion_timestamp.is_some() {
         return departure(observed, object, service);
     }
     let refused = !problems.is_empty();
@@ -113,27 +114,29 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         }
         Some(_) | None => {}
     }
-    // The provider's name has to be written before anything is made, also where the finalizer is
-    // another manager's. Once is enough: a user who removes the annotation later is left in peace.
-    let is_first = entry
-        .is_none_or(|entry| matches!(entry.state, State::Hearsay | State::Unsettled { before: None } | State::Deleted));
+    // The provider's name has to be written before the first `ensure`, also if another manager set
+    // the finalizer. Once is enough: if a user removes the annotation later, it is not written
+    // again.
+    let is_first = entry.is_none_or(|entry| {
+        matches!(entry.state, State::Unconfirmed | State::Unsettled { before: None } | State::Deleted)
+    });
     let unnamed = is_first && named_holder(object).is_none();
     Plan::Ensure { service: Arc::new(service), add_finalizer: add_finalizer || unnamed, repeated: false }
 }
 
-/// When to look again after this was carried out: at once while anything is left to do.
+/// When to run the Service again after a successful step: at once while any work is left.
 pub(crate) fn after_success(observed: &Observed) -> Next {
     match (plan(observed), observed.waits.retry) {
         (Plan::Nothing, _) => Next::OnChange,
         (Plan::Wait(wait), _) => Next::Within(wait),
-        // Only the nodes were brought, and the `ensure` that failed keeps its wait.
+        // Only the backends were updated; the failed `ensure` keeps its wait.
         (Plan::Ensure { .. }, Some(wait)) => Next::After(wait),
         _ => Next::After(Duration::ZERO),
     }
 }
 
-/// When to look again after a failure. Where an `ensure` failed and the nodes changed meanwhile,
-/// what serves on must not be left with nodes that are gone.
+/// When to run the Service again after a failure. If an `ensure` failed and the nodes changed
+/// meanwhile, the earlier load balancer must be updated at once.
 pub(crate) fn after_failure(observed: &Observed, membership_before: u64, retry: Retry) -> Next {
     let serves_on = matches!(&observed.entry, Some(Entry { state: State::Unsettled { before: Some(_) }, .. }));
     match retry {
@@ -152,27 +155,29 @@ fn delete_remembered(entry: &Entry) -> Plan {
     if entry.state == State::Deleted { Plan::Forget } else { Plan::DeleteRemembered(Arc::clone(&entry.service)) }
 }
 
-/// The object is there, and this provider is not to serve it, or not any more.
+/// Plans for an existing object that this provider does not serve, or not any more.
 ///
-/// The load balancer has to go, be it to make room for another provider's. But where the Service
-/// wants what it wanted and only the claims changed so that nobody owns it any more, what serves
-/// its clients stays: an operator's slip must not cost them. It goes with the Service.
+/// The load balancer is deleted, also to make room for another provider's. But if the Service did
+/// not change its class and only the claims changed, so that no provider owns the Service, the load
+/// balancer stays, because an operator's mistake must not interrupt its clients. It is deleted with
+/// the Service.
 fn departure(observed: &Observed, object: &core::Service, service: Service) -> Plan {
-    // A Service of type LoadBalancer that is another's carries another's finalizer, even where it
-    // has the same name.
-    let foreign = is_load_balancer(object) && observed.standing != Standing::Mine;
+    // A Service of type LoadBalancer with another owner has that owner's finalizer, even if the
+    // finalizer has the same name.
+    let foreign = is_load_balancer(object) && observed.standing != Standing::Own;
     let leaves = object.metadata.deletion_timestamp.is_some()
-        || observed.standing == Standing::Anothers
+        || observed.standing == Standing::OtherProvider
         || !is_load_balancer(object);
     match &observed.entry {
         None if has_finalizer(object) && !foreign => Plan::Cleanup(Arc::new(service)),
         None => Plan::Nothing,
         Some(entry) if !leaves && entry.service.load_balancer_class == service.load_balancer_class => Plan::Nothing,
         Some(entry) if entry.state == State::Deleted => Plan::Release(Arc::clone(&entry.service)),
-        // Of an object that does not look like ours any more the cache keeps no fields that a
-        // provider could read.
+        // The cache trims the spec of an object that is neither of type LoadBalancer nor has our
+        // finalizer.
         Some(entry) if !is_load_balancer(object) && !has_finalizer(object) => Plan::Cleanup(Arc::clone(&entry.service)),
-        // Of the class that it was made for: a provider may leave those of other classes alone.
+        // With the class for which the load balancer was made: a provider may ignore Services of
+        // other classes.
         Some(entry) => {
             let load_balancer_class = entry.service.load_balancer_class.clone();
             Plan::Cleanup(Arc::new(Service { load_balancer_class, ..service }))
@@ -180,15 +185,14 @@ fn departure(observed: &Observed, object: &core::Service, service: Service) -> P
     }
 }
 
-/// The Service that serves although what is wanted now is refused or has failed, where its nodes
-/// are others now.
+/// The last ensured Service, if its load balancer serves while the wanted one is refused or failed,
+/// and its nodes are outdated.
 fn outdated(entry: &Entry, membership: u64, refused: bool) -> Option<Arc<Service>> {
     match &entry.state {
         State::Serving(serving) if refused && serving.nodes != Backends::Known(membership) => {
             Some(Arc::clone(&entry.service))
         }
-        // After an `update` that failed it is the turn of the `ensure`, which brings the nodes as
-        // well.
+        // After a failed `update`, `ensure` is next, which also sets the backends.
         State::Unsettled { before: Some(before) }
             if before.nodes != Backends::Known(membership) && before.nodes.failed() == 0 =>
         {
@@ -198,15 +202,15 @@ fn outdated(entry: &Entry, membership: u64, refused: bool) -> Option<Arc<Service
     }
 }
 
-/// The load balancer is as the Service wants it, but for the nodes or our writes. Where another
-/// controller undoes our writes, the nodes do not wait for them.
+/// Plans the update of the backends and the repair of our writes; the rest of the load balancer is
+/// up to date. If another controller undoes our writes, the backends do not wait for them.
 fn upkeep(
     observed: &Observed,
     (entry, serving): (&Entry, Option<&Serving>),
     (object, service): (&core::Service, Service),
     add_finalizer: bool,
 ) -> Plan {
-    // A watch that lags shows the object as it was before our last write.
+    // A lagging watch shows the object before our last write.
     let add_finalizer = add_finalizer && entry.wrote.is_none_or(|wrote| version(object).is_none_or(|now| now >= wrote));
     let unwritten = |serving: &&Serving| serving.written == Written::No || entry.lost_status(object);
     let status = serving.filter(unwritten).map(|serving| serving.status.clone());

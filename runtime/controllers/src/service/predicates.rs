@@ -1,4 +1,4 @@
-//! What of a Service matters to its load balancer (pure): upstream's predicates, in upstream's
+//! Which changes of a Service affect its load balancer (pure): upstream's predicates, in upstream's
 //! order.
 
 use k8s_openapi::api::core::v1 as core;
@@ -6,12 +6,12 @@ use skysail_provider::Service;
 
 use crate::service_spec::{class, convert, has_finalizer, is_load_balancer, named_class, named_holder, status};
 
-/// Whether `ensure` has to be called because the Service changed.
+/// Whether a change of the Service requires `ensure`.
 ///
 /// Labels, selector, cluster IPs, internal traffic policy and status do not matter. Whether a load
 /// balancer is wanted at all is decided before. The class cannot change while the type stays, but
-/// between two looks the type may have changed twice; upstream, which sees each change, compares
-/// the number of the families.
+/// the type may have changed twice between two runs. Upstream sees each change and compares only
+/// the number of IP families.
 pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
     old.source_ranges != new.source_ranges
         || old.ports != new.ports
@@ -26,9 +26,9 @@ pub(crate) fn needs_update(old: &Service, new: &Service) -> bool {
         || old.load_balancer_class != new.load_balancer_class
 }
 
-/// Whether a change of the object is worth a look. Our own writes (finalizer, status) are not, and
-/// a status changed by others is not either, unless it is empty now: the API server empties it when
-/// the type changes, be it for a moment.
+/// Whether a change of the object requires a reconcile. Our own writes (finalizer, status) do not.
+/// A status change by another client does only if it emptied the status: the API server does so
+/// when the type changes, even for a moment.
 pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     let concerns_us = |object| is_load_balancer(object) || has_finalizer(object);
     if !concerns_us(old) && !concerns_us(new) {
@@ -37,11 +37,12 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     if is_load_balancer(old) != is_load_balancer(new)
         || class(old) != class(new)
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
-        // Somebody took our finalizer away: it has to come back before the object can be deleted.
+        // Another client removed our finalizer: it has to be restored before the object can be
+        // deleted.
         || (has_finalizer(old) && !has_finalizer(new))
         || (is_load_balancer(new) && lost_status(old, new))
-        // Somebody else wrote who holds it. One who only takes the line away is left in peace:
-        // writing it again would be a quarrel.
+        // Another client wrote the provider's name. The mere removal of the annotation is accepted,
+        // to avoid a conflict with that client.
         || (named_holder(old).is_some() && named_holder(new).is_some() && named_holder(old) != named_holder(new))
         || (named_class(old).is_some() && named_class(new).is_some() && named_class(old) != named_class(new))
     {
@@ -51,7 +52,7 @@ pub(crate) fn is_relevant(old: &core::Service, new: &core::Service) -> bool {
     needs_update(&old.service, &new.service) || old.problems != new.problems
 }
 
-/// Whether the status said where the load balancer is, and does not any more.
+/// Whether the status had an ingress and is empty now.
 fn lost_status(old: &core::Service, new: &core::Service) -> bool {
     !status(old).ingress.is_empty() && status(new).ingress.is_empty()
 }

@@ -1,5 +1,5 @@
-//! A provider's answer, judged before it is written (pure). What the API server would refuse, or a
-//! client could stumble over, never gets there.
+//! Validates a provider's answer before it is written (pure), so that the API server does not
+//! reject the status and clients can rely on it.
 
 use std::net::IpAddr;
 
@@ -8,23 +8,23 @@ use skysail_provider::{Code, Error, Ingress, IpMode, LoadBalancerStatus, PortSta
 
 use crate::service_spec::shown;
 
-/// Most entries of `ingress`. Clouds give one per zone and family; each is written into the object
-/// and read by every client.
+/// Most entries of `ingress`. Clouds return one for each zone and IP family; every client of
+/// Services reads all entries.
 const INGRESS_MAX: usize = 64;
-/// Most ports of one entry: no load balancer has more listeners, and every one is written into the
-/// object.
+/// Most ports of one entry: no load balancer has more listeners, and the object contains all of
+/// them.
 const PORTS_MAX: usize = 1024;
 /// As the API server's limit for `ports[].error`.
 const PORT_ERROR_BYTES_MAX: usize = 316;
 
-/// The status as it may be written: checked, and with the mode that the API server would fill in.
+/// The validated status, with the mode that the API server would default.
 ///
 /// # Errors
-/// [`Code::Internal`], with the entry and the rule that it breaks.
+/// [`Code::Internal`], with the entry and the rule that it violates.
 pub(crate) fn judge(status: LoadBalancerStatus) -> Result<LoadBalancerStatus, Error> {
     let count = status.ingress.len();
     if count > INGRESS_MAX {
-        return Err(refused(format!("{count} ingress entries, at most {INGRESS_MAX} may be")));
+        return Err(refused(format!("{count} ingress entries, at most {INGRESS_MAX} are allowed")));
     }
     let ingress: Result<Vec<Ingress>, Error> = status
         .ingress
@@ -43,10 +43,10 @@ fn entry_judged(mut entry: Ingress) -> Result<Ingress, String> {
     entry.ip = entry.ip.filter(|ip| !ip.is_empty());
     entry.hostname = entry.hostname.filter(|hostname| !hostname.is_empty());
     match &entry.ip {
-        Some(ip) if ip.parse::<IpAddr>().is_err() => return Err(format!("{} is no IP address", shown(ip))),
+        Some(ip) if ip.parse::<IpAddr>().is_err() => return Err(format!("{} is not an IP address", shown(ip))),
         Some(_) => entry.ip_mode = entry.ip_mode.or(Some(IpMode::Vip)),
-        None if entry.ip_mode.is_some() => return Err("a mode without an IP address".to_owned()),
-        None if entry.hostname.is_none() => return Err("neither an IP address nor a hostname".to_owned()),
+        None if entry.ip_mode.is_some() => return Err("ipMode is set without an IP address".to_owned()),
+        None if entry.hostname.is_none() => return Err("it has neither an IP address nor a hostname".to_owned()),
         None => {}
     }
     if let Some(hostname) = &entry.hostname {
@@ -54,18 +54,18 @@ fn entry_judged(mut entry: Ingress) -> Result<Ingress, String> {
             return Err(format!("hostname {hostname} is an IP address"));
         }
         if !is_dns_1123(hostname) {
-            return Err(format!("{} is no DNS-1123 name", shown(hostname)));
+            return Err(format!("{} is not a DNS-1123 subdomain", shown(hostname)));
         }
     }
     if entry.ports.len() > PORTS_MAX {
-        return Err(format!("{} ports, at most {PORTS_MAX} may be", entry.ports.len()));
+        return Err(format!("{} ports, at most {PORTS_MAX} are allowed", entry.ports.len()));
     }
     for PortStatus { port, error, .. } in &entry.ports {
         if *port == 0 {
-            return Err("port 0".to_owned());
+            return Err("port 0 is not valid".to_owned());
         }
         if let Some(error) = error.as_deref().filter(|error| !is_port_error(error)) {
-            return Err(format!("port {port}: {} is no CamelCase reason", shown(error)));
+            return Err(format!("port {port}: the error {} is not a CamelCase reason", shown(error)));
         }
     }
     Ok(entry)
@@ -148,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_would_refuse_is_refused_with_its_reason() {
-        check(entry(Some("192.0.2.300"), None, None), Some("no IP address"));
-        check(entry(Some("192.0.2.1/24"), None, None), Some("no IP address"));
-        check(entry(None, Some("lb.example.com"), Some(IpMode::Vip)), Some("a mode without"));
+    fn a_status_that_the_api_server_would_reject_is_refused_with_the_reason() {
+        check(entry(Some("192.0.2.300"), None, None), Some("not an IP address"));
+        check(entry(Some("192.0.2.1/24"), None, None), Some("not an IP address"));
+        check(entry(None, Some("lb.example.com"), Some(IpMode::Vip)), Some("ipMode is set without"));
         check(entry(None, None, None), Some("neither"));
         check(entry(Some(""), Some(""), None), Some("neither"));
         check(entry(None, Some("192.0.2.1"), None), Some("is an IP address"));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_passes() {
+    fn a_valid_status_passes() {
         check(entry(Some("2001:db8::1"), Some("a.b-c.example"), Some(IpMode::Proxy)), None);
         check(with_port("LoadBalancerMixedProtocolNotSupported"), None);
         check(with_port("cloud.example/NoListener"), None);

@@ -1,5 +1,4 @@
-//! Services whose load balancer no provider looks after: what is wrong and what a person can do, in
-//! words.
+//! The texts about Services whose load balancer no provider manages: the reason and the remedy.
 
 use std::sync::Arc;
 
@@ -14,31 +13,31 @@ use crate::{
     watch::ObjectKey,
 };
 
-/// The provider that made the Service's load balancer, where it is not there any more.
+/// The provider that made the Service's load balancer, if it is removed.
 pub(crate) fn former_holder(context: &Context, key: &ObjectKey) -> Option<Arc<str>> {
     let Entry { provider, .. } = context.ledger.get(key)?;
     context.lanes.named(&provider).is_none().then_some(provider)
 }
 
-/// One provider follows another that is gone.
+/// The text about a provider that takes over from a removed one.
 pub(crate) fn taken_over(former: &str, provider: &str) -> String {
     format!(
-        "The provider {former} made this Service's load balancer and is not there any more; {provider} takes the Service over. If {provider} is another \
-         cloud, delete what {former} made by hand"
+        "The provider {provider} takes over this Service, because the provider {former}, which made its load balancer, is removed. If {provider} is another \
+         cloud, delete the load balancer of {former} by hand"
     )
 }
 
-/// What has to be said about a Service that has our finalizer and no owner; nothing where it has
-/// either, or where only somebody else can have set the finalizer and nothing waits for it.
+/// The text about a Service that has our finalizer and no owner. None if it has an owner, or if
+/// another controller must have set the finalizer and the Service is not being deleted.
 pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -> Option<String> {
-    if !has_finalizer(object) || context.service_owner(object) != Owner::Nobody {
+    if !has_finalizer(object) || context.service_owner(object) != Owner::Unowned {
         return None;
     }
     if !is_load_balancer(object) {
         let holder = former_holder(context, key)?;
         return Some(format!(
-            "The provider {holder} made a load balancer for this Service, which wants none any more, and is not there: nobody will delete it, and the \
-             finalizer keeps this Service. Give the provider {holder} back; or {}",
+            "This Service has a load balancer of the provider {holder}, which is removed, so Skysail cannot delete the load balancer, and the \
+             finalizer stays on the Service. Add the provider {holder} again; or {}",
             by_hand(key)
         ));
     }
@@ -48,25 +47,25 @@ pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -
     };
     let entry = context.ledger.get(key);
     if entry.as_ref().is_some_and(|entry| entry.service.load_balancer_class.as_deref() != class(object)) {
-        // Its user changed the class: it goes.
+        // The user changed the class: the load balancer is deleted.
         return None;
     }
     let holder = entry.map(|entry| entry.provider);
     match holder {
         Some(holder) if context.lanes.named(&holder).is_some() => Some(format!(
-            "No provider claims {wanted} any more. The load balancer stays as {holder} made it and goes with this Service; to have it kept up to date, let a \
-             provider claim that again"
+            "No provider claims {wanted} any more. The load balancer of {holder} stays without updates until this Service is deleted; to have it updated, let a \
+             provider claim {wanted} again"
         )),
         Some(holder) => Some(format!(
-            "The provider {holder} made this Service's load balancer and is not there any more: nobody will delete it, and the finalizer keeps this Service. \
-             Give the provider {holder} back, with {wanted}; or {}",
+            "This Service's load balancer belongs to the provider {holder}, which is removed, so Skysail cannot delete it, and the finalizer stays on the Service. \
+             Add the provider {holder} again, with {wanted}; or {}",
             by_hand(key)
         )),
-        // Other controllers use the same finalizer: as long as nothing waits for it, it is none of
-        // our business.
+        // Other controllers use the same finalizer: while the Service is not being deleted, no
+        // report is needed.
         None if object.metadata.deletion_timestamp.is_some() => Some(format!(
-            "This Service is kept by a finalizer, and no provider here claims {wanted}. If another controller looks after it, wait for that one. If a provider of \
-             ours made its load balancer, let that provider claim it again; or {}",
+            "A finalizer delays the deletion of this Service, and no provider here claims {wanted}. If another controller manages it, wait for that controller. If a provider of \
+             Skysail made its load balancer, let that provider claim it again; or {}",
             by_hand(key)
         )),
         None => None,
@@ -76,6 +75,6 @@ pub(crate) fn text(context: &Context, key: &ObjectKey, object: &core::Service) -
 fn by_hand(key: &ObjectKey) -> String {
     let ObjectKey { namespace, name } = key;
     format!(
-        "delete the load balancer by hand, and then take {LOAD_BALANCER_FINALIZER} out of metadata.finalizers: kubectl edit service {name} --namespace {namespace}"
+        "delete the load balancer by hand, and then remove {LOAD_BALANCER_FINALIZER} from metadata.finalizers: kubectl edit service {name} --namespace {namespace}"
     )
 }

@@ -1,4 +1,4 @@
-//! What is read from a Service object.
+//! The conversion of a Service object.
 
 use expect_test::{Expect, expect};
 use k8s_openapi::{
@@ -38,9 +38,9 @@ fn h6_source_ranges_come_from_the_field_or_else_from_the_annotation() {
     check_ranges(&["192.0.2.0/24"], Some("10.0.0.0/8"), expect![[r#"["192.0.2.0/24"] []"#]]);
 }
 
-/// H6 of the catalogue: what is invalid.
+/// H6 of the catalogue: invalid source ranges.
 #[test]
-fn h6_a_source_range_that_is_no_cidr_is_a_problem_that_names_it() {
+fn h6_a_problem_names_a_source_range_that_is_not_a_cidr() {
     check_ranges(&[], Some("10.0.0.1/33"), expect![[r#"[] ["source range \"10.0.0.1/33\" is not a CIDR"]"#]]);
     check_ranges(&[], Some("10.0.0.1/32,*"), expect![[r#"["10.0.0.1/32"] ["source range \"*\" is not a CIDR"]"#]]);
     check_ranges(&[], Some("10.0.0.1/32,"), expect![[r#"["10.0.0.1/32"] ["source range \"\" is not a CIDR"]"#]]);
@@ -52,7 +52,7 @@ fn h6_a_source_range_that_is_no_cidr_is_a_problem_that_names_it() {
 }
 
 #[test]
-fn a_port_that_no_schema_would_pass_is_a_problem_and_not_a_wrong_number() {
+fn an_invalid_port_is_a_problem_and_not_a_wrong_number() {
     let port = |port, node_port, protocol: &str| ServicePort {
         port,
         node_port: Some(node_port),
@@ -72,10 +72,10 @@ fn a_port_that_no_schema_would_pass_is_a_problem_and_not_a_wrong_number() {
     let converted = convert(&object);
     expect![[r#"
         80 -> http
-        port 65616/TCP (node port 0) is out of range or of an unknown protocol
-        port 0/UDP (node port 0) is out of range or of an unknown protocol
-        port 443/TCP (node port -1) is out of range or of an unknown protocol
-        port 53/QUIC (node port 0) is out of range or of an unknown protocol
+        port 65616/TCP (node port 0) is out of range or has an unknown protocol
+        port 0/UDP (node port 0) is out of range or has an unknown protocol
+        port 443/TCP (node port -1) is out of range or has an unknown protocol
+        port 53/QUIC (node port 0) is out of range or has an unknown protocol
     "#]]
     .assert_eq(&format!(
         "{}{}\n",
@@ -84,9 +84,9 @@ fn a_port_that_no_schema_would_pass_is_a_problem_and_not_a_wrong_number() {
     ));
 }
 
-/// A status that the API server has filled in equals the one that was written.
+/// A status with the API server's defaults equals the written status.
 #[test]
-fn a_missing_mode_reads_as_the_api_server_would_fill_it_in() {
+fn a_missing_mode_is_read_as_the_api_servers_default() {
     let ingress = LoadBalancerIngress { ip: Some("192.0.2.1".to_owned()), ..LoadBalancerIngress::default() };
     let load_balancer = LoadBalancerStatus { ingress: Some(vec![ingress]) };
     let object = Service {
@@ -101,7 +101,7 @@ fn a_missing_mode_reads_as_the_api_server_would_fill_it_in() {
 #[case::h10_an_unrelated_one(&["example.com/other"], false)]
 #[case::h10_ours(&["service.kubernetes.io/load-balancer-cleanup"], true)]
 #[case::h10_ours_and_an_unrelated_one(&["example.com/other", "service.kubernetes.io/load-balancer-cleanup"], true)]
-fn our_finalizer_is_known_by_its_exact_name(#[case] finalizers: &[&str], #[case] ours: bool) {
+fn our_finalizer_is_recognized_by_its_exact_name(#[case] finalizers: &[&str], #[case] ours: bool) {
     let mut object = Service::default();
     assert!(!has_finalizer(&object));
     object.metadata.finalizers = Some(finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect());
@@ -112,8 +112,7 @@ fn spec(spec: serde_json::Value) -> Service {
     Service { spec: Some(serde_json::from_value(spec).unwrap()), ..Service::default() }
 }
 
-/// A wrong value must not become another one in silence: a health check at port 0, or IPv4 where
-/// something else was meant.
+/// An invalid value must not be replaced silently, such as by a health check at port 0 or by IPv4.
 #[rstest]
 #[case::bad_input_health_check_node_port(json!({ "healthCheckNodePort": 70_000 }), "health check node port 70000 is out of range")]
 #[case::bad_input_target_port(
@@ -128,19 +127,19 @@ fn spec(spec: serde_json::Value) -> Service {
 #[case::bad_input_affinity(json!({ "sessionAffinity": "Cookie" }), r#"session affinity "Cookie" is neither None nor ClientIP"#)]
 #[case::bad_input_affinity_timeout(
     json!({ "sessionAffinity": "ClientIP", "sessionAffinityConfig": { "clientIP": { "timeoutSeconds": 0 } } }),
-    "a session affinity of 0 s is not from 1 to 86400 s",
+    "the session affinity timeout of 0 s is not from 1 to 86400 s",
 )]
 #[case::bad_input_protocol(
     json!({ "ports": [{ "port": 80, "protocol": "X".repeat(65_536) }] }),
-    &format!("port 80/{} (node port 0) is out of range or of an unknown protocol", "X".repeat(64)),
+    &format!("port 80/{} (node port 0) is out of range or has an unknown protocol", "X".repeat(64)),
 )]
-fn what_no_schema_would_pass_is_named(#[case] object: serde_json::Value, #[case] problem: &str) {
+fn an_invalid_value_is_a_problem_that_names_it(#[case] object: serde_json::Value, #[case] problem: &str) {
     assert_eq!(convert(&spec(object)).problems, [problem]);
 }
 
-/// Every entry is judged once, and the message stays one that an Event can hold.
+/// Every entry is checked once, and the message fits into an Event.
 #[test]
-fn bad_input_an_annotation_of_64_kib_of_wrong_ranges_is_told_in_a_few_words() {
+fn bad_input_an_annotation_of_64_kib_of_wrong_ranges_is_reported_briefly() {
     let converted = convert(&with_ranges(&[], Some(&"x,".repeat(32_768))));
     assert_eq!(converted.problems.len(), 9);
     assert_eq!(converted.problems[8], "and 32761 more");
@@ -148,7 +147,7 @@ fn bad_input_an_annotation_of_64_kib_of_wrong_ranges_is_told_in_a_few_words() {
 }
 
 #[test]
-fn bad_input_an_annotation_of_64_kib_of_right_ranges_is_taken_as_it_is() {
+fn bad_input_an_annotation_of_64_kib_of_valid_ranges_is_accepted() {
     let ranges: Vec<String> = (0..5_000).map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect();
     let twice = [ranges.join(","), ranges.join(",")].join(",");
     let converted = convert(&with_ranges(&[], Some(&twice)));
@@ -160,8 +159,8 @@ fn with_ingress(ingress: serde_json::Value) -> Service {
     Service { status: Some(serde_json::from_value(status).unwrap()), ..Service::default() }
 }
 
-/// Whether the status has to be written. As upstream, but that a missing mode is the API server's
-/// default: upstream takes it for another status and patches for ever.
+/// Whether the status has to be written. As upstream, except that a missing mode equals the API
+/// server's default: upstream treats it as a different status and patches for ever.
 #[rstest]
 #[case::h13_empty_and_empty(json!([]), json!(null), true)]
 #[case::h13_the_same_ip(json!([{ "ip": "192.0.2.1" }]), json!([{ "ip": "192.0.2.1" }]), true)]
@@ -190,6 +189,10 @@ fn with_ingress(ingress: serde_json::Value) -> Service {
 #[case::h13_another_order(
     json!([{ "ip": "192.0.2.1" }, { "ip": "192.0.2.2" }]), json!([{ "ip": "192.0.2.2" }, { "ip": "192.0.2.1" }]), false
 )]
-fn statuses_are_compared_whole(#[case] one: serde_json::Value, #[case] other: serde_json::Value, #[case] equal: bool) {
+fn statuses_are_compared_completely(
+    #[case] one: serde_json::Value,
+    #[case] other: serde_json::Value,
+    #[case] equal: bool,
+) {
     assert_eq!(status(&with_ingress(one)) == status(&with_ingress(other)), equal);
 }

@@ -23,7 +23,7 @@ const PRESENT: &str = "foo_1=bar_1:NoExecute foo_2=bar_2:NoSchedule";
 #[case::h3_same_key_and_effect("foo_1=other:NoExecute", true)]
 #[case::h3_another_key("foo_4=bar_1:NoExecute", false)]
 #[case::h3_another_effect("foo_2=bar_2:NoExecute", false)]
-fn a_taint_is_known_by_key_and_effect(#[case] text: &str, #[case] expected: bool) {
+fn a_taint_is_found_by_key_and_effect(#[case] text: &str, #[case] expected: bool) {
     assert_eq!(exists(&taints(PRESENT), &taint(text)), expected);
 }
 
@@ -35,6 +35,6 @@ fn a_taint_is_known_by_key_and_effect(#[case] text: &str, #[case] expected: bool
 #[case::h5_another_effect("foo=bar:NoSchedule", "foo=:NoExecute", None)]
 #[case::h5_the_same("foo=bar:NoSchedule", "foo=:NoSchedule", Some(""))]
 #[case::h5_an_empty_list("", "foo=:NoSchedule", None)]
-fn a_taint_is_taken_off(#[case] present: &str, #[case] off: &str, #[case] expected: Option<&str>) {
+fn a_taint_is_removed_by_key_and_effect(#[case] present: &str, #[case] off: &str, #[case] expected: Option<&str>) {
     assert_eq!(without(&taints(present), &taint(off)), expected.map(taints));
 }

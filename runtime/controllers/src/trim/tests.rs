@@ -1,4 +1,4 @@
-//! What is kept is listed here, field by field: one that no step reads fails these tests.
+//! The kept fields, one by one: a field that no step reads fails these tests.
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -18,7 +18,7 @@ fn metadata() -> Value {
 }
 
 #[test]
-fn of_a_service_only_what_a_step_reads_is_kept() {
+fn only_fields_of_a_service_that_a_step_reads_are_kept() {
     let mut service: Service = serde_json::from_value(json!({
         "metadata": metadata(),
         "spec": {
@@ -43,7 +43,7 @@ fn of_a_service_only_what_a_step_reads_is_kept() {
 }
 
 #[test]
-fn of_a_service_that_concerns_us_not_only_its_name_is_kept() {
+fn a_service_without_our_finalizer_keeps_only_its_identity_and_one_with_it_keeps_its_spec() {
     let spec = json!({ "type": "ClusterIP", "ports": [{ "port": 80 }], "externalIPs": ["192.0.2.1"] });
     let status = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.3" }] } });
     let mut service: Service =
@@ -54,10 +54,10 @@ fn of_a_service_that_concerns_us_not_only_its_name_is_kept() {
         .assert_eq(&serde_json::to_string(&service).unwrap());
     left_behind.metadata.finalizers = Some(vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()]);
     trim_service(&mut left_behind);
-    assert_eq!(serde_json::to_value(&left_behind).unwrap()["spec"], spec, "a provider is asked with it");
+    assert_eq!(serde_json::to_value(&left_behind).unwrap()["spec"], spec, "a provider needs the spec for the deletion");
 }
 
-/// As a kubelet reports it, with 50 images, which are most of it.
+/// A node as a kubelet reports it, with 50 images, which are most of its size.
 fn whole_node() -> Node {
     let condition = |kind: &str| {
         json!({
@@ -90,7 +90,7 @@ fn whole_node() -> Node {
 }
 
 #[test]
-fn of_a_node_only_what_a_step_reads_is_kept() {
+fn only_fields_of_a_node_that_a_step_reads_are_kept() {
     let mut node = whole_node();
     let whole = serde_json::to_string(&node).unwrap().len();
     trim_node(&mut node);

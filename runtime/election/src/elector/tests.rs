@@ -34,8 +34,7 @@ use crate::{Clock, ElectionConfig, ElectionMetrics, Health, Leader, Timing};
 
 const S: Duration = Duration::from_secs(1);
 
-/// A machine's clocks: tokio's, from another moment on, at another speed, showing another time of
-/// day.
+/// A machine's clocks: tokio's clock with an offset, a rate, and another wall-clock time.
 #[derive(Clone)]
 struct TestClock {
     began: Instant,
@@ -49,7 +48,7 @@ impl TestClock {
         Self { began: Instant::now(), ahead: Arc::default(), speed: 1.0, wrong_by: SignedDuration::ZERO }
     }
 
-    /// The process stands still while this time passes: its timers notice nothing.
+    /// Freezes the process for this time, unnoticed by its timers.
     fn freeze(&self, time: Duration) {
         self.ahead.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -129,7 +128,10 @@ impl World {
 
 /// Takes the lease, within 100 s.
 async fn lead(elector: Elector) -> Leader {
-    timeout(S * 100, elector.acquire(&CancellationToken::new())).await.expect("it should lead by now").unwrap()
+    timeout(S * 100, elector.acquire(&CancellationToken::new()))
+        .await
+        .expect("the candidate should have acquired the lease")
+        .unwrap()
 }
 
 fn internal() -> ApiError {
@@ -180,7 +182,7 @@ async fn b19_a_leader_renews_every_two_seconds_by_one_write() {
     assert!(leader.fence().check().is_ok());
 }
 
-/// The clocks on the wall differ by an hour: it makes no difference.
+/// A difference of an hour between the wall clocks makes no difference.
 #[tokio::test(start_paused = true)]
 async fn b19_a_candidate_waits_a_lease_duration_by_its_own_clock_after_a_crash() {
     for hours in [-1, 1] {
@@ -203,10 +205,10 @@ async fn b19_a_candidate_waits_a_lease_duration_by_its_own_clock_after_a_crash()
     }
 }
 
-/// It sees each renewal, and so it knows when the last one runs out: a hand-over after a crash
-/// takes no longer than the lease lasts.
+/// The candidate sees each renewal, so it knows when the last one expires: a change of the leader
+/// after a crash takes no longer than the lease lasts.
 #[tokio::test(start_paused = true)]
-async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
+async fn b19_a_candidate_takes_the_lease_when_it_expires() {
     let world = World::new();
     let leader = world.lead("a").await;
     let mut waiting = tokio::task::JoinSet::new();
@@ -214,7 +216,11 @@ async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
     sleep(S * 5).await;
     let asked = world.server.requests().count("get", "leases");
     sleep(S * 60 + S / 2).await;
-    assert_eq!(world.server.requests().count("get", "leases"), asked, "a watcher that sees each renewal need not ask");
+    assert_eq!(
+        world.server.requests().count("get", "leases"),
+        asked,
+        "a candidate that sees each renewal need not read the lease"
+    );
     let renewed = world.spec().await.renew_time.unwrap().0;
     drop(leader);
     waiting.join_next().await.unwrap().unwrap();
@@ -223,10 +229,10 @@ async fn b19_a_candidate_takes_the_lease_at_the_moment_when_it_has_run_out() {
     assert!((S * 15..S * 15 + S / 100).contains(&gap), "after {gap:?}");
 }
 
-/// Without a watch it asks every two to four seconds, as client-go does: refused, broken again and
-/// again, or never answered.
+/// Without a working watch (refused, broken repeatedly, or unanswered) the candidate reads the
+/// lease every two to four seconds, as client-go does.
 #[tokio::test(start_paused = true)]
-async fn b19_a_candidate_whose_watch_does_not_work_asks_instead() {
+async fn b19_a_candidate_without_a_working_watch_reads_the_lease_instead() {
     let forbidden = || Fault::Refuse(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", "no watch on leases"));
     for fault in [forbidden(), Fault::DropWatchAfter(0), Fault::Latency(S * 3600)] {
         let world = World::new();
@@ -246,7 +252,7 @@ async fn b19_a_candidate_whose_watch_does_not_work_asks_instead() {
     }
 }
 
-/// Both wait for the same moment.
+/// Both candidates wait for the same moment.
 #[tokio::test(start_paused = true)]
 async fn b19_of_two_candidates_one_takes_the_lease_and_the_other_stands_by() {
     let world = World::new();
@@ -265,7 +271,7 @@ async fn b19_of_two_candidates_one_takes_the_lease_and_the_other_stands_by() {
     assert_eq!(world.spec().await.lease_transitions, Some(1));
 }
 
-/// Lesson 45: upstream keeps the lease, and nobody acts until it has run out.
+/// Lesson 45: upstream keeps the lease, so no replica acts until it expires.
 #[tokio::test(start_paused = true)]
 async fn b19_a_lease_that_is_released_is_taken_at_once() {
     let world = World::new();
@@ -284,7 +290,7 @@ async fn b19_a_lease_that_is_released_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_without_the_right_to_watch_a_released_lease_is_found_by_asking() {
+async fn b19_without_permission_to_watch_a_released_lease_is_found_by_reading_it() {
     let world = World::new();
     world.disturb(|request| match request.verb {
         "watch" => Fault::Refuse(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", "no watch on leases")),
@@ -300,7 +306,7 @@ async fn b19_without_the_right_to_watch_a_released_lease_is_found_by_asking() {
     assert!(released.elapsed() < S * 5, "{:?}", released.elapsed());
 }
 
-/// Nothing is written after the release: not by the leader's client either.
+/// Nothing is written after the release, not even by the leader's client.
 #[tokio::test(start_paused = true)]
 async fn b19_the_release_is_the_last_write() {
     let world = World::new();
@@ -335,12 +341,12 @@ async fn b19_a_leader_that_cannot_renew_is_lost_after_the_renew_deadline_and_wri
     world.server.set_faults(None);
     let revision = world.server.revision();
     sleep(S * 60).await;
-    assert_eq!(world.server.revision(), revision, "not even the Event that it stopped leading, which upstream writes");
+    assert_eq!(world.server.revision(), revision, "not even the Event \"stopped leading\", which upstream writes");
     assert!(world.metric(r#"leader_election_master_status{name="ccm"} 0"#));
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_an_api_that_does_not_answer_costs_the_lease_no_later() {
+async fn b19_an_api_that_does_not_answer_loses_the_lease_within_the_renew_deadline() {
     let world = World::new();
     let mut leader = world.lead("a").await;
     world.disturb(|_| Fault::Latency(S * 3600));
@@ -349,7 +355,7 @@ async fn b19_an_api_that_does_not_answer_costs_the_lease_no_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_a_leader_outlives_failed_renewals_whatever_became_of_them() {
+async fn b19_a_leader_survives_failed_renewals_whether_carried_out_or_not() {
     for fault in [Fault::Refuse(internal()), Fault::Refuse(conflict()), Fault::LoseAnswer(no_answer())] {
         let world = World::new();
         let leader = world.lead("a").await;
@@ -371,8 +377,8 @@ async fn b19_a_leader_outlives_failed_renewals_whatever_became_of_them() {
     }
 }
 
-/// A process that edits or takes the lease ends our leadership at the next look, long before the
-/// renew deadline.
+/// A process that takes the lease ends our leadership at the next renewal, long before the renew
+/// deadline.
 #[tokio::test(start_paused = true)]
 async fn b19_a_leader_whose_lease_was_taken_ends_at_once() {
     let world = World::new();
@@ -381,12 +387,12 @@ async fn b19_a_leader_whose_lease_was_taken_ends_at_once() {
     world.leases().patch("ccm", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     let lost = leader.lost().await;
     assert!(world.began.elapsed() < S * 3);
-    assert_eq!(lost.reason, r#""thief" holds it"#);
+    assert_eq!(lost.reason, r#""thief" holds the lease"#);
     assert_eq!(world.spec().await.holder_identity.as_deref(), Some("thief"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_a_lease_that_was_deleted_is_made_again() {
+async fn b19_a_deleted_lease_is_created_again() {
     let world = World::new();
     let leader = world.lead("a").await;
     world.leases().delete("ccm", &DeleteParams::default()).await.unwrap();
@@ -395,7 +401,7 @@ async fn b19_a_lease_that_was_deleted_is_made_again() {
     assert!(leader.fence().check().is_ok());
 }
 
-/// It was frozen for longer than the others wait: it must not find that out by renewing.
+/// The process was frozen for longer than the lease duration: it must not try to renew first.
 #[tokio::test(start_paused = true)]
 async fn b19_a_leader_that_was_frozen_finds_the_fence_closed_before_it_does_anything() {
     let world = World::new();
@@ -405,11 +411,11 @@ async fn b19_a_leader_that_was_frozen_finds_the_fence_closed_before_it_does_anyt
     clock.freeze(S * 60);
     assert!(leader.fence().check().is_err());
     let lost = leader.lost().await;
-    assert_eq!(lost.reason, "this process stood still");
-    assert_eq!(world.server.revision(), revision, "not even the Event of its beginning");
+    assert_eq!(lost.reason, "this process was frozen or suspended");
+    assert_eq!(world.server.revision(), revision, "not even the Event \"became leader\"");
 }
 
-/// The renewal was sent in time and answered late: the fence counts from when it was sent.
+/// The renewal was sent in time and answered late.
 #[tokio::test(start_paused = true)]
 async fn b19_a_renewal_counts_from_when_it_was_sent() {
     let world = World::new();
@@ -418,7 +424,7 @@ async fn b19_a_renewal_counts_from_when_it_was_sent() {
         "update" => Fault::Latency(S * 4),
         _ => Fault::None,
     });
-    // Sent at 2 s, answered at 6 s; cut off from then on.
+    // Sent at 2 s, answered at 6 s; requests fail from 7 s on.
     sleep(S * 7).await;
     world.disturb(|_| Fault::Refuse(internal()));
     sleep(S * 4).await;
@@ -428,7 +434,7 @@ async fn b19_a_renewal_counts_from_when_it_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_the_health_check_fails_only_for_a_leader_that_should_long_have_ended() {
+async fn b19_the_health_check_fails_only_for_a_leader_20_s_after_its_lease_expired() {
     let world = World::new();
     let clock = TestClock::new();
     let elector = world.elector_with("a", clock.clone());
@@ -444,13 +450,13 @@ async fn b19_the_health_check_fails_only_for_a_leader_that_should_long_have_ende
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_a_candidate_that_is_stopped_leaves_the_lease_alone() {
+async fn b19_a_stopped_candidate_does_not_take_the_lease() {
     let world = World::new();
     let _leader = world.lead("a").await;
     let stop = CancellationToken::new();
     let mut waiting = tokio::task::JoinSet::new();
-    let (elector, told) = (world.elector("b"), stop.clone());
-    waiting.spawn(async move { elector.acquire(&told).await.is_none() });
+    let (elector, stopped) = (world.elector("b"), stop.clone());
+    waiting.spawn(async move { elector.acquire(&stopped).await.is_none() });
     sleep(S * 5).await;
     stop.cancel();
     assert!(waiting.join_next().await.unwrap().unwrap());

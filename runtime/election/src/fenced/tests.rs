@@ -1,4 +1,4 @@
-//! What a closed fence lets through, on the in-memory API.
+//! Which requests a closed fence allows, on the in-memory API.
 
 use std::{
     sync::{
@@ -24,12 +24,12 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap()
 }
 
-fn is_held_back<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> bool {
+fn is_blocked<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> bool {
     matches!(result, Err(kube::Error::Service(cause)) if cause.is::<FenceClosed>())
 }
 
 #[tokio::test]
-async fn a_closed_fence_holds_back_each_write_and_no_read() {
+async fn a_closed_fence_blocks_each_write_and_no_read() {
     let server = ApiServer::new(&ApiOptions::default());
     let hand = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&hand);
@@ -39,20 +39,20 @@ async fn a_closed_fence_holds_back_each_write_and_no_read() {
     let revision = server.revision();
 
     hand.store(1, Ordering::SeqCst);
-    assert!(is_held_back(api.create(&PostParams::default(), &map("after")).await));
-    assert!(is_held_back(api.replace("before", &PostParams::default(), &map("before")).await));
+    assert!(is_blocked(api.create(&PostParams::default(), &map("after")).await));
+    assert!(is_blocked(api.replace("before", &PostParams::default(), &map("before")).await));
     let patch = Patch::Merge(json!({ "data": { "a": "b" } }));
-    assert!(is_held_back(api.patch("before", &PatchParams::default(), &patch).await));
-    assert!(is_held_back(api.delete("before", &DeleteParams::default()).await));
-    assert!(is_held_back(api.delete_collection(&DeleteParams::default(), &ListParams::default()).await));
+    assert!(is_blocked(api.patch("before", &PatchParams::default(), &patch).await));
+    assert!(is_blocked(api.delete("before", &DeleteParams::default()).await));
+    assert!(is_blocked(api.delete_collection(&DeleteParams::default(), &ListParams::default()).await));
     assert_eq!(server.revision(), revision, "nothing was written");
     assert_eq!(api.get("before").await.unwrap().metadata.name.unwrap(), "before");
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
-/// As a process that is frozen between two steps of a request: it does not go on with it.
+/// As in a process that was frozen between two steps of a request.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_under_way_when_the_fence_closes_goes_no_further() {
+async fn a_running_write_is_aborted_when_the_fence_closes() {
     let server = ApiServer::new(&ApiOptions::default());
     let slow = |request: &RequestInfo| match request.verb {
         "create" => Fault::Latency(Duration::from_secs(5)),
@@ -62,12 +62,12 @@ async fn a_write_that_is_under_way_when_the_fence_closes_goes_no_further() {
     let begin = Instant::now();
     let fence = Fence::until(move || begin.elapsed(), Duration::from_secs(3));
     let api: Api<ConfigMap> = Api::namespaced(fenced(&server.client(), fence), "default");
-    assert!(is_held_back(api.create(&PostParams::default(), &map("late")).await));
+    assert!(is_blocked(api.create(&PostParams::default(), &map("late")).await));
     assert_eq!(api.get_opt("late").await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn the_apis_own_errors_come_through_as_they_are() {
+async fn errors_of_the_api_are_returned_unchanged() {
     let server = ApiServer::new(&ApiOptions::default());
     let api: Api<ConfigMap> = Api::namespaced(fenced(&server.client(), Fence::default()), "default");
     api.create(&PostParams::default(), &map("a")).await.unwrap();

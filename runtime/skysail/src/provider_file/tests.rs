@@ -627,7 +627,7 @@ fn an_address_range_that_cannot_be_meant_is_refused() {
     refused(
         &document("loadBalancerCidrs: [10.0.0.0/8, 169.254.0.0/16]\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerCidrs[1]: 169.254.0.0/16 is link-local, and a load balancer never has such an address; leave it out"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.loadBalancerCidrs[1]: 169.254.0.0/16 is link-local, which a load balancer cannot have; remove the entry"#
         ]],
     );
     refused(

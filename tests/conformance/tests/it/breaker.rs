@@ -1,4 +1,4 @@
-//! What stops the deletion of nodes, and what lets it go on.
+//! When the breaker stops the deletion of nodes, and when it allows it again.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -23,12 +23,12 @@ fn name(n: usize) -> String {
     format!("n{n:02}")
 }
 
-/// A cluster of so many ready nodes.
+/// A cluster with this many ready nodes.
 async fn cluster(nodes: usize) -> World {
     cluster_for_hours(nodes, 5 * S).await
 }
 
-/// The same for a test that looks at hours: fewer passes.
+/// The same with a longer period, for tests that cover hours.
 async fn cluster_for_hours(nodes: usize, period: Duration) -> World {
     let mut world = World::new().set(|settings| {
         settings.controllers.service = false;
@@ -44,7 +44,7 @@ async fn cluster_for_hours(nodes: usize, period: Duration) -> World {
     world
 }
 
-/// The machines of these nodes are gone, and their kubelets fell silent.
+/// Removes the machines of these nodes, and makes their kubelets silent.
 async fn lose(world: &World, nodes: impl Iterator<Item = usize>) {
     for n in nodes {
         world.fake().remove_instance(&name(n));
@@ -53,15 +53,15 @@ async fn lose(world: &World, nodes: impl Iterator<Item = usize>) {
 }
 
 async fn remaining(world: &World) -> usize {
-    world.we(world.nodes().list(&kube::api::ListParams::default())).await.items.len()
+    world.as_user(world.nodes().list(&kube::api::ListParams::default())).await.items.len()
 }
 
 async fn patch(world: &World, node: &str, patch: Value) {
-    world.we(world.nodes().patch(node, &PatchParams::default(), &Patch::Merge(&patch))).await;
+    world.as_user(world.nodes().patch(node, &PatchParams::default(), &Patch::Merge(&patch))).await;
 }
 
-/// Everything but the look-ups.
-async fn told(world: &mut World) -> String {
+/// The transcript without the look-ups.
+async fn actions(world: &mut World) -> String {
     let text = world.transcript().await;
     text.lines().filter(|line| !line.starts_with("provider ")).map(|line| format!("{line}\n")).collect()
 }
@@ -79,32 +79,31 @@ async fn too_many_machines_gone_at_once_stop_deletions_and_say_so_on_the_cluster
     lose(&world, 0..3).await;
     pass(20 * S).await;
     expect![[r#"
-        event kube-system Warning NodeDeletionStopped x1: The provider fake would be down by 3 of 6 nodes, and 2 may go within 360 minutes: no more are deleted. If the cloud did not lose these machines, mend the provider or its credential. If it did, delete the nodes with kubectl, or annotate them: skysail.dev/allow-deletion=true
-        event n00 Warning NodeDeletionHeld x1: The provider fake says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: skysail.dev/allow-deletion=true
-        event n01 Warning NodeDeletionHeld x1: The provider fake says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: skysail.dev/allow-deletion=true
-        event n02 Warning NodeDeletionHeld x1: The provider fake says that the machine is gone, and says so of too many nodes: this one is kept. If it is true, delete it with kubectl, or annotate it: skysail.dev/allow-deletion=true
+        event kube-system Warning NodeDeletionStopped x1: The breaker stopped the deletion of nodes of the provider fake: 3 of 6 nodes would be lost, and at most 2 may be deleted within 360 minutes. If the machines still exist in the cloud, correct the provider or its credential. If they do not, delete the nodes with kubectl, or annotate them: skysail.dev/allow-deletion=true
+        event n00 Warning NodeDeletionHeld x1: The breaker keeps this node: the provider fake reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: skysail.dev/allow-deletion=true
+        event n01 Warning NodeDeletionHeld x1: The breaker keeps this node: the provider fake reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: skysail.dev/allow-deletion=true
+        event n02 Warning NodeDeletionHeld x1: The breaker keeps this node: the provider fake reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: skysail.dev/allow-deletion=true
     "#]]
-    .assert_eq(&told(&mut world).await);
+    .assert_eq(&actions(&mut world).await);
     assert!(metric(&world, r#"skysail_node_deletion_stopped{provider="fake"} 1"#));
     assert!(metric(&world, r#"skysail_node_deletion_stops_total{provider="fake"} 1"#));
     assert!(metric(&world, r#"skysail_nodes_held{provider="fake"} 3"#));
     pass(10 * MINUTE).await;
-    assert_eq!(told(&mut world).await, "", "said once, not each pass");
+    assert_eq!(actions(&mut world).await, "", "reported once, not in each pass");
     pass(21 * MINUTE).await;
-    let again = told(&mut world).await;
+    let again = actions(&mut world).await;
     assert!(again.contains("NodeDeletionStopped x2") && again.contains("n02 Warning NodeDeletionHeld x2"), "{again}");
     assert!(metric(&world, r#"skysail_node_deletion_stops_total{provider="fake"} 1"#), "the same stop");
     assert_eq!(remaining(&world).await, 6);
 }
 
-/// Nodes that somebody else deletes while the provider is asked for them are no loss that we could
-/// cause.
+/// Nodes that another client deletes during a call do not count as loss.
 #[tokio::test(start_paused = true)]
-async fn what_others_delete_during_the_look_does_not_stop_the_deletion_of_the_rest() {
+async fn deletions_by_others_during_a_call_do_not_open_the_breaker() {
     let mut world = cluster(6).await;
     lose(&world, 0..3).await;
-    // The first look says so, and during the second one, which bears it out, somebody deletes two
-    // of them.
+    // The first look-up reports three missing machines; during the second one another client
+    // deletes two of the nodes.
     let (nodes, looks) = (world.nodes(), AtomicUsize::new(0));
     world.fake().on_call(move |line| {
         let second = line.starts_with("describe") && looks.fetch_add(1, Ordering::Relaxed) == 1;
@@ -119,24 +118,24 @@ async fn what_others_delete_during_the_look_does_not_stop_the_deletion_of_the_re
         })
     });
     pass(20 * S).await;
-    let told = told(&mut world).await;
-    assert!(!told.contains("NodeDeletionStopped"), "{told}");
+    let actions = actions(&mut world).await;
+    assert!(!actions.contains("NodeDeletionStopped"), "{actions}");
     assert_eq!(remaining(&world).await, 3);
 }
 
-/// Review B8: an operator removes four of ten machines, and announces nothing.
+/// An operator removes four of ten machines without an announcement.
 #[tokio::test(start_paused = true)]
 async fn a_scale_in_from_ten_to_six_is_done_within_fifteen_seconds() {
     let mut world = cluster(10).await;
     lose(&world, 0..4).await;
     pass(15 * S).await;
     assert_eq!(remaining(&world).await, 6);
-    assert!(!told(&mut world).await.contains("NodeDeletionStopped"));
+    assert!(!actions(&mut world).await.contains("NodeDeletionStopped"));
     assert_eq!(world.clouds[0].finding(Finding::NodesHeld), None);
 }
 
-/// The kubelets of four of ten nodes are silent, and the cloud finds nothing: a permission that is
-/// missing, not a scale-in. An operator sees it without Events.
+/// The kubelets of four of ten nodes are silent, and the cloud finds no machine: a missing
+/// permission, not a scale-in. The finding shows it without Events.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_finds_none_of_ten_machines_removes_no_node() {
     let world = cluster(10).await;
@@ -147,10 +146,10 @@ async fn a_cloud_that_finds_none_of_ten_machines_removes_no_node() {
     pass(WINDOW - MINUTE).await;
     assert_eq!(remaining(&world).await, 10);
     let finding = world.clouds[0].finding(Finding::NodesHeld).unwrap();
-    assert!(finding.starts_with("4 nodes whose machines are not found are kept, such as n00."), "{finding}");
+    assert!(finding.starts_with("4 nodes without a machine are kept, such as n00."), "{finding}");
 }
 
-/// Lesson 39: it was a lie, or a slip of the cloud.
+/// Lesson 39: the report was false, or a temporary fault of the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_finds_its_machines_again_loses_no_node() {
     let mut world = cluster(6).await;
@@ -159,36 +158,36 @@ async fn a_cloud_that_finds_its_machines_again_loses_no_node() {
     for n in 0..6 {
         world.fake().add_instances([&*name(n)]);
     }
-    drop(told(&mut world).await);
+    drop(actions(&mut world).await);
     pass(MINUTE).await;
     expect![[r#"
-        event kube-system Normal NodeDeletionResumed x1: Nodes of the provider fake are deleted again when their machines are gone
+        event kube-system Normal NodeDeletionResumed x1: The breaker of the provider fake closed: Skysail deletes nodes whose machines do not exist again
     "#]]
-    .assert_eq(&told(&mut world).await);
+    .assert_eq(&actions(&mut world).await);
     assert!(metric(&world, r#"skysail_node_deletion_stopped{provider="fake"} 0"#));
     assert!(metric(&world, r#"skysail_nodes_held{provider="fake"} 0"#));
     assert_eq!(remaining(&world).await, 6);
     lose(&world, 0..1).await;
     pass(MINUTE).await;
-    assert_eq!(remaining(&world).await, 5, "one machine is ordinary again");
+    assert_eq!(remaining(&world).await, 5, "a single missing machine does not open the breaker");
 }
 
-/// The guest is the attacker, finds all other machines, and has time.
+/// A malicious guest reports one missing machine each minute and finds all others.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_says_gone_of_one_node_each_minute_is_stopped_before_half_of_the_nodes_are_gone() {
+async fn a_provider_that_reports_one_missing_machine_each_minute_is_stopped_before_half_of_the_nodes_are_deleted() {
     let mut world = cluster_for_hours(12, 20 * S).await;
     for n in 0..12 {
         lose(&world, n..=n).await;
         pass(MINUTE).await;
     }
     assert_eq!(remaining(&world).await, 7);
-    assert!(told(&mut world).await.contains("NodeDeletionStopped"));
+    assert!(actions(&mut world).await.contains("NodeDeletionStopped"));
     pass(WINDOW - 20 * MINUTE).await;
     assert_eq!(remaining(&world).await, 7, "for a whole window");
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_lets_a_third_go_in_each_window() {
+async fn a_third_of_the_nodes_may_be_deleted_after_each_window() {
     let world = cluster_for_hours(9, MINUTE).await;
     lose(&world, 0..9).await;
     pass(WINDOW - MINUTE).await;
@@ -200,7 +199,7 @@ async fn time_lets_a_third_go_in_each_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_lets_nodes_go_by_an_annotation_and_that_deletes_no_node_whose_machine_is_there() {
+async fn an_annotation_allows_the_deletion_of_a_node_only_if_its_machine_is_missing() {
     let mut world = cluster(6).await;
     lose(&world, 0..4).await;
     pass(MINUTE).await;
@@ -209,7 +208,7 @@ async fn a_person_lets_nodes_go_by_an_annotation_and_that_deletes_no_node_whose_
             .await;
     }
     patch(&world, &name(2), json!({ "metadata": { "annotations": { "skysail.dev/allow-deletion": "no" } } })).await;
-    drop(told(&mut world).await);
+    drop(actions(&mut world).await);
     pass(10 * S).await;
     expect![[r#"
         api delete nodes n00
@@ -217,12 +216,12 @@ async fn a_person_lets_nodes_go_by_an_annotation_and_that_deletes_no_node_whose_
         event n00 Normal DeletingNode x1: Deleting node because it does not exist in the cloud provider
         event n01 Normal DeletingNode x1: Deleting node because it does not exist in the cloud provider
     "#]]
-    .assert_eq(&told(&mut world).await);
-    assert_eq!(remaining(&world).await, 4, "the others are kept as before");
+    .assert_eq(&actions(&mut world).await);
+    assert_eq!(remaining(&world).await, 4, "the breaker keeps the other nodes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_who_deletes_what_is_kept_ends_the_stop() {
+async fn a_person_who_deletes_kept_nodes_closes_the_breaker() {
     let mut world = cluster(6).await;
     lose(&world, 0..4).await;
     pass(MINUTE).await;
@@ -230,13 +229,13 @@ async fn a_person_who_deletes_what_is_kept_ends_the_stop() {
         world.delete_node(&name(n)).await;
     }
     pass(MINUTE).await;
-    assert_eq!(remaining(&world).await, 2, "the fourth went by itself");
-    assert!(told(&mut world).await.contains("NodeDeletionResumed"));
+    assert_eq!(remaining(&world).await, 2, "the controller deleted the fourth");
+    assert!(actions(&mut world).await.contains("NodeDeletionResumed"));
 }
 
-/// The watch is late: what somebody else deleted is still there for us, and not our loss.
+/// The watch lags: it still shows a node that another client deleted, which does not count as loss.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_already_is_no_loss_of_ours() {
+async fn a_node_that_is_deleted_already_does_not_count_as_loss() {
     let mut world = cluster(3).await;
     world.disturb(|request: &RequestInfo| {
         let gone = || ApiError::new(404_u16.try_into().unwrap(), "NotFound", r#"nodes "n00" not found"#);
@@ -244,28 +243,28 @@ async fn a_node_that_is_gone_already_is_no_loss_of_ours() {
     });
     lose(&world, 0..1).await;
     pass(MINUTE).await;
-    let text = told(&mut world).await;
+    let text = actions(&mut world).await;
     assert!(text.contains("api delete nodes n00") && !text.contains("NodeDeletionStopped"), "{text}");
 }
 
-/// A finalizer of somebody keeps the object: it is deleted all the same, once.
+/// A finalizer of another controller delays the deletion of the object; the request is sent once.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_a_finalizer_keeps_is_counted_once() {
     let mut world = cluster(3).await;
     patch(&world, "n00", json!({ "metadata": { "finalizers": ["example.com/slow"] } })).await;
     lose(&world, 0..1).await;
     pass(MINUTE).await;
-    let text = told(&mut world).await;
+    let text = actions(&mut world).await;
     assert_eq!((remaining(&world).await, text.matches("api delete nodes n00").count()), (3, 1), "{text}");
     patch(&world, "n00", json!({ "metadata": { "finalizers": null } })).await;
     pass(MINUTE).await;
     assert_eq!(remaining(&world).await, 2);
-    assert!(!told(&mut world).await.contains("NodeDeletionStopped"));
+    assert!(!actions(&mut world).await.contains("NodeDeletionStopped"));
 }
 
-/// A night's scale-down of the autoscaler is no loss.
+/// A scale-down by the autoscaler does not count as loss.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_the_autoscaler_announced_go_however_many_they_are() {
+async fn nodes_that_the_autoscaler_announced_are_deleted_whatever_their_number() {
     let mut world = cluster(6).await;
     for n in 0..5 {
         let taint = json!({ "key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule" });
@@ -274,7 +273,7 @@ async fn nodes_that_the_autoscaler_announced_go_however_many_they_are() {
     lose(&world, 0..5).await;
     pass(MINUTE).await;
     assert_eq!(remaining(&world).await, 1);
-    assert!(!told(&mut world).await.contains("NodeDeletionStopped"));
+    assert!(!actions(&mut world).await.contains("NodeDeletionStopped"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,12 +287,11 @@ async fn an_upgrade_that_replaces_every_machine_is_not_stopped() {
         pass(MINUTE).await;
     }
     assert_eq!(remaining(&world).await, 3);
-    let text = told(&mut world).await;
+    let text = actions(&mut world).await;
     assert!(!text.contains("NodeDeletionStopped"), "{text}");
 }
 
-/// Issue of this breaker: whatever is no word about one machine deletes nobody, however long it
-/// lasts.
+/// An error that concerns no single machine deletes no node, however long it lasts.
 #[rstest]
 #[case::denied(Code::Denied)]
 #[case::not_found_of_the_whole_call(Code::NotFound)]
@@ -321,9 +319,9 @@ async fn an_empty_answer_removes_no_node() {
     }
 }
 
-/// Each provider has a breaker of its own.
+/// Each provider has its own breaker.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_lost_its_cloud_holds_up_no_other() {
+async fn an_open_breaker_of_one_provider_does_not_affect_another() {
     use skysail_test_conformance::world::Cloud;
     let mut world = World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two")]);
     for n in 0..3 {
@@ -336,11 +334,11 @@ async fn a_provider_that_lost_its_cloud_holds_up_no_other() {
         world.heartbeat(&name(n), "Unknown").await;
     }
     pass(MINUTE).await;
-    assert_eq!(remaining(&world).await, 5, "only the one node of the second");
+    assert_eq!(remaining(&world).await, 5, "only the missing node of the second provider is deleted");
     assert!(world.node("n03").await.is_none());
 }
 
-/// What a machine that comes and goes in the cloud's list costs: nothing.
+/// A machine that is temporarily missing from the cloud's list does not lose its node.
 #[tokio::test(start_paused = true)]
 async fn a_machine_has_to_be_missing_in_two_passes_in_a_row() {
     let mut world = cluster(3).await;
@@ -349,29 +347,28 @@ async fn a_machine_has_to_be_missing_in_two_passes_in_a_row() {
     assert_eq!(remaining(&world).await, 3);
     world.fake().fail_next("describe", Error::new(Code::Unavailable, "500"));
     pass(10 * S).await;
-    assert_eq!(remaining(&world).await, 3, "gone, nothing learnt, gone");
+    assert_eq!(remaining(&world).await, 3, "missing, failed look-up, missing");
     world.fake().add_instances(["n00"]);
     pass(5 * S).await;
     world.fake().remove_instance("n00");
     pass(5 * S).await;
-    assert_eq!(remaining(&world).await, 3, "gone, there, gone");
+    assert_eq!(remaining(&world).await, 3, "missing, found, missing");
     pass(5 * S).await;
     assert_eq!(remaining(&world).await, 2);
-    assert!(told(&mut world).await.contains("event n00 Normal DeletingNode x1"));
+    assert!(actions(&mut world).await.contains("event n00 Normal DeletingNode x1"));
 }
 
-/// E1: with the defaults, a machine that is deleted in the cloud takes its node along within a few
-/// passes.
+/// E1: with the defaults, the node of a deleted machine is deleted within a few passes.
 #[tokio::test(start_paused = true)]
-async fn e1_the_node_of_a_deleted_machine_goes_within_fifteen_seconds_of_its_silence() {
+async fn e1_the_node_of_a_deleted_machine_is_deleted_within_fifteen_seconds() {
     let world = cluster(3).await;
     lose(&world, 0..1).await;
     pass(15 * S).await;
     assert_eq!(remaining(&world).await, 2);
 }
 
-/// An API server in trouble carries deletions out and does not say so: they are a loss all the
-/// same.
+/// A failing API server carries out deletions although it answers with an error: they count as
+/// loss.
 #[tokio::test(start_paused = true)]
 async fn deletions_whose_answer_was_lost_count() {
     let world = cluster(9).await;
@@ -386,5 +383,5 @@ async fn deletions_whose_answer_was_lost_count() {
         lose(&world, lost..lost + 1).await;
         pass(MINUTE).await;
     }
-    assert_eq!(remaining(&world).await, 5, "four of nine may go, for all other machines are found");
+    assert_eq!(remaining(&world).await, 5, "four of nine may be deleted, because all other machines are found");
 }

@@ -1,5 +1,5 @@
-//! Two providers claim the same: the older provider keeps what it has, and the operator sees what
-//! the younger provider does not get.
+//! Two providers claim the same class, scheme or node: the older provider keeps it, and a finding
+//! reports the conflict.
 
 use serde_json::json;
 use skysail_controllers::Finding;
@@ -26,9 +26,9 @@ fn backends(world: &World) -> Vec<String> {
     world.fake().cloud().into_values().flat_map(|load_balancer| load_balancer.nodes).collect()
 }
 
-/// Review W1: two accounts of one cloud, and `providerIdSchemes` in neither provider.
+/// Two accounts of one cloud, without `providerIdSchemes` in either provider.
 #[tokio::test(start_paused = true)]
-async fn a_second_provider_of_the_same_scheme_takes_no_backend_from_the_first() {
+async fn a_second_provider_of_the_same_scheme_removes_no_backend_of_the_first() {
     let mut world = serving(Cloud::new("one")).await;
     world.edit(|clouds| clouds.push(Cloud::new("two").describing("one"))).await;
     pass(120 * S).await;
@@ -43,9 +43,9 @@ async fn a_second_provider_of_the_same_scheme_takes_no_backend_from_the_first() 
     assert!(transcript.contains("event kube-system Warning ClaimTaken x1: The provider two claims"), "{transcript}");
 }
 
-/// The finding ends with its reason.
+/// The finding is cleared with its cause.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_the_older_provider_gives_up_is_the_younger_providers() {
+async fn a_claim_that_the_older_provider_drops_passes_to_the_younger_provider() {
     let mut world = serving(Cloud::new("one")).await;
     world.edit(|clouds| clouds.push(Cloud::new("two").describing("one").class("one.example/lb"))).await;
     pass(5 * S).await;
@@ -59,7 +59,7 @@ async fn a_claim_that_the_older_provider_gives_up_is_the_younger_providers() {
     assert_eq!(world.clouds[1].finding(Finding::ClaimTaken), None);
 }
 
-/// Review W2: the older provider serves the class, also for new Services.
+/// The older provider serves the class, also for new Services.
 #[tokio::test(start_paused = true)]
 async fn of_two_providers_of_one_class_the_older_provider_serves_new_services() {
     let mut world = serving(Cloud::new("one")).await;
@@ -72,9 +72,9 @@ async fn of_two_providers_of_one_class_the_older_provider_serves_new_services() 
     assert!(finding.contains("the older provider one has the class \"one.example/lb\""), "{finding}");
 }
 
-/// A node without provider ID is its provider's by a label. Another provider that selects it must
-/// not cost the load balancer a backend, be it in the process that has seen the node without the
-/// other provider, or in a new one.
+/// A node without provider ID is assigned by a label. Another provider that selects the same label
+/// must not remove the node from the load balancer, neither in the running process nor after a
+/// restart.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_two_providers_select_stays_in_its_load_balancer() {
     let mut world = World::with(vec![Cloud::new("one").default_of_all().selects("pool", "x")]);

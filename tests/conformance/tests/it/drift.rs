@@ -1,4 +1,4 @@
-//! Drift repair: load balancers that somebody changed behind our back come back.
+//! Drift repair: restores load balancers that were changed in the cloud.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use skysail_test_conformance::world::{S, World, pass};
 
 const PERIOD: Duration = Duration::from_mins(10);
 
-/// This many Services that are ensured, and drift repair at most this often.
+/// A world with this many ensured Services and this rate of drift repair.
 async fn with_services(count: usize, per_minute: u32) -> World {
     let world = World::new().set(|settings| {
         settings.drift_repair_period = PERIOD;
@@ -27,7 +27,7 @@ async fn with_services(count: usize, per_minute: u32) -> World {
     world
 }
 
-/// How often each Service was ensured since the last time.
+/// The number of `ensure` calls for each Service since the last call.
 fn ensures(world: &World) -> BTreeMap<String, usize> {
     let calls = world.fake().take_calls();
     let mut ensures = BTreeMap::new();
@@ -39,7 +39,7 @@ fn ensures(world: &World) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_period_nothing_is_ensured_that_did_not_change() {
+async fn without_a_period_an_unchanged_service_is_not_ensured_again() {
     let mut world = World::new().start().await;
     world.add_service("web", json!({})).await;
     pass(10 * S).await;
@@ -50,9 +50,9 @@ async fn without_a_period_nothing_is_ensured_that_did_not_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_load_balancer_is_ensured_once_in_a_period_and_says_nothing_where_nothing_differs() {
+async fn each_load_balancer_is_ensured_once_in_a_period_without_an_event_if_nothing_changed() {
     let mut world = with_services(20, 600).await;
-    // Turns that were due before the Services were there begin with the first look.
+    // Turns that were due before the Services existed begin with the first check.
     pass(PERIOD).await;
     assert_eq!(ensures(&world).len(), 20);
     for _ in 0..3 {
@@ -76,20 +76,20 @@ async fn turns_are_spread_over_the_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_was_deleted_behind_our_back_comes_back() {
+async fn a_load_balancer_that_was_deleted_in_the_cloud_is_restored() {
     let mut world = with_services(1, 60).await;
     let before = world.state("web-0").await;
     world.fake().lose_load_balancers();
     pass(PERIOD).await;
     assert_eq!(world.fake().cloud().len(), 1);
-    assert_ne!(world.state("web-0").await, before, "it has another address now");
+    assert_ne!(world.state("web-0").await, before, "the restored load balancer has another address");
     let transcript = world.transcript().await;
     assert!(transcript.contains("event web-0 Normal EnsuredLoadBalancer"), "{transcript}");
 }
 
-/// Forty need twenty minutes at two a minute, which is twice the period.
+/// Forty Services need twenty minutes at two a minute, which is twice the period.
 #[tokio::test(start_paused = true)]
-async fn the_rate_holds_and_leaves_nobody_out() {
+async fn the_rate_is_kept_and_no_service_is_skipped() {
     let world = with_services(40, 2).await;
     for _ in 0..10 {
         pass(60 * S).await;
@@ -107,9 +107,9 @@ async fn the_rate_holds_and_leaves_nobody_out() {
     assert!(seen.values().all(|count| (3..=5).contains(count)), "{seen:?}");
 }
 
-/// A cloud that is down is not asked more often for it.
+/// Drift repair does not increase the calls to a failing cloud.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_backoff_goes_on_waiting() {
+async fn drift_repair_does_not_shorten_a_backoff() {
     let world = with_services(1, 60).await;
     world.fake().fail_always("ensure", Some(Error::new(Code::Invalid, "no such subnet")));
     world.patch_service("web-0", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
@@ -120,7 +120,7 @@ async fn what_waits_for_a_backoff_goes_on_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_controller_does_is_left_to_it() {
+async fn a_load_balancer_of_another_controller_gets_no_drift_repair() {
     let world = World::new().set(|settings| settings.drift_repair_period = PERIOD).start().await;
     world.fake().fail_always("ensure", Some(Error::new(Code::ImplementedElsewhere, "not ours")));
     world.add_service("web", json!({})).await;

@@ -1,5 +1,5 @@
-//! An operator edits the providers while the manager runs: an edit moves what it concerns, and
-//! restarts nothing.
+//! An operator edits the providers while the manager runs: an edit affects only the concerned
+//! objects and restarts nothing.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use skysail_controllers::Finding;
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Services of each provider.
+/// Number of Services of each provider.
 const SERVICES: usize = 100;
 
-/// Two clouds with a hundred Services each, all of them served, and no call since.
+/// Two clouds with a hundred ensured Services each, and no recorded call.
 async fn serving() -> World {
     let mut world = World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")])
         .set(|settings| {
@@ -28,47 +28,49 @@ async fn serving() -> World {
     for cloud in &world.clouds {
         assert_eq!(cloud.fake.cloud().len(), SERVICES);
     }
-    // The periodic pass over the nodes' addresses is another matter.
+    // Drop the calls of the periodic pass over the nodes' addresses.
     drop(calls(&world));
     world
 }
 
-/// The calls since the last time about load balancers, by provider.
+/// The number of calls about load balancers since the last time, by provider.
 fn calls(world: &World) -> Vec<usize> {
     let of = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
     world.clouds.iter().map(of).collect()
 }
 
-/// Review B9.
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_one_provider_makes_no_call_at_the_other() {
     let mut world = serving().await;
     world.edit(|clouds| clouds[1].claim_class("new.example/lb".to_owned())).await;
     pass(120 * S).await;
-    assert_eq!(calls(&world), [0, 0], "one more class concerns no Service");
+    assert_eq!(calls(&world), [0, 0], "an additional class affects no Service");
 
     world.edit(|clouds| clouds[1].allow_load_balancers(&["203.0.113.0/24"])).await;
     pass(120 * S).await;
-    assert_eq!(calls(&world), [0, SERVICES], "the addresses are judged again where they are ensured");
+    assert_eq!(
+        calls(&world),
+        [0, SERVICES],
+        "each load balancer of the provider is ensured, which checks its addresses"
+    );
 
     world.edit(|clouds| clouds.push(Cloud::new("three").class("three.example/lb"))).await;
     pass(120 * S).await;
-    assert_eq!(calls(&world), [0, 0, 0], "one more provider concerns no Service");
+    assert_eq!(calls(&world), [0, 0, 0], "an additional provider affects no Service");
     world.add_service("three", json!({ "loadBalancerClass": "three.example/lb" })).await;
     pass(5 * S).await;
-    assert_eq!(calls(&world), [0, 0, 1], "and is served");
+    assert_eq!(calls(&world), [0, 0, 1], "the new provider serves the Service");
 
     world.edit(|clouds| drop(clouds.pop())).await;
     world.edit(|clouds| drop(clouds[1].give_up_class())).await;
     pass(120 * S).await;
-    assert_eq!(calls(&world), [0, 0], "what nobody claims any more stays as it is");
+    assert_eq!(calls(&world), [0, 0], "load balancers without a claim stay unchanged");
     for cloud in &world.clouds {
         assert_eq!(cloud.fake.cloud().len(), SERVICES);
     }
 }
 
-/// A guest that lies must not get another third of the nodes because an operator edits its
-/// provider.
+/// An edit of a provider must not allow a malicious guest to delete another third of the nodes.
 #[tokio::test(start_paused = true)]
 async fn the_memory_of_the_breaker_survives_an_edit() {
     let mut world = World::new();
@@ -87,13 +89,13 @@ async fn the_memory_of_the_breaker_survives_an_edit() {
         world.edit(|clouds| clouds[0].claim_class("new.example/lb".to_owned())).await;
     }
     pass(Duration::from_mins(1)).await;
-    assert!(world.node("n2").await.is_none(), "a third of nine may go");
-    assert!(world.node("n3").await.is_some() && world.node("n4").await.is_some(), "and two more may not");
+    assert!(world.node("n2").await.is_none(), "a third of nine may be deleted");
+    assert!(world.node("n3").await.is_some() && world.node("n4").await.is_some(), "two more may not be deleted");
     assert!(world.clouds[0].finding(Finding::NodesHeld).is_some());
 }
 
-/// A provider that is removed and added again under its name is another provider: what it holds is
-/// ensured, and nobody else's.
+/// A provider that is removed and added again under its name is another provider: only its own load
+/// balancers are ensured.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_removed_and_added_again_serves_its_services_again() {
     let mut world = serving().await;

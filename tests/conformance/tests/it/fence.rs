@@ -1,11 +1,11 @@
-//! A manager that lost its lease: its fence closes in the middle of its work.
+//! A manager that lost its lease: its fence closes during its work.
 
 use expect_test::expect;
 use skysail_provider::{Code, Error, Fence};
 use skysail_test_conformance::world::{S, World, pass};
 use tokio::time::Instant;
 
-/// A manager whose lease runs out after 30 s.
+/// A manager whose lease expires after 30 s.
 async fn with_lease() -> World {
     let begin = Instant::now();
     let world = World::new().fenced(Fence::until(move || begin.elapsed(), S * 30));
@@ -22,7 +22,7 @@ async fn b19_without_the_lease_nothing_is_called_and_nothing_written() {
     let mut world = with_lease().await;
     world.add_service("before", serde_json::json!({})).await;
     pass(S * 10).await;
-    assert!(world.transcript().await.contains("provider ensure default/before"), "it serves while it leads");
+    assert!(world.transcript().await.contains("provider ensure default/before"), "the manager serves while it leads");
     pass(S * 20).await;
     drop(world.transcript().await);
     let revision = world.server.revision();
@@ -38,10 +38,9 @@ async fn b19_without_the_lease_nothing_is_called_and_nothing_written() {
     world.after(S * 3600, expect![[""]]).await;
 }
 
-/// The provider is asked while the lease holds, and answers when it has run out: nobody acts on the
-/// answer.
+/// The provider is called before the lease expires and answers afterwards: the answer is discarded.
 #[tokio::test(start_paused = true)]
-async fn b19_an_answer_that_comes_after_the_lease_ran_out_is_not_written() {
+async fn b19_an_answer_after_the_lease_expired_is_not_written() {
     let mut world = with_lease().await;
     world.fake().on_call(|_| Box::pin(tokio::time::sleep(S * 60)));
     world.add_service("web", serde_json::json!({})).await;
@@ -51,7 +50,7 @@ async fn b19_an_answer_that_comes_after_the_lease_ran_out_is_not_written() {
     assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
 }
 
-/// It says nothing about the object, and is not tried again.
+/// A closed fence is no Event on the object, and the call is not retried.
 #[tokio::test(start_paused = true)]
 async fn b19_a_closed_fence_is_no_failure_of_the_object() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! Who made a load balancer, written on its Service: what a process that remembers nothing makes of
-//! it, and what a forged name can do.
+//! The annotation with the provider that made a load balancer: its use after a restart, and the
+//! effect of a forged name.
 
 use expect_test::expect;
 use kube::api::{Patch, PatchParams};
@@ -8,8 +8,8 @@ use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Two clouds, and a Service of a class of the second that is ensured; then the process ends and
-/// remembers nothing.
+/// Two clouds, and an ensured Service with a class of the second; then the process ends and the
+/// ledger is lost.
 async fn ended() -> World {
     let mut world =
         World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
@@ -24,7 +24,7 @@ async fn ended() -> World {
 }
 
 async fn holder(world: &World) -> Value {
-    let object = world.we(world.services().get("classy")).await;
+    let object = world.as_user(world.services().get("classy")).await;
     let annotations = object.metadata.annotations.unwrap_or_default();
     json!(annotations.get("skysail.dev/load-balancer-provider"))
 }
@@ -38,30 +38,30 @@ async fn change_type(world: &World) {
     world.patch_service("classy", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
 }
 
-/// Its user gives the Service a class of somebody else.
-async fn give_to_a_stranger(world: &World) {
+/// The user changes the Service to a class of another controller.
+async fn give_to_another_controller(world: &World) {
     change_type(world).await;
     let spec = json!({ "type": "LoadBalancer", "loadBalancerClass": "foreign.example/lb" });
     world.patch_service("classy", json!({ "spec": spec })).await;
 }
 
-/// The finalizer and the name are one write, and go in one.
+/// The finalizer and the annotation are added in one write and removed in one write.
 #[tokio::test(start_paused = true)]
-async fn the_holder_comes_and_goes_with_the_finalizer() {
+async fn the_providers_name_is_added_and_removed_with_the_finalizer() {
     let mut world = World::new().start().await;
     world.add_service("classy", json!({})).await;
     pass(S).await;
     assert_eq!(holder(&world).await, json!("fake"));
-    assert_eq!(world.transcript().await.matches("api patch").count(), 2, "finalizer with holder, and status");
+    assert_eq!(world.transcript().await.matches("api patch").count(), 2, "finalizer with annotation, and status");
     world.patch_service("classy", json!({ "spec": { "type": "ClusterIP" } })).await;
     pass(S).await;
     assert_eq!(holder(&world).await, json!(null));
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// The others are not even asked, so that a refusal of theirs cannot hold the Service.
+/// Other providers are not called, so that their errors cannot delay the cleanup.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_a_type_that_changed_is_cleaned_up_by_the_holder_alone() {
+async fn after_a_start_only_the_named_provider_cleans_up_a_service_whose_type_changed() {
     let world = ended().await;
     change_type(&world).await;
     world.clouds[0].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
@@ -82,10 +82,10 @@ async fn after_a_start_a_type_that_changed_is_cleaned_up_by_the_holder_alone() {
     assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
-/// The load balancer is deleted and the write that says so fails: it must not come to asking the
-/// others.
+/// The load balancer is deleted and the write of the result fails: the other providers must not be
+/// called.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_bore_its_name_out_stays_the_only_one_asked() {
+async fn after_its_confirmation_only_the_named_provider_is_called() {
     let world = ended().await;
     change_type(&world).await;
     world.clouds[0].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
@@ -105,10 +105,10 @@ async fn a_holder_that_bore_its_name_out_stays_the_only_one_asked() {
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// While no process ran the provider file gave the class to the other: as in one that runs on, the
-/// first makes room.
+/// The class moved to the other provider while no process ran: as in a running process, the first
+/// provider deletes its load balancer.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
+async fn after_a_start_the_load_balancers_of_a_moved_class_move_too() {
     let world = ended().await;
     let world = world
         .restart(|clouds| {
@@ -122,12 +122,12 @@ async fn after_a_start_a_class_that_moved_takes_its_load_balancers_along() {
     assert_eq!(holder(&world).await, json!("one"));
 }
 
-/// While no process ran its user gave the Service a class of somebody else: what was made for it
-/// goes, and with it what is written on it.
+/// The user changed the class to another controller's while no process ran: the load balancer and
+/// our fields on the Service are removed.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_away() {
+async fn after_a_start_the_load_balancer_of_a_changed_class_is_deleted() {
     let world = ended().await;
-    give_to_a_stranger(&world).await;
+    give_to_another_controller(&world).await;
     let world = world.restart(|_| ()).await;
     pass(5 * S).await;
     assert!(world.clouds[1].fake.cloud().is_empty());
@@ -135,22 +135,20 @@ async fn after_a_start_a_class_that_its_user_changed_takes_the_load_balancer_awa
     assert_eq!(holder(&world).await, json!(null));
 }
 
-/// The same where the load balancer had gone before the process ended, and only the finalizer was
-/// left.
+/// The same if the load balancer was deleted before, and only the finalizer was left.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_a_finalizer_that_was_left_for_a_class_of_somebody_else_goes() {
+async fn after_a_start_a_leftover_finalizer_is_removed_from_a_service_with_another_class() {
     let world = ended().await;
     world.clouds[1].fake.lose_load_balancers();
-    give_to_a_stranger(&world).await;
+    give_to_another_controller(&world).await;
     let world = world.restart(|_| ()).await;
     pass(5 * S).await;
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// While no process ran the operator took the class away from all providers: what serves its
-/// clients stays.
+/// The operator removed the class from all providers while no process ran: the load balancer stays.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_a_class_that_nobody_claims_any_more_keeps_its_load_balancer() {
+async fn after_a_start_a_class_without_a_claim_keeps_its_load_balancer() {
     let world = ended().await;
     let world = world.restart(|clouds| drop(clouds[1].give_up_class())).await;
     pass(600 * S).await;
@@ -158,10 +156,10 @@ async fn after_a_start_a_class_that_nobody_claims_any_more_keeps_its_load_balanc
     assert_eq!(holder(&world).await, json!("two"));
 }
 
-/// A finalizer from another manager's time: who makes the load balancer is written before anything
-/// is made, so that the process that starts after a crash knows.
+/// A finalizer of another manager is present: the provider's name is written before `ensure`, so
+/// that a process that starts after a crash knows the provider.
 #[tokio::test(start_paused = true)]
-async fn who_makes_it_is_written_first_also_where_the_finalizer_is_there() {
+async fn the_providers_name_is_written_before_ensure_also_with_a_present_finalizer() {
     let mut world = World::new().start().await;
     world.add_service("classy", json!({ "type": "ClusterIP" })).await;
     let finalizers = json!(["service.kubernetes.io/load-balancer-cleanup"]);
@@ -181,10 +179,9 @@ async fn who_makes_it_is_written_first_also_where_the_finalizer_is_there() {
     assert_eq!(holder(&world).await, json!("fake"));
 }
 
-/// An object of before this line was written, or whose line somebody took away: nothing says that
-/// its user changed anything.
+/// The annotation with the class is missing: nothing indicates that the user changed the class.
 #[tokio::test(start_paused = true)]
-async fn after_a_start_an_object_that_does_not_say_its_class_keeps_its_load_balancer() {
+async fn after_a_start_a_service_without_the_class_annotation_keeps_its_load_balancer() {
     let world = ended().await;
     world
         .patch_service(
@@ -198,11 +195,11 @@ async fn after_a_start_an_object_that_does_not_say_its_class_keeps_its_load_bala
     assert!(world.state("classy").await.contains("load-balancer-cleanup"));
 }
 
-/// What a copied manifest brings along was written about another object.
+/// The annotations of a copied manifest are about another object.
 #[tokio::test(start_paused = true)]
-async fn a_copy_of_our_lines_on_a_service_of_somebody_else_takes_nothing_away() {
+async fn copied_annotations_on_a_service_of_another_controller_delete_nothing() {
     let world = ended().await;
-    let original = world.we(world.services().get("classy")).await;
+    let original = world.as_user(world.services().get("classy")).await;
     let annotations = original.metadata.annotations.unwrap();
     let metadata = json!({ "annotations": annotations, "finalizers": ["service.kubernetes.io/load-balancer-cleanup"] });
     world.add_service("copy", json!({ "loadBalancerClass": "foreign.example/lb" })).await;
@@ -213,9 +210,9 @@ async fn a_copy_of_our_lines_on_a_service_of_somebody_else_takes_nothing_away() 
     assert_eq!(world.clouds[1].fake.cloud().len(), 1);
 }
 
-/// A name that is not confirmed costs its provider one look and the others nothing.
+/// An unconfirmed name costs its provider one check and other providers nothing.
 #[tokio::test(start_paused = true)]
-async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
+async fn a_forged_provider_name_on_a_served_service_changes_nothing() {
     let world = ended().await;
     forge(&world, "one").await;
     let before = world.clouds[1].fake.cloud();
@@ -240,7 +237,7 @@ async fn a_forged_holder_of_a_service_that_is_served_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer() {
+async fn a_forged_provider_name_on_a_service_whose_type_changed_leaks_no_load_balancer() {
     let world = ended().await;
     forge(&world, "one").await;
     change_type(&world).await;
@@ -265,10 +262,10 @@ async fn a_forged_holder_of_a_service_whose_type_changed_loses_no_load_balancer(
     assert_eq!(world.state("classy").await, "[] []");
 }
 
-/// The simulation found it: after a start the holder was its owner, so nothing had to be heard;
-/// then the type changed twice while the holder's cloud answered nothing.
+/// Found by the simulation: after a start the annotation named the owner, so it was not recorded;
+/// then the type changed twice while the owner's cloud rejected calls.
 #[tokio::test(start_paused = true)]
-async fn a_holder_is_heard_when_the_service_changes_hands() {
+async fn the_providers_name_is_recorded_when_the_owner_changes() {
     let world = ended().await;
     world.delete_service("classy").await;
     world.clouds[1].fake.fail_always("get", Some(Error::new(Code::Denied, "the token expired")));
@@ -283,16 +280,16 @@ async fn a_holder_is_heard_when_the_service_changes_hands() {
     assert_eq!(world.state("classy").await, "gone");
 }
 
-/// The simulation found it: the API server empties the status when the type changes, and a watch
-/// that lags shows that for no moment.
+/// Found by the simulation: the API server empties the status when the type changes, and a lagging
+/// watch may not show the changed type.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_others_empty_comes_back_without_a_call() {
+async fn a_status_that_another_client_empties_is_restored_without_a_call() {
     let mut world = World::new().start().await;
     world.add_service("classy", json!({})).await;
     pass(S).await;
     drop(world.transcript().await);
     let empty = Patch::Merge(json!({ "status": { "loadBalancer": { "ingress": null } } }));
-    world.we(world.services().patch_status("classy", &PatchParams::default(), &empty)).await;
+    world.as_user(world.services().patch_status("classy", &PatchParams::default(), &empty)).await;
     world
         .after(
             5 * S,
@@ -304,9 +301,9 @@ async fn a_status_that_others_empty_comes_back_without_a_call() {
     assert!(world.state("classy").await.contains("203.0.113.1"));
 }
 
-/// A provider that never had load balancers cannot hold up the Service that names it.
+/// A provider without load balancers cannot block a Service that names it.
 #[tokio::test(start_paused = true)]
-async fn a_forged_holder_without_load_balancers_holds_nothing_up() {
+async fn a_forged_name_of_a_provider_without_load_balancers_blocks_nothing() {
     let mut world = ended().await;
     world.clouds[0].make_without_load_balancers();
     forge(&world, "one").await;
@@ -315,9 +312,9 @@ async fn a_forged_holder_without_load_balancers_holds_nothing_up() {
     assert_eq!(holder(&world).await, json!("two"));
 }
 
-/// While the process runs it knows better, and says so on the object; the provider is not troubled.
+/// While the process runs, the ledger takes precedence: the annotation is corrected without a call.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_is_changed_while_the_process_runs_is_written_back() {
+async fn a_providers_name_that_is_changed_while_the_process_runs_is_corrected() {
     let world = ended().await;
     let mut world = world.restart(|_| ()).await;
     pass(5 * S).await;
@@ -334,10 +331,10 @@ async fn a_holder_that_is_changed_while_the_process_runs_is_written_back() {
     assert_eq!(holder(&world).await, json!("two"));
 }
 
-/// Provider names have no capitals and no spaces: such a value names nobody, and no Event repeats
-/// it.
+/// Provider names have no capitals and no spaces: an invalid value names no provider, and no Event
+/// repeats it.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_can_be_nobodys_name_is_as_if_none_were_there() {
+async fn an_invalid_provider_name_counts_as_missing() {
     let world = ended().await;
     forge(&world, "No name\nat all").await;
     change_type(&world).await;
@@ -348,15 +345,15 @@ async fn a_holder_that_can_be_nobodys_name_is_as_if_none_were_there() {
     assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
-/// Nobody may say "there is none" in the place of the one who made it.
+/// The answer "no such load balancer" of another provider does not count.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_left_keeps_the_finalizer_of_a_service_that_wants_none_any_more() {
+async fn a_removed_provider_keeps_the_finalizer_of_a_service_whose_type_changed() {
     let world = ended().await;
     change_type(&world).await;
     let mut left = None;
     let mut world = world.restart(|clouds| left = clouds.pop()).await;
     world.after(60 * S, expect![[r#"
-        event classy Warning UnclaimedLoadBalancer x1: The provider two made a load balancer for this Service, which wants none any more, and is not there: nobody will delete it, and the finalizer keeps this Service. Give the provider two back; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+        event classy Warning UnclaimedLoadBalancer x1: This Service has a load balancer of the provider two, which is removed, so Skysail cannot delete the load balancer, and the finalizer stays on the Service. Add the provider two again; or delete the load balancer by hand, and then remove service.kubernetes.io/load-balancer-cleanup from metadata.finalizers: kubectl edit service classy --namespace default
     "#]]).await;
     let world = world.restart(|clouds| clouds.extend(left)).await;
     pass(5 * S).await;
@@ -364,9 +361,10 @@ async fn a_holder_that_left_keeps_the_finalizer_of_a_service_that_wants_none_any
     assert!(world.clouds[1].fake.cloud().is_empty());
 }
 
-/// Upstream's Go manager sets the finalizer and writes no name: all are asked, as nobody can know.
+/// Upstream's Go manager sets the finalizer without a name: the provider is unknown, so all are
+/// called.
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_without_a_holder_has_everybody_asked() {
+async fn with_a_finalizer_and_no_provider_name_all_providers_are_called() {
     let world = ended().await;
     let annotations = json!({ "skysail.dev/load-balancer-provider": null });
     world.patch_service("classy", json!({ "metadata": { "annotations": annotations } })).await;

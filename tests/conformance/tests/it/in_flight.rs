@@ -1,4 +1,4 @@
-//! What happens while a call is in flight, or while a key waits for its next try.
+//! Changes while a call is in flight, or while a key waits for its next try.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use crate::{services::slow, upstream_services::calls};
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// A Service on two nodes.
+/// A world with a Service on two nodes.
 async fn with_web() -> World {
     let world = World::new().start().await;
     world.fake().add_instances(["a", "b"]);
@@ -26,14 +26,14 @@ async fn with_web() -> World {
     world
 }
 
-/// Other ports are wanted, which is an `ensure`.
+/// Changes the ports, which requires an `ensure`.
 async fn want_https(world: &World) {
     world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
 }
 
-/// Its nodes come between two tries, and bringing them takes until after the second one was due.
+/// The nodes change between two tries, and the update takes until after the second try was due.
 #[tokio::test(start_paused = true)]
-async fn an_ensure_that_comes_due_while_its_nodes_are_brought_is_tried_all_the_same() {
+async fn an_ensure_that_is_due_during_an_update_is_retried_after_it() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Unavailable, "later"));
     want_https(&world).await;
@@ -45,10 +45,10 @@ async fn an_ensure_that_comes_due_while_its_nodes_are_brought_is_tried_all_the_s
     assert_eq!(calls(&world), ["update default/web nodes=a", "ensure default/web ports=443/TCP nodes=a"]);
 }
 
-/// A Service that one provider had refused changes hands before its next try; what the other holds
-/// is none of the first one's business.
+/// A refused Service moves to another provider before its next try; the first provider is not
+/// called for it any more.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then() {
+async fn a_waiting_key_of_a_moved_service_passes_to_its_present_provider() {
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
     let world = World::with(clouds).start().await;
     world.add_service("web", json!({ "type": "ClusterIP" })).await;
@@ -65,16 +65,16 @@ async fn a_key_that_waits_with_who_refused_it_is_handed_to_who_holds_it_by_then(
     world.clouds[1].fake.fail_always("ensure-deleted", Some(Error::new(Code::Unavailable, "later")));
     world.patch_service("web", json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
     pass(7200 * S).await;
-    assert_eq!(world.clouds[0].fake.take_calls(), Vec::<String>::new(), "it has nothing to do with it any more");
+    assert_eq!(world.clouds[0].fake.take_calls(), Vec::<String>::new(), "the first provider is not called any more");
     world.clouds[1].fake.fail_always("ensure-deleted", None);
     pass(600 * S).await;
     assert!(world.clouds[1].fake.cloud().is_empty());
     assert_eq!(world.state("web").await, "[] []");
 }
 
-/// A list of the past lacks a Service, as if it had been deleted by force.
+/// A stale list lacks a Service, as if the Service had been deleted by force.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_a_list_of_the_past_lacks_keeps_its_load_balancer() {
+async fn a_service_that_a_stale_list_lacks_keeps_its_load_balancer() {
     let world = with_web().await;
     let (watches, lists) = (AtomicBool::new(true), AtomicBool::new(true));
     world.disturb(move |request: &RequestInfo| match (request.verb, request.resource.as_str()) {
@@ -89,9 +89,9 @@ async fn a_service_that_a_list_of_the_past_lacks_keeps_its_load_balancer() {
     assert_eq!(world.fake().cloud().len(), 1);
 }
 
-/// The holder of a lease must not give it back while it cannot know what its calls still do.
+/// A leader must not release its lease while the effect of its calls is unknown.
 #[tokio::test(start_paused = true)]
-async fn an_end_says_whether_calls_had_to_be_cut_off() {
+async fn a_shutdown_reports_whether_calls_had_to_be_cancelled() {
     for (takes, expected) in [(5, Ending::Clean), (3600, Ending::CutOff)] {
         let mut world = with_web().await;
         world.fake().on_call(move |_| Box::pin(pass(takes * S)));
@@ -103,10 +103,10 @@ async fn an_end_says_whether_calls_had_to_be_cut_off() {
     }
 }
 
-/// The nodes become others and again what they were, and what was brought in between was carried
-/// out although its answer says that it failed.
+/// The nodes change and change back, and the update between was carried out although its answer was
+/// an error.
 #[tokio::test(start_paused = true)]
-async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_before_it() {
+async fn a_failed_update_is_repeated_although_the_nodes_changed_back() {
     let world = with_web().await;
     world.fake().fail_next("update", Error::new(Code::Unavailable, "the answer was lost"));
     world.delete_node("b").await;
@@ -117,10 +117,10 @@ async fn an_update_that_failed_is_repeated_though_the_nodes_are_what_they_were_b
     assert_eq!(calls(&world).last().map(String::as_str), Some("update default/web nodes=a,b"));
 }
 
-/// The deletion was carried out although its answer says that it failed, and then the Service is
-/// wanted again, as it was.
+/// The deletion was carried out although its answer was an error, and then the Service is wanted
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_wanted_again_after_a_deletion_that_failed_is_ensured() {
+async fn a_service_that_is_wanted_again_after_a_failed_deletion_is_ensured() {
     let world = with_web().await;
     let fake = world.fake().clone();
     fake.on_call({
@@ -141,9 +141,9 @@ async fn a_service_that_is_wanted_again_after_a_deletion_that_failed_is_ensured(
     assert_eq!(fake.cloud().len(), 1);
 }
 
-/// The `update` of what serves fails again and again, and what is wanted now can be had.
+/// The `update` of the serving load balancer keeps failing, and the wanted one can be ensured.
 #[tokio::test(start_paused = true)]
-async fn an_update_that_keeps_failing_does_not_keep_the_ensure_waiting() {
+async fn an_update_that_keeps_failing_does_not_delay_the_ensure() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Unavailable, "half done"));
     world.fake().fail_always("update", Some(Error::new(Code::Internal, "what it was is not there any more")));
@@ -154,10 +154,10 @@ async fn an_update_that_keeps_failing_does_not_keep_the_ensure_waiting() {
     assert_eq!(calls(&world).last().map(String::as_str), Some("ensure default/web ports=443/TCP nodes=a"));
 }
 
-/// A node goes while an `ensure` is in flight that fails and wants a long rest: what serves does
-/// not keep it for as long.
+/// A node is deleted while an `ensure` is in flight that fails with a long retry-after: the serving
+/// load balancer is updated before.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serves() {
+async fn a_node_that_is_deleted_during_a_failing_ensure_leaves_the_serving_load_balancer() {
     let world = with_web().await;
     slow(&world, "ensure");
     let rest = Error::retry_after(1800 * S, "later");
@@ -169,10 +169,10 @@ async fn a_node_that_goes_during_an_ensure_that_fails_does_not_stay_in_what_serv
     assert_eq!(calls(&world), ["ensure default/web ports=443/TCP nodes=a,b", "update default/web nodes=a"]);
 }
 
-/// The nodes were why it was refused: others are a reason to ask again, also where something serves
-/// meanwhile.
+/// The nodes were the reason of the refusal: a change of the nodes triggers a retry, also while an
+/// earlier load balancer serves.
 #[tokio::test(start_paused = true)]
-async fn other_nodes_are_a_reason_to_ask_again_what_was_invalid() {
+async fn a_change_of_the_nodes_retries_an_ensure_that_was_invalid() {
     let world = with_web().await;
     world.fake().fail_next("ensure", Error::new(Code::Invalid, "no node in this subnet"));
     want_https(&world).await;
@@ -183,9 +183,9 @@ async fn other_nodes_are_a_reason_to_ask_again_what_was_invalid() {
     assert_eq!(calls(&world), ["update default/web nodes=a", "ensure default/web ports=443/TCP nodes=a"]);
 }
 
-/// A Service that is refused since its turn of drift repair came hears of its nodes all the same.
+/// The backends of a refused Service are updated also after its turn of drift repair.
 #[tokio::test(start_paused = true)]
-async fn a_refused_service_whose_drift_was_due_still_hears_of_its_nodes() {
+async fn a_refused_service_with_due_drift_repair_is_still_updated() {
     let world = World::new().set(|settings| settings.drift_repair_period = 600 * S).start().await;
     world.fake().add_instances(["a", "b"]);
     world.add_node("a").await;

@@ -29,7 +29,7 @@ fn with_hostname() -> Vec<NodeAddress> {
     [vec![NodeAddress::new(Hostname, "node0.cloud.internal")], without_hostname()].concat()
 }
 
-/// The type of a machine is looked up by ID and unknown, as the double's.
+/// Upstream's defaults of the double; the machine's type is empty.
 fn knobs() -> Knobs {
     Knobs {
         addresses: with_hostname(),
@@ -53,14 +53,14 @@ fn failure<T>() -> Result<T> {
     Err(Error::Internal("failed!".to_owned()))
 }
 
-/// A manager over this cloud.
+/// A world with a manager and this cloud.
 async fn world(name: &str, knobs: Knobs) -> (World, Double) {
     let double = Double::new(name, knobs);
     let cloud = Cloud::new(name).default_of_all().provided_by(Arc::new(double.clone()));
     (World::with(vec![cloud]).start().await, double)
 }
 
-/// `node0` as the kubelet makes it.
+/// `node0` as the kubelet registers it.
 struct Before {
     provider_id: &'static str,
     node_ip: Option<&'static str>,
@@ -91,7 +91,7 @@ impl Before {
         let status = json!({ "addresses": addresses });
         let node: Node =
             serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": status })).unwrap();
-        world.we(world.nodes().create(&Default::default(), &node)).await;
+        world.as_user(world.nodes().create(&Default::default(), &node)).await;
         world.heartbeat(NODE, "True").await;
     }
 }
@@ -126,7 +126,7 @@ const fn after(id: &'static str, taints: &'static [&'static str], addresses: &'s
     Before { hostname: Some("nodeoverriden"), ..NEW }, Knobs { addresses: without_hostname(), ..knobs() }, after("fake://12345", &[], B)
 )]
 #[case::n1_3_a_node_without_addresses_gets_them(NEW, knobs(), after("fake://12345", &[], A))]
-#[case::n1_6_only_the_one_taint_goes(
+#[case::n1_6_only_the_uninitialized_taint_is_removed(
     Before { other_taint: true, ..NEW }, knobs(), after("fake://12345", &[OTHER], A)
 )]
 #[case::n1_8_the_kubelets_address_comes_first(
@@ -139,19 +139,23 @@ const fn after(id: &'static str, taints: &'static [&'static str], addresses: &'s
 #[case::n1_10_an_annotation_that_the_cloud_does_not_know_keeps_the_taint(
     Before { node_ip: Some("10.0.0.2"), ..NEW }, Knobs { addresses: without_hostname(), ..knobs() }, after("", &[UNINITIALIZED], &[])
 )]
-#[case::n1_11_a_provider_id_that_is_there_stays(
+#[case::n1_11_a_present_provider_id_stays(
     Before { provider_id: "fake://test-provider-id", other_taint: true, ..NEW }, knobs(), after("fake://test-provider-id", &[OTHER], A)
 )]
-// Upstream initialises it all the same; here an ID without a scheme has no owner, and what has no
-// owner is never touched.
-#[case::n1_11_a_provider_id_without_a_scheme_is_nobodys(
+// Upstream initialises it; here an ID without a scheme has no owner, and a node without an owner is
+// never written.
+#[case::n1_11_a_provider_id_without_a_scheme_has_no_owner(
     Before { provider_id: "test-provider-id", other_taint: true, ..NEW }, knobs(), after("test-provider-id", &[OTHER, UNINITIALIZED], &[])
 )]
 #[case::n1_12_a_cloud_without_ids_initialises_without_one(
     NEW, Knobs { addresses: Vec::new(), instance_id: not_implemented(), ..knobs() }, after("", &[], &[])
 )]
 #[tokio::test(start_paused = true)]
-async fn a_new_node_gets_what_the_cloud_says(#[case] before: Before, #[case] knobs: Knobs, #[case] expected: Expected) {
+async fn a_new_node_gets_the_data_of_its_machine(
+    #[case] before: Before,
+    #[case] knobs: Knobs,
+    #[case] expected: Expected,
+) {
     let (world, _) = world("fake", knobs).await;
     before.add_to(&world).await;
     pass(5 * S).await;
@@ -208,7 +212,7 @@ async fn n4_1_a_node_that_cannot_be_initialised_keeps_its_addresses() {
     let (world, double) = world("fake", Knobs { instance_type: failure(), ..knobs() }).await;
     Before { hostname: Some("nodeoverriden"), ..NEW }.add_to(&world).await;
     pass(Duration::from_mins(11)).await;
-    assert!(double.take_calls().len() > 4, "it was asked, at least at first and in two periods");
+    assert!(double.take_calls().len() > 4, "the cloud was asked at least once at first and in two periods");
     let (_, taints, addresses) = outcome(&world).await;
     assert_eq!((taints, addresses), (vec![UNINITIALIZED.to_owned()], vec!["Hostname nodeoverriden".to_owned()]));
 }
@@ -238,7 +242,7 @@ fn n5_3_the_id_of_the_node_comes_before_the_clouds() {
     assert_eq!((&*instance.provider_id, instance.addresses), ("fake://asdasd", with_hostname()));
 }
 
-/// What became of the node after a pass.
+/// The state of the node after a pass.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Kept,
@@ -265,7 +269,7 @@ enum Fate {
 #[case::l3_8_a_ready_node_whose_machine_is_off("True", "fake://12345", Knobs { exists: Ok(true), shutdown: Ok(true), ..knobs() }, Fate::Kept)]
 #[case::l3_9_off_and_gone_is_gone("Unknown", "fake://12345", Knobs { shutdown: Ok(true), ..knobs() }, Fate::Deleted)]
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_ready_is_asked_about(
+async fn the_provider_is_asked_about_a_node_that_is_not_ready(
     #[case] ready: &str,
     #[case] provider_id: &'static str,
     #[case] knobs: Knobs,
@@ -275,7 +279,7 @@ async fn a_node_that_is_not_ready_is_asked_about(
     let (mut world, double) = world("fake", Knobs { addresses, ..knobs }).await;
     Before { uninitialized: false, provider_id, ..NEW }.add_to(&world).await;
     world.heartbeat(NODE, ready).await;
-    // Two passes: a machine has to be gone twice in a row.
+    // Two passes: a machine has to be missing in two consecutive passes.
     pass(12 * S).await;
     let calls = double.take_calls();
     let found = match world.node(NODE).await {
@@ -293,7 +297,7 @@ async fn a_node_that_is_not_ready_is_asked_about(
     assert_eq!(found, fate);
     let shutdown_asked = calls.iter().any(|call| call == "instance-shutdown-by-provider-id");
     match ready {
-        "True" => assert_eq!(calls, Vec::<String>::new(), "of a ready node nobody is asked"),
+        "True" => assert_eq!(calls, Vec::<String>::new(), "no call about a ready node"),
         _ if fate == Fate::Deleted => {
             assert!(!shutdown_asked, "{calls:?}");
             let deleting = format!("event {NODE} Normal DeletingNode x1: ");
@@ -324,16 +328,15 @@ fn l4_6_not_found_is_not_wrapped() {
 }
 
 #[test]
-fn l4_7_any_other_error_has_upstreams_words() {
+fn l4_7_any_other_error_has_upstreams_text() {
     let double = Double::new("fake", Knobs { instance_id: failure(), ..knobs() });
     let text = "failed to get instance ID from cloud provider: failed!";
     assert_eq!(instance_provider_id(&double, NODE), Err(Error::Internal(text.to_owned())));
 }
 
-/// Lesson 41: a machine that is gone is a case of its own and not one of many errors, also in the
-/// older interface.
+/// Lesson 41: a missing machine is distinguished from other errors, also in the older interface.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_vanishes_takes_its_node_with_it() {
+async fn the_node_of_a_machine_that_vanishes_is_deleted() {
     let (world, double) = world("fake", Knobs { exists: Ok(true), ..knobs() }).await;
     NEW.add_to(&world).await;
     pass(2 * S).await;

@@ -18,7 +18,7 @@ async fn with_nodes() -> World {
 
 /// L2.1, L2.2, L2.6.
 #[tokio::test(start_paused = true)]
-async fn only_a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
+async fn a_node_is_deleted_only_if_its_machine_is_not_found() {
     let mut world = with_nodes().await;
     world.fake().remove_instance("a");
     world.after(20 * S, expect![[""]]).await;
@@ -49,9 +49,9 @@ async fn only_a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
     assert!(world.node("a").await.is_none());
 }
 
-/// L1.2: a look-up that fails as a whole says nothing about any one machine, whatever its code.
+/// L1.2: a failed look-up says nothing about a single machine, whatever its code.
 #[tokio::test(start_paused = true)]
-async fn a_failed_look_up_deletes_nobody_even_where_it_says_not_found() {
+async fn a_failed_look_up_deletes_no_node_even_if_its_code_is_not_found() {
     let world = with_nodes().await;
     for code in Code::ALL {
         world.fake().fail_always("describe", Some(Error::new(code, "the whole call")));

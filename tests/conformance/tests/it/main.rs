@@ -1,8 +1,8 @@
-//! The controllers from outside: the in-memory Kubernetes API and an in-memory cloud around them,
+//! The controllers tested from outside, with an in-memory Kubernetes API and an in-memory cloud,
 //! under a paused clock.
 //!
-//! A test changes the world and reads one transcript of what the controllers did: provider calls,
-//! API writes, Events.
+//! A test changes the cluster or the cloud and compares a transcript of the controllers' actions:
+//! provider calls, API writes, Events.
 
 #[cfg(test)]
 mod addresses;

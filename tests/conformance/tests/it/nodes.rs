@@ -14,8 +14,8 @@ use skysail_provider::{Code, Error, Instance};
 
 use skysail_test_conformance::world::{S, World, machine, pass};
 
-/// Review B7: without the right to list Services new nodes are initialised, and nodes whose
-/// machines are gone go.
+/// Without the permission to list Services new nodes are initialised, and nodes without a machine
+/// are deleted.
 #[tokio::test(start_paused = true)]
 async fn nodes_do_not_wait_for_the_list_of_services() {
     let world = World::new();
@@ -37,7 +37,7 @@ async fn nodes_do_not_wait_for_the_list_of_services() {
     assert!(world.node("gone").await.is_none());
 }
 
-/// N1.15, I1: and nodes that come together share one call.
+/// N1.15, I1: nodes that arrive together share one call.
 #[tokio::test(start_paused = true)]
 async fn new_nodes_are_initialised_in_one_call() {
     let mut world = World::new().start().await;
@@ -72,9 +72,10 @@ async fn new_nodes_are_initialised_in_one_call() {
     assert_eq!(labels["beta.kubernetes.io/instance-type"], "small");
 }
 
-/// N1.21, N1.22, lesson 27: the taint stays, an Event says why, and the others go on.
+/// N1.21, N1.22, lesson 27: the taint stays, an Event has the reason, and the other nodes are
+/// initialised.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_be_initialised_says_why_and_holds_up_nobody() {
+async fn a_node_that_cannot_be_initialised_gets_an_event_and_delays_no_other_node() {
     let mut world = World::new().start().await;
     world.fake().set_instance("a", Ok(Instance::default()));
     world.fake().set_instance("b", Ok(machine("fake://b", &[])));
@@ -85,7 +86,7 @@ async fn a_node_that_cannot_be_initialised_says_why_and_holds_up_nobody() {
     world.after(2 * S, expect![[r#"
         provider describe metadata nodes=a,b,c
         api patch nodes b
-        event a Warning InitializingNodeFailed x1: failed to use instance metadata: the provider knows no provider ID for the node
+        event a Warning InitializingNodeFailed x1: failed to use instance metadata: the provider returned no provider ID for the node
         event b Normal Synced x1: Node synced successfully
         event c Warning InitializingNodeFailed x1: failed to get instance metadata: the token expired
     "#]]).await;
@@ -102,9 +103,9 @@ async fn a_node_that_cannot_be_initialised_says_why_and_holds_up_nobody() {
         .await;
 }
 
-/// 4.9 item 13, N3, lesson 32: one call for all, and a patch only for what differs.
+/// 4.9 item 13, N3, lesson 32: one call for all nodes, and a patch only for differences.
 #[tokio::test(start_paused = true)]
-async fn addresses_are_asked_in_one_call_each_period_and_written_where_they_differ() {
+async fn addresses_are_fetched_in_one_call_each_period_and_written_if_they_differ() {
     let mut world = World::new();
     for name in ["a", "b"] {
         world.fake().set_instance(name, Ok(machine(&format!("fake://{name}"), &["10.0.0.1", "2001:db8::1"])));
@@ -144,9 +145,8 @@ async fn addresses_are_asked_in_one_call_each_period_and_written_where_they_diff
         .await;
 }
 
-/// Design 8: what nobody owns is not touched.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_nobody_owns_is_never_touched() {
+async fn a_node_without_an_owner_is_never_written() {
     let mut world = World::new().start().await;
     let taint = json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" });
     world.add_raw_node("x", json!({ "providerID": "other://x", "taints": [taint] })).await;
@@ -154,7 +154,7 @@ async fn a_node_that_nobody_owns_is_never_touched() {
     world.after(Duration::from_mins(20), expect![[""]]).await;
 }
 
-/// A call about many nodes has no object of its own.
+/// A call about many nodes names no object.
 #[tokio::test(start_paused = true)]
 async fn an_event_of_a_look_up_of_many_nodes_is_about_the_cluster() {
     let mut world = World::new().start().await;
@@ -173,10 +173,10 @@ async fn an_event_of_a_look_up_of_many_nodes_is_about_the_cluster() {
     assert_eq!((about, source.component.as_deref()), ((Some("Namespace"), None), Some("skysail-provider-fake")));
 }
 
-/// N2: as upstream, who says nothing about a node that he could not write; whichever write comes
+/// N2: as upstream, no Event for a node that was deleted before the write, whichever write comes
 /// first.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_vanishes_while_the_cloud_is_asked_is_not_called_synced() {
+async fn a_node_that_is_deleted_during_the_call_gets_no_event() {
     for (ips, write) in [(&["10.0.0.1"][..], "nodes/status"), (&[], "nodes")] {
         let mut world = World::new().start().await;
         world.fake().set_instance("a", Ok(machine("fake://a", ips)));
@@ -193,9 +193,9 @@ async fn a_node_that_vanishes_while_the_cloud_is_asked_is_not_called_synced() {
     }
 }
 
-/// I1: the contract's page.
+/// I1: the page size of the contract.
 #[tokio::test(start_paused = true)]
-async fn many_nodes_are_asked_about_in_pages() {
+async fn many_nodes_are_described_in_pages() {
     let world = World::new();
     let names: Vec<String> = (0..501).map(|n| format!("n{n:03}")).collect();
     world.fake().add_instances(names.iter().map(String::as_str));
@@ -208,9 +208,9 @@ async fn many_nodes_are_asked_about_in_pages() {
     assert_eq!(calls, ["describe metadata nodes=(500 nodes)", "describe metadata nodes=n500"]);
 }
 
-/// Kubelets write their nodes every few seconds; a cloud may take as long.
+/// Kubelets write their nodes every few seconds, and a call may take as long.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_written_while_the_cloud_is_asked_is_initialised_by_that_answer() {
+async fn a_node_that_changes_during_the_call_is_initialised_with_its_answer() {
     let world = World::new().start().await;
     world.fake().set_instance("a", Ok(machine("fake://a", &["10.0.0.1"])));
     world.fake().on_call(|_| Box::pin(pass(3 * S)));
@@ -223,13 +223,13 @@ async fn a_node_that_is_written_while_the_cloud_is_asked_is_initialised_by_that_
     assert_eq!(asked, 1);
 }
 
-/// Also where the Services are another manager's work.
+/// Also if another manager runs the service controller.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_ip_is_refused_as_a_nodes_address_without_the_service_controller_too() {
     let world = World::new().set(|settings| settings.controllers.service = false).start().await;
     world.add_service("web", json!({ "type": "ClusterIP" })).await;
     pass(S).await;
-    let web = world.we(world.services().get("web")).await;
+    let web = world.as_user(world.services().get("web")).await;
     let ip = web.spec.unwrap().cluster_ip.unwrap();
     world.fake().set_instance("a", Ok(machine("fake://a", &[&ip])));
     world.add_new_node("a").await;

@@ -1,4 +1,4 @@
-//! Load balancers that no Service wants.
+//! Orphans: load balancers that no Service wants.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ fn orphan(name: &str) -> OwnedLoadBalancer {
     OwnedLoadBalancer { name: name.to_owned(), service: Some(service) }
 }
 
-/// Also whether anything was deleted.
-async fn told(world: &mut World) -> bool {
+/// Whether an orphan was reported; asserts that nothing was deleted.
+async fn reported(world: &mut World) -> bool {
     let transcript = world.transcript().await;
     assert!(!transcript.contains("delete-owned"), "{transcript}");
     transcript.contains("OrphanedLoadBalancer")
@@ -46,11 +46,11 @@ fn gauge(world: &World) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_told_once_after_three_scans_and_stays() {
+async fn an_orphan_is_reported_once_after_three_scans_and_stays() {
     let mut world = scanning(false, one()).await;
     world.fake().leave_behind(orphan("lb-old"));
     pass(2 * PERIOD).await;
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
     world.after(PERIOD, expect![[r#"
         provider list-owned
         provider name default/web
@@ -58,25 +58,25 @@ async fn an_orphan_is_told_once_after_three_scans_and_stays() {
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 1");
     pass(6 * PERIOD).await;
-    assert!(!told(&mut world).await, "once");
+    assert!(!reported(&mut world).await, "reported once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_counts_for_nothing() {
+async fn a_scan_whose_calls_fail_does_not_count() {
     let mut world = scanning(true, one()).await;
     world.fake().leave_behind(orphan("lb-old"));
     pass(2 * PERIOD).await;
     world.fake().fail_always("list-owned", Some(Error::new(Code::Denied, "the token expired")));
     pass(5 * PERIOD).await;
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
     world.fake().fail_always("list-owned", None);
     world.fake().fail_next("name", Error::new(Code::Internal, "a name failed"));
     pass(PERIOD).await;
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_missing_three_times_in_a_row_is_no_orphan() {
+async fn a_load_balancer_must_be_unwanted_in_three_consecutive_scans() {
     let mut world = scanning(true, one()).await;
     for _ in 0..3 {
         world.fake().leave_behind(orphan("lb-old"));
@@ -84,13 +84,13 @@ async fn what_is_not_missing_three_times_in_a_row_is_no_orphan() {
         world.fake().forget_left_behind();
         pass(PERIOD).await;
     }
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
 }
 
-/// Its finalizer was taken away, it is not ensured yet, it is being deleted, its class is another
-/// provider's: each wants what it has.
+/// Its finalizer was removed, it is not ensured yet, it is being deleted, its class belongs to
+/// another provider: each of these Services may want its load balancer.
 #[tokio::test(start_paused = true)]
-async fn what_a_service_may_want_is_never_an_orphan() {
+async fn a_load_balancer_that_a_service_may_want_is_never_an_orphan() {
     let clouds = vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")];
     let mut world = scanning(true, clouds).await;
     world.clouds[1].fake.fail_always("ensure", Some(Error::new(Code::Denied, "the token expired")));
@@ -98,7 +98,7 @@ async fn what_a_service_may_want_is_never_an_orphan() {
     for name in ["unensured", "going"] {
         world.add_service(name, json!({ "loadBalancerClass": "two.example/lb" })).await;
         pass(S).await;
-        let object = world.we(world.services().get(name)).await;
+        let object = world.as_user(world.services().get(name)).await;
         let service = ("default".to_owned(), name.to_owned(), object.metadata.uid.unwrap());
         for cloud in &world.clouds {
             cloud.fake.leave_behind(OwnedLoadBalancer { name: format!("lb-{name}"), service: Some(service.clone()) });
@@ -106,31 +106,31 @@ async fn what_a_service_may_want_is_never_an_orphan() {
     }
     world.delete_service("going").await;
     world.add_service("strange", json!({ "loadBalancerClass": "metallb.example/lb" })).await;
-    let uid = world.we(world.services().get("strange")).await.metadata.uid.unwrap();
+    let uid = world.as_user(world.services().get("strange")).await.metadata.uid.unwrap();
     let name: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
     world.clouds[0].fake.leave_behind(OwnedLoadBalancer { name, service: None });
     pass(5 * PERIOD).await;
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
 }
 
-/// The same name in the same namespace is another Service.
+/// A Service with the same name and another UID is another Service.
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_service_of_the_name_left_is_an_orphan() {
+async fn a_load_balancer_of_an_earlier_service_with_the_same_name_is_an_orphan() {
     let mut world = scanning(false, one()).await;
     let service = ("default".to_owned(), "web".to_owned(), "uid-of-the-earlier-one".to_owned());
     world.fake().leave_behind(OwnedLoadBalancer { name: "lb-earlier".to_owned(), service: Some(service) });
     pass(3 * PERIOD).await;
-    assert!(told(&mut world).await);
+    assert!(reported(&mut world).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_are_deleted_where_the_operator_asks_for_it_and_the_rest_stays() {
+async fn only_orphans_are_deleted_and_only_if_the_operator_enables_it() {
     let mut world = scanning(true, one()).await;
     let before = world.fake().cloud();
     world.fake().leave_behind(orphan("lb-old"));
     world.fake().fail_next("delete-owned", Error::new(Code::Unavailable, "busy"));
     pass(2 * PERIOD).await;
-    assert!(!told(&mut world).await);
+    assert!(!reported(&mut world).await);
     world.after(2 * PERIOD, expect![[r#"
         provider list-owned
         provider name default/web
@@ -139,7 +139,7 @@ async fn orphans_are_deleted_where_the_operator_asks_for_it_and_the_rest_stays()
         provider name default/web
         provider delete-owned lb-old
         event kube-system Warning OrphanedLoadBalancer x1: The provider fake has a load balancer lb-old, made for the Service default/old with the UID uid-1, and no Service wants it. If no other cluster in the same account is named "kubernetes" too, delete it: skysail orphans --cluster-name kubernetes --delete lb-old
-        event kube-system Normal DeletedOrphanedLoadBalancer x1: Deleted the load balancer lb-old of the provider fake, which no Service wanted
+        event kube-system Normal DeletedOrphanedLoadBalancer x1: Deleted the orphaned load balancer lb-old of the provider fake
     "#]]).await;
     assert_eq!(gauge(&world), "skysail_orphaned_load_balancers{provider=\"fake\"} 0");
     assert_eq!(world.fake().cloud(), before);

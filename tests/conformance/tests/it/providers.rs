@@ -1,4 +1,4 @@
-//! Several providers in one process, and the end of the process.
+//! Several providers in one process, and the shutdown of the process.
 
 use std::{future::pending, time::Duration};
 
@@ -14,8 +14,8 @@ fn two() -> World {
     ])
 }
 
-/// Design 8: class and scheme decide; of two that claim a class the older provider has it; a
-/// foreign class gets nothing.
+/// Class and scheme decide; of two providers that claim a class the older one has it; a Service
+/// with a foreign class is ignored.
 #[tokio::test(start_paused = true)]
 async fn each_object_goes_to_the_provider_that_owns_it() {
     let mut world = two();
@@ -69,7 +69,7 @@ async fn each_object_goes_to_the_provider_that_owns_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_hangs_holds_up_its_own_objects_only() {
+async fn a_provider_that_hangs_delays_only_its_own_objects() {
     let world = two().start().await;
     world.clouds[0].fake.on_call(|_| Box::pin(pending()));
     world.add_service("plain", json!({})).await;
@@ -80,10 +80,10 @@ async fn a_provider_that_hangs_holds_up_its_own_objects_only() {
     assert!(world.state("classy").await.contains("203.0.113.1"));
 }
 
-/// A provider whose component comes late, or whose release was broken: nobody waits for the end of
-/// a backoff when it serves.
+/// A provider whose component loads late or whose release was broken: its objects do not wait for
+/// the end of their backoff.
 #[tokio::test(start_paused = true)]
-async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
+async fn a_release_that_becomes_active_ends_the_backoff_of_its_objects() {
     let world = World::new();
     world.fake().stop();
     world.fake().add_instances(["n"]);
@@ -100,10 +100,10 @@ async fn when_a_release_becomes_active_what_waits_for_it_goes_on() {
     assert_eq!(world.node("n").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://n"));
 }
 
-/// Which schemes are its own is known from the release alone: until it serves, its nodes have no
-/// owner. What serves must not lose its backends by that.
+/// The schemes of the provider are known only from its release: until it serves, its nodes have no
+/// owner. The load balancers must not lose their backends.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_comes_late_takes_no_backends_away() {
+async fn a_release_that_loads_late_removes_no_backends() {
     let world = World::new();
     world.fake().add_instances(["a", "b"]);
     world.add_node("a").await;
@@ -112,16 +112,16 @@ async fn a_release_that_comes_late_takes_no_backends_away() {
     world.add_service("web", json!({})).await;
     pass(5 * S).await;
     let mut world = world.restart(|clouds| clouds[0].fake.stop()).await;
-    // It is tried, and fails.
+    // A try fails.
     world.patch_service("web", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
     pass(20 * S).await;
     drop(world.transcript().await);
     drop(world.fake().take_calls());
     world.fake().start();
-    // Be it that the Service's own turn comes before anybody heard of the release,
+    // Either the Service runs before the signal of the release,
     world.patch_service("web", json!({ "metadata": { "annotations": { "a": "c" } } })).await;
     pass(S / 2).await;
-    // or that the release is heard of first.
+    // or the signal comes first.
     world.clouds[0].releases.send_replace(2);
     pass(5 * S).await;
     let calls = world.fake().take_calls();
@@ -130,7 +130,7 @@ async fn a_release_that_comes_late_takes_no_backends_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_heard_of_before_any_service_takes_no_backends_away() {
+async fn the_signal_of_a_release_before_any_service_runs_removes_no_backends() {
     let world = World::new();
     world.fake().add_instances(["a", "b"]);
     world.add_node("a").await;
@@ -149,7 +149,7 @@ async fn a_release_heard_of_before_any_service_takes_no_backends_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_what_is_in_flight_and_starts_nothing() {
+async fn a_shutdown_waits_for_running_calls_and_starts_no_others() {
     let mut world = World::new().start().await;
     world.fake().on_call(|_| Box::pin(pass(3 * S)));
     world.add_service("web", json!({})).await;
@@ -157,9 +157,9 @@ async fn a_shutdown_ends_what_is_in_flight_and_starts_nothing() {
     pass(S).await;
     world.stop.cancel();
     world.running.join_next().await.unwrap().unwrap().unwrap();
-    assert!(world.state("web").await.contains("203.0.113.1"), "the call in flight was ended, its answer written");
+    assert!(world.state("web").await.contains("203.0.113.1"), "the running call ended and its answer was written");
     assert_eq!(world.state("later").await, "[] []");
-    assert!(world.transcript().await.contains("EnsuredLoadBalancer"), "and its Event");
+    assert!(world.transcript().await.contains("EnsuredLoadBalancer"), "the Event was written");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn a_shutdown_does_not_wait_for_a_provider_that_hangs() {
     assert!(asked.elapsed() <= Duration::from_secs(11), "{:?}", asked.elapsed());
 }
 
-/// Two clouds, and a Service of a class of the second that is ensured.
+/// Two clouds, and an ensured Service with a class of the second.
 async fn with_a_classy_service() -> World {
     let mut world =
         World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
@@ -186,7 +186,7 @@ async fn with_a_classy_service() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_moves_takes_its_load_balancers_along() {
+async fn the_load_balancers_of_a_class_move_with_it_to_another_provider() {
     let mut world = with_a_classy_service().await;
     let edit = |clouds: &mut Vec<Cloud>| {
         let class = clouds[1].give_up_class();
@@ -229,13 +229,14 @@ async fn a_class_that_moves_takes_its_load_balancers_along() {
     assert_eq!(world.state("classy").await, "gone");
 }
 
-/// An operator's slip must not delete what serves; deleting the Service must work all the same.
+/// An operator's mistake must not delete a serving load balancer; deleting the Service must still
+/// work.
 #[tokio::test(start_paused = true)]
-async fn a_class_that_nobody_claims_any_more_leaves_its_load_balancers_until_their_services_go() {
+async fn a_class_without_a_claim_keeps_its_load_balancers_until_their_services_are_deleted() {
     let mut world = with_a_classy_service().await;
     world.edit(|clouds| drop(clouds[1].give_up_class())).await;
     world.after(60 * S, expect![[r#"
-        event classy Warning UnclaimedLoadBalancer x1: No provider claims the class "two.example/lb" any more. The load balancer stays as two made it and goes with this Service; to have it kept up to date, let a provider claim that again
+        event classy Warning UnclaimedLoadBalancer x1: No provider claims the class "two.example/lb" any more. The load balancer of two stays without updates until this Service is deleted; to have it updated, let a provider claim the class "two.example/lb" again
     "#]]).await;
     world.delete_service("classy").await;
     world.after(5 * S, expect![[r#"
@@ -243,7 +244,7 @@ async fn a_class_that_nobody_claims_any_more_leaves_its_load_balancers_until_the
         provider two ensure-deleted default/classy
         api patch services/status classy
         api patch services/status classy
-        event classy Warning UnclaimedLoadBalancer x2: No provider claims the class "two.example/lb" any more. The load balancer stays as two made it and goes with this Service; to have it kept up to date, let a provider claim that again
+        event classy Warning UnclaimedLoadBalancer x2: No provider claims the class "two.example/lb" any more. The load balancer of two stays without updates until this Service is deleted; to have it updated, let a provider claim the class "two.example/lb" again
         event classy Normal DeletingLoadBalancer x1: Deleting load balancer
         event classy Normal DeletedLoadBalancer x1: Deleted load balancer
     "#]]).await;
@@ -251,16 +252,16 @@ async fn a_class_that_nobody_claims_any_more_leaves_its_load_balancers_until_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_left_is_named_where_it_is_missed_and_cleans_up_when_it_is_back() {
+async fn an_event_names_a_removed_provider_which_cleans_up_when_it_is_added_again() {
     let mut world = with_a_classy_service().await;
     let mut left = None;
     world.edit(|clouds| left = clouds.pop()).await;
     world.after(60 * S, expect![[r#"
-        event classy Warning UnclaimedLoadBalancer x1: The provider two made this Service's load balancer and is not there any more: nobody will delete it, and the finalizer keeps this Service. Give the provider two back, with the class "two.example/lb"; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+        event classy Warning UnclaimedLoadBalancer x1: This Service's load balancer belongs to the provider two, which is removed, so Skysail cannot delete it, and the finalizer stays on the Service. Add the provider two again, with the class "two.example/lb"; or delete the load balancer by hand, and then remove service.kubernetes.io/load-balancer-cleanup from metadata.finalizers: kubectl edit service classy --namespace default
     "#]]).await;
     world.delete_service("classy").await;
     world.after(60 * S, expect![[r#"
-        event classy Warning UnclaimedLoadBalancer x2: The provider two made this Service's load balancer and is not there any more: nobody will delete it, and the finalizer keeps this Service. Give the provider two back, with the class "two.example/lb"; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+        event classy Warning UnclaimedLoadBalancer x2: This Service's load balancer belongs to the provider two, which is removed, so Skysail cannot delete it, and the finalizer stays on the Service. Add the provider two again, with the class "two.example/lb"; or delete the load balancer by hand, and then remove service.kubernetes.io/load-balancer-cleanup from metadata.finalizers: kubectl edit service classy --namespace default
     "#]]).await;
     world.edit(|clouds| clouds.extend(left)).await;
     world
@@ -280,7 +281,7 @@ async fn a_provider_that_left_is_named_where_it_is_missed_and_cleans_up_when_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_over_from_a_provider_that_left_says_so() {
+async fn an_event_reports_the_takeover_from_a_removed_provider() {
     let mut world = with_a_classy_service().await;
     let edit = |clouds: &mut Vec<Cloud>| {
         drop(clouds.pop());
@@ -290,15 +291,15 @@ async fn who_takes_over_from_a_provider_that_left_says_so() {
     world.after(5 * S, expect![[r#"
         api patch services/status classy
         provider one ensure default/classy ports=80/TCP nodes=
-        event classy Warning LoadBalancerLeftBehind x1: The provider two made this Service's load balancer and is not there any more; one takes the Service over. If one is another cloud, delete what two made by hand
+        event classy Warning LoadBalancerLeftBehind x1: The provider one takes over this Service, because the provider two, which made its load balancer, is removed. If one is another cloud, delete the load balancer of two by hand
         event classy Warning UnAvailableLoadBalancer x2: There are no available nodes for LoadBalancer
         event classy Normal EnsuredLoadBalancer x2: Ensured load balancer
     "#]]).await;
 }
 
-/// The object went while no manager ran, because somebody took the finalizer away.
+/// The object was deleted while no manager ran, because somebody removed the finalizer.
 #[tokio::test(start_paused = true)]
-async fn what_a_service_left_behind_between_two_managers_is_deleted() {
+async fn the_load_balancer_of_a_service_deleted_between_two_managers_is_deleted() {
     let world = with_a_classy_service().await;
     world.stop.cancel();
     pass(S).await;
@@ -317,10 +318,10 @@ async fn what_a_service_left_behind_between_two_managers_is_deleted() {
         .await;
 }
 
-/// Nothing is remembered after a start, and the object does not say who set it: only a finalizer
-/// that keeps a Service from going is worth a word.
+/// After a start neither the ledger nor the object names the provider: an Event explains the
+/// finalizer only if it delays the deletion of a Service.
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_of_unknown_origin_is_explained_when_it_keeps_a_service() {
+async fn a_finalizer_of_unknown_origin_is_explained_when_it_delays_a_deletion() {
     let mut world = with_a_classy_service().await;
     world.forget();
     let annotations = json!({ "skysail.dev/load-balancer-provider": null });
@@ -329,6 +330,6 @@ async fn a_finalizer_of_unknown_origin_is_explained_when_it_keeps_a_service() {
     world.after(60 * S, expect![[""]]).await;
     world.delete_service("classy").await;
     world.after(60 * S, expect![[r#"
-        event classy Warning UnclaimedLoadBalancer x1: This Service is kept by a finalizer, and no provider here claims the class "two.example/lb". If another controller looks after it, wait for that one. If a provider of ours made its load balancer, let that provider claim it again; or delete the load balancer by hand, and then take service.kubernetes.io/load-balancer-cleanup out of metadata.finalizers: kubectl edit service classy --namespace default
+        event classy Warning UnclaimedLoadBalancer x1: A finalizer delays the deletion of this Service, and no provider here claims the class "two.example/lb". If another controller manages it, wait for that controller. If a provider of Skysail made its load balancer, let that provider claim it again; or delete the load balancer by hand, and then remove service.kubernetes.io/load-balancer-cleanup from metadata.finalizers: kubectl edit service classy --namespace default
     "#]]).await;
 }

@@ -1,4 +1,4 @@
-//! Loops that something outside Skysail can keep going: each has a rate.
+//! Loops that an external client can keep running: each has a rate limit.
 
 use std::{
     sync::{
@@ -17,16 +17,16 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::upstream_services::{FINALIZER, calls, with_web};
 
-/// How long each fight lasts.
+/// How long the other controller undoes our writes.
 const FIGHT: Duration = Duration::from_mins(10);
-/// Repairs of ten minutes with pauses from 1 s on that double: 0, 1, 3, 7, 15, ... 511 s. With one
-/// more for the first write.
+/// Repairs in ten minutes with pauses from 1 s on that double: at 0, 1, 3, 7, 15, ... 511 s; plus
+/// the first write.
 const REPAIRS_MAX: usize = 11;
-/// A controller that reacts to each change.
+/// Reaction time of the other controller.
 const REACTION: Duration = Duration::from_millis(250);
 
-/// Another controller that empties what Skysail writes to the Service `web` as soon as it sees it,
-/// and how often it did.
+/// Starts another controller that undoes one of our writes to the Service `web` as soon as it sees
+/// it; returns its task and the number of its writes.
 fn empty_always(world: &World, what: &'static str) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let (services, count) = (world.services(), Arc::<AtomicUsize>::default());
     let counter = Arc::clone(&count);
@@ -60,7 +60,7 @@ fn empty_always(world: &World, what: &'static str) -> (JoinSet<()>, Arc<AtomicUs
     (task, count)
 }
 
-/// Row B4 of the review: 52 patches a second were seen, and no Event.
+/// Without a rate limit 52 patches a second were seen, and no Event.
 #[rstest]
 #[case::status("status")]
 #[case::finalizer("finalizer")]
@@ -76,14 +76,14 @@ async fn a_service_that_another_controller_empties_is_repaired_at_a_falling_rate
     assert_eq!(calls(&world), Vec::<String>::new());
     let transcript = world.transcript().await;
     assert_eq!(transcript.matches("Warning ServiceContested x1").count(), 1, "{transcript}");
-    // The fight is over, and the last repair comes.
+    // The other controller has stopped, and the last repair follows.
     pass(Duration::from_mins(6)).await;
     assert!(world.state("web").await.contains("203.0.113.1") && world.state("web").await.contains(FINALIZER));
 }
 
-/// The nodes of a Service whose status is contested do not wait with the status.
+/// The backends of a Service with a contested status are updated without waiting for the status.
 #[tokio::test(start_paused = true)]
-async fn a_contested_service_still_hears_of_its_nodes() {
+async fn the_backends_of_a_contested_service_are_still_updated() {
     let world = with_web(&["a"]).await;
     let (task, _) = empty_always(&world, "status");
     pass(FIGHT).await;
@@ -93,8 +93,8 @@ async fn a_contested_service_still_hears_of_its_nodes() {
     assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
 }
 
-/// Row B5 of the review: a watch that stalls shows an old version of the Service, and each write of
-/// it is refused. 2,400 calls in five minutes were possible.
+/// A stalled watch shows an old version of the Service, so each write is rejected. Without a rate
+/// limit 2,400 calls in five minutes were possible.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_whose_writes_are_refused_calls_the_cloud_once() {
     let mut world = with_web(&["a"]).await;
@@ -117,7 +117,7 @@ fn conflict() -> ApiError {
     ApiError::new(http::StatusCode::CONFLICT, "Conflict", "the object has been modified")
 }
 
-/// The same for a node that cannot be initialised: each try asks the cloud.
+/// The same for a node that cannot be initialised: each try calls the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_writes_are_refused_is_described_at_a_falling_rate() {
     let world = World::new().start().await;
@@ -136,9 +136,9 @@ async fn a_node_whose_writes_are_refused_is_described_at_a_falling_rate() {
     assert!(taints.is_empty(), "{taints:?}");
 }
 
-/// A component on the node, or a person's script, that sets the taint each time that it is gone.
+/// A component on the node, or a script, that restores the taint each time.
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_comes_back_each_time_is_removed_at_a_falling_rate() {
+async fn a_taint_that_is_restored_each_time_is_removed_at_a_falling_rate() {
     let mut world = World::new().start().await;
     world.fake().add_instances(["a"]);
     world.add_new_node("a").await;

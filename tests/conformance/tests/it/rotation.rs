@@ -1,4 +1,4 @@
-//! A credential is rotated: what was denied is tried again at once, and nothing else.
+//! A rotated credential: only denied objects are retried at once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn denied() -> Error {
     Error::new(Code::Denied, "the token expired")
 }
 
-/// Row W3 of the review: a denied Service waited its minutes.
+/// A denied Service does not wait for its backoff.
 #[tokio::test(start_paused = true)]
 async fn a_denied_service_is_tried_again_when_a_credential_is_rotated() {
     let world = with_web(&["a"]).await;
@@ -30,10 +30,10 @@ async fn a_denied_service_is_tried_again_when_a_credential_is_rotated() {
     drop(calls(&world));
     rotate(&world);
     pass(5 * S).await;
-    assert_eq!(calls(&world), ["ensure default/denied ports=80/TCP nodes=a"], "and nothing else");
+    assert_eq!(calls(&world), ["ensure default/denied ports=80/TCP nodes=a"], "only the denied Service");
 }
 
-/// The call began with the credential of before, and is denied after the rotation.
+/// The call began with the old credential and is denied after the rotation.
 #[tokio::test(start_paused = true)]
 async fn a_service_whose_call_runs_during_the_rotation_is_tried_again() {
     let world = with_web(&["a"]).await;
@@ -59,7 +59,7 @@ async fn a_denied_node_is_tried_again_when_a_credential_is_rotated() {
     assert!(world.node("a").await.unwrap().spec.unwrap().taints.unwrap_or_default().is_empty());
 }
 
-/// Their pass waits for its backoff, not for its period.
+/// The pass over routes waits for its backoff, not for its period.
 #[tokio::test(start_paused = true)]
 async fn denied_routes_are_tried_again_when_a_credential_is_rotated() {
     for watch_based in [false, true] {

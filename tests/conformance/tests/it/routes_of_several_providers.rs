@@ -1,5 +1,4 @@
-//! Routes where several providers share a cluster, and where a provider or a cache is not as it
-//! should be.
+//! Routes of several providers in one cluster, and with faulty providers or caches.
 
 use std::{
     future::pending,
@@ -18,8 +17,8 @@ use skysail_test_conformance::{
     world::{Cloud, S, World, pass},
 };
 
-/// The nodes `a` of one and `b` of two, one that nobody owns, and one that does not say whose it is
-/// in a form that anybody could read.
+/// The node `a` of provider one, the node `b` of provider two, a node without an owner, and a node
+/// with a malformed provider ID.
 async fn two() -> World {
     let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")]);
     world.add_node_of("one", "a", ("10.0.0.1", "10.120.1.0/24")).await;
@@ -30,7 +29,7 @@ async fn two() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_provider_routes_its_own_nodes_and_nobody_those_of_nobody() {
+async fn each_provider_routes_only_its_own_nodes() {
     let world = two().await.start().await;
     assert_eq!(routes_of(&world.clouds[0]), ["a 10.120.1.0/24 10.0.0.1"]);
     assert_eq!(routes_of(&world.clouds[1]), ["b 10.120.2.0/24 10.0.0.2"]);
@@ -43,7 +42,7 @@ async fn each_provider_routes_its_own_nodes_and_nobody_those_of_nobody() {
 
 /// Two providers of one cloud see each other's routes.
 #[tokio::test(start_paused = true)]
-async fn routes_of_one_provider_never_delete_those_of_another_or_of_nobody() {
+async fn a_provider_never_deletes_routes_to_nodes_of_another_provider_or_without_an_owner() {
     let world = two().await;
     let all =
         ["a 10.120.1.0/24", "b 10.120.2.0/24", "b 10.120.9.0/24", "foreign 10.120.3.0/24", "malformed 10.120.8.0/24"];
@@ -57,15 +56,19 @@ async fn routes_of_one_provider_never_delete_those_of_another_or_of_nobody() {
         world.clouds[index].fake.calls().into_iter().filter(|call| call != "list-routes").collect()
     };
     assert_eq!(calls(0), Vec::<String>::new());
-    assert_eq!(calls(1), ["delete-routes b=10.120.9.0/24,b=10.120.10.0/24"], "its own node does not want them");
-    // And when their nodes are gone, they lead to nobody.
+    assert_eq!(
+        calls(1),
+        ["delete-routes b=10.120.9.0/24,b=10.120.10.0/24"],
+        "the provider's own node does not need them"
+    );
+    // After the deletion of the node its routes have no target.
     world.delete_node("b").await;
     pass(10 * S).await;
     assert_eq!(routes_of(&world.clouds[0]), ["a 10.120.1.0/24", "foreign 10.120.3.0/24", "malformed 10.120.8.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_hangs_holds_up_its_own_routes_only() {
+async fn a_provider_that_hangs_delays_only_its_own_routes() {
     let world = two().await;
     world.clouds[0].fake.on_call(|_| Box::pin(pending()));
     let world = world.start().await;
@@ -78,10 +81,10 @@ async fn a_provider_that_hangs_holds_up_its_own_routes_only() {
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
-/// A credential that is refused and a guest that traps are no answer: nothing is deleted, no
-/// condition is written, the others go on.
+/// After a rejected credential or a trap nothing is deleted and no condition is written; the other
+/// provider continues.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_denied_or_traps_holds_up_its_own_routes_only() {
+async fn a_provider_that_is_denied_or_traps_delays_only_its_own_routes() {
     for (code, calls) in [(Code::Denied, 3), (Code::Trapped, 6), (Code::NotServing, 6)] {
         let world = two().await;
         world.clouds[0].fake.set_routes(routes(&["gone 10.120.9.0/24"]));
@@ -96,9 +99,9 @@ async fn a_provider_that_is_denied_or_traps_holds_up_its_own_routes_only() {
     }
 }
 
-/// Not at the list, and not at a change either: no page follows the one that was refused.
+/// No page follows a page with a retry-after.
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_wants_to_be_left_alone_is() {
+async fn a_retry_after_stops_all_further_calls_of_the_pass() {
     let world = two().await;
     let stale: Vec<String> = (0..100).map(|n| format!("gone 10.120.{}.0/24", 100 + n)).collect();
     world.clouds[0].fake.set_routes(routes(&stale.iter().map(String::as_str).collect::<Vec<_>>()));
@@ -114,9 +117,9 @@ async fn a_cloud_that_wants_to_be_left_alone_is() {
     assert_eq!(calls, [&["list-routes"][..], &["delete-routes (25 routes)"; 4]].concat());
 }
 
-/// A retry-after of a creation is no failure to a person.
+/// A retry-after of a creation emits no Event.
 #[tokio::test(start_paused = true)]
-async fn a_route_that_takes_time_is_no_event() {
+async fn a_route_that_takes_time_emits_no_event() {
     let world = two().await;
     world.clouds[0].fake.fail_next("create-routes", Error::retry_after(5 * S, "the route is being made"));
     let mut world = world.start().await;
@@ -126,7 +129,7 @@ async fn a_route_that_takes_time_is_no_event() {
     assert_eq!(world.network_unavailable("a").await, "False RouteCreated");
 }
 
-/// That is how a cache looks that is empty by mistake.
+/// The cache may be empty by mistake.
 #[tokio::test(start_paused = true)]
 async fn while_no_node_is_known_no_route_is_deleted() {
     let world = World::routing(vec![Cloud::new("fake").default_of_all()]);
@@ -165,7 +168,7 @@ async fn before_the_first_list_of_nodes_nothing_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_routes_are_judged_at_once_and_deleted_in_pages() {
+async fn ten_thousand_routes_are_planned_at_once_and_deleted_in_pages() {
     let world = World::routing(vec![Cloud::new("fake").default_of_all()]);
     world.add_routed_node("a", "10.0.0.1", "10.120.1.0/24").await;
     let mut many = routes(&vec!["gone a00:100::/24"; 1_000]);
@@ -181,9 +184,9 @@ async fn ten_thousand_routes_are_judged_at_once_and_deleted_in_pages() {
     assert_eq!(world.fake().cloud_routes().len(), 9_001);
 }
 
-/// A thousand nodes of one page each, of which one is poison: the page fails, and no other.
+/// One page of nodes traps: this page fails, and no other.
 #[tokio::test(start_paused = true)]
-async fn nodes_are_routed_in_pages_and_a_page_that_fails_holds_up_no_other() {
+async fn routes_are_created_in_pages_and_a_page_that_fails_delays_no_other() {
     let world = World::routing(vec![Cloud::new("fake").default_of_all()]);
     for n in 0..60 {
         world.add_routed_node(&format!("n{n:02}"), "10.0.0.1", &format!("10.120.{n}.0/24")).await;
@@ -201,9 +204,9 @@ async fn nodes_are_routed_in_pages_and_a_page_that_fails_holds_up_no_other() {
     assert_eq!(world.routes().len(), 60);
 }
 
-/// What the release before had not, and what it could not do, this one may.
+/// A new release may succeed where its predecessor failed.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_becomes_active_is_asked_at_once() {
+async fn a_release_that_becomes_active_is_called_at_once() {
     for watch_based in [false, true] {
         let world = two().await.set(|settings| settings.watch_based_routes = watch_based);
         world.clouds[0].fake.fail_next("list-routes", Error::new(Code::Denied, "no token"));
@@ -220,9 +223,9 @@ async fn a_release_that_becomes_active_is_asked_at_once() {
     }
 }
 
-/// With the gate: a change of a node does not shorten what the cloud asked for.
+/// With the feature gate: a change of a node does not shorten the cloud's retry-after.
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_a_node_that_comes_does_not_wake_a_cloud_that_wants_to_be_left_alone() {
+async fn with_the_gate_a_new_node_does_not_shorten_a_retry_after() {
     let world = two().await.set(|settings| settings.watch_based_routes = true);
     world.clouds[0].fake.fail_next("list-routes", Error::retry_after(300 * S, "later"));
     let world = world.start().await;
@@ -233,10 +236,10 @@ async fn with_the_gate_a_node_that_comes_does_not_wake_a_cloud_that_wants_to_be_
     assert_eq!(world.network_unavailable("c").await, "False RouteCreated");
 }
 
-/// The simulation found it: with the gate, the first node of a cluster that had none is a reason
-/// for every provider to look.
+/// Found by the simulation: with the feature gate, the first node of an empty cluster triggers a
+/// pass of every provider.
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_a_route_that_was_left_in_an_empty_cluster_goes_with_the_first_node() {
+async fn with_the_gate_a_leftover_route_of_an_empty_cluster_is_deleted_with_the_first_node() {
     let world = World::routing(vec![Cloud::new("one").default_of_all(), Cloud::new("two")])
         .set(|settings| settings.watch_based_routes = true);
     world.clouds[0].fake.set_routes(routes(&["- 10.120.1.0/24"]));
@@ -248,9 +251,9 @@ async fn with_the_gate_a_route_that_was_left_in_an_empty_cluster_goes_with_the_f
     assert_eq!(routes_of(&world.clouds[0]), [""; 0]);
 }
 
-/// A node that is created again under its name while its routes are made is another node.
+/// A node that is created again under its name during the creation of its routes is another node.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_made_anew_meanwhile_gets_its_condition_with_the_next_pass() {
+async fn a_node_that_is_created_again_meanwhile_gets_its_condition_with_the_next_pass() {
     let world = World::routing(vec![Cloud::new("fake").default_of_all()]);
     world.add_routed_node("a", "10.0.0.1", "10.120.1.0/24").await;
     let nodes = world.nodes();

@@ -10,7 +10,7 @@ use skysail_test_conformance::world::{Cloud, S, World, machine, pass};
 const NODES: usize = 200;
 const SERVICES: usize = 100;
 
-/// Reconciles of Services of this provider so far.
+/// The number of reconciles of this provider's Services.
 fn reconciles(world: &World, provider: &str) -> u64 {
     let mut text = String::new();
     encode(&mut text, &world.registry).unwrap();
@@ -19,7 +19,7 @@ fn reconciles(world: &World, provider: &str) -> u64 {
     counts.map(|count| count.parse::<u64>().unwrap()).sum()
 }
 
-/// Provider calls, reconciles of Services and requests since the last time, by provider.
+/// Counts provider calls, reconciles of Services and requests since `begin`.
 struct Work {
     reconciles: Vec<u64>,
     requests: u64,
@@ -36,8 +36,8 @@ impl Work {
         world.server.requests().counts().values().sum()
     }
 
-    /// Calls and reconciles of each provider, and requests of all, since it began; those that look
-    /// after nodes are not counted.
+    /// Calls and reconciles of each provider, and all requests since `begin`, without the calls
+    /// about nodes.
     fn done(self, world: &World) -> (Vec<(usize, u64)>, u64) {
         let calls = |cloud: &Cloud| cloud.fake.take_calls().iter().filter(|call| !call.starts_with("describe")).count();
         let clouds = world.clouds.iter().zip(&self.reconciles);
@@ -46,10 +46,10 @@ impl Work {
     }
 }
 
-/// Three providers with forty nodes and thirty Services each: what one node costs is what the
-/// Services of its provider need, and where no set changes, nothing.
+/// Three providers with forty nodes and thirty Services each: a change of a node affects only the
+/// Services of its provider, and only if the node set changes.
 #[tokio::test(start_paused = true)]
-async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
+async fn a_change_of_a_node_reconciles_only_services_whose_node_set_changes() {
     let names = ["one", "two", "three"];
     let cloud = |name: &&str| Cloud::new(name).class(&format!("{name}.example/lb"));
     let mut world = World::with(names.iter().map(cloud).collect());
@@ -68,12 +68,12 @@ async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
     let work = Work::begin(&world);
     world.heartbeat("one-7", "True").await;
     pass(40 * S).await;
-    assert_eq!(work.done(&world), (vec![(0, 0); 3], 1), "a heartbeat: the kubelet's own request");
+    assert_eq!(work.done(&world), (vec![(0, 0); 3], 1), "a heartbeat causes only the kubelet's request");
 
     let work = Work::begin(&world);
     let annotations = json!({ "metadata": { "annotations": { "example.com/beat": "1" } } });
     let patch = kube::api::Patch::Merge(&annotations);
-    world.we(world.nodes().patch("one-7", &kube::api::PatchParams::default(), &patch)).await;
+    world.as_user(world.nodes().patch("one-7", &kube::api::PatchParams::default(), &patch)).await;
     pass(40 * S).await;
     assert_eq!(work.done(&world), (vec![(0, 0); 3], 1), "an annotation changes no set");
 
@@ -82,18 +82,18 @@ async fn one_node_event_costs_the_services_whose_set_changes_and_no_others() {
     pass(40 * S).await;
     let (services, requests) = work.done(&world);
     assert_eq!(services, [(0, 0), (30, 30), (0, 0)], "one update for each Service of its provider");
-    assert!(requests <= 2 + 30 + 2, "{requests}: the node's own two, an Event for each update, and labels");
+    assert!(requests <= 2 + 30 + 2, "{requests}: two of the test, an Event for each update, and labels");
 
     let work = Work::begin(&world);
-    world.add_raw_node("nobodys", json!({ "providerID": "elsewhere://1" })).await;
+    world.add_raw_node("foreign", json!({ "providerID": "elsewhere://1" })).await;
     pass(40 * S).await;
     assert_eq!(work.done(&world).0, [(0, 0); 3], "a foreign node");
 }
 
-/// Nodes that come one by one for two minutes never settle: what has come is brought to the load
-/// balancers every 30 s.
+/// Nodes that arrive one by one for two minutes never settle: the load balancers are updated every
+/// 30 s.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_trickle_in_are_an_update_each_30_s_and_not_one_each() {
+async fn nodes_that_arrive_one_by_one_cause_an_update_every_30_s() {
     let world = World::new().start().await;
     world.add_service("web", json!({})).await;
     pass(10 * S).await;
@@ -110,9 +110,10 @@ async fn nodes_that_trickle_in_are_an_update_each_30_s_and_not_one_each() {
     assert_eq!(updates.last().unwrap(), "update default/web nodes=(120 nodes)");
 }
 
-/// Nodes that come one by one hold up no node that goes: load balancers still lead to it.
+/// Arriving nodes do not delay the removal of a deleted node, to which load balancers still send
+/// traffic.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_while_others_trickle_in_is_out_of_the_load_balancers_within_2_s() {
+async fn a_deleted_node_leaves_the_load_balancers_within_2_s_while_others_arrive() {
     let world = World::new().start().await;
     world.fake().add_instances(["leaving"]);
     world.add_node("leaving").await;
@@ -126,17 +127,17 @@ async fn a_node_that_goes_while_others_trickle_in_is_out_of_the_load_balancers_w
         pass(S / 2).await;
     }
     let calls = world.fake().take_calls();
-    assert!(!calls.iter().any(|call| call.starts_with("update")), "they have not settled: {calls:?}");
-    world.we(world.nodes().delete("leaving", &kube::api::DeleteParams::default())).await;
+    assert!(!calls.iter().any(|call| call.starts_with("update")), "the nodes have not settled: {calls:?}");
+    world.as_user(world.nodes().delete("leaving", &kube::api::DeleteParams::default())).await;
     pass(2 * S).await;
     let updates = world.fake().take_calls().into_iter().filter(|call| call.starts_with("update")).collect::<Vec<_>>();
     assert_eq!(updates, ["update default/web nodes=(10 nodes)"]);
 }
 
-/// The Go peer needs 14 calls for each Service here (and both cores for minutes): one ensure and,
-/// when the nodes have settled, one update.
+/// The manager in Go needs 14 calls for each Service here; this one needs one ensure and, when the
+/// nodes have settled, one update.
 #[tokio::test(start_paused = true)]
-async fn many_nodes_and_services_arriving_cost_one_ensure_and_one_update_each_and_heartbeats_nothing() {
+async fn many_new_nodes_and_services_cause_one_ensure_and_one_update_each_and_heartbeats_nothing() {
     let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 4);
     for n in 0..SERVICES {
         world.add_service(&format!("s{n}"), json!({})).await;
@@ -166,8 +167,8 @@ async fn many_nodes_and_services_arriving_cost_one_ensure_and_one_update_each_an
         world.heartbeat(&format!("n{n}"), "True").await;
     }
     pass(Duration::from_mins(2)).await;
-    assert_eq!(world.fake().take_calls(), Vec::<String>::new(), "a heartbeat is no work");
+    assert_eq!(world.fake().take_calls(), Vec::<String>::new(), "heartbeats cause no calls");
     let [nodes, statuses, services, events] = before;
     let ours = u64::try_from(NODES).unwrap();
-    assert_eq!(writes(&world), [nodes, statuses + ours, services, events], "nothing is written but the heartbeats");
+    assert_eq!(writes(&world), [nodes, statuses + ours, services, events], "only the heartbeats are written");
 }

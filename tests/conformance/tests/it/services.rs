@@ -22,7 +22,7 @@ async fn with_web() -> World {
     world
 }
 
-/// S12: what changed decides; E2.
+/// S12, E2: the kind of change decides.
 #[tokio::test(start_paused = true)]
 async fn changed_ports_are_ensured_and_changed_labels_are_not() {
     let mut world = with_web().await;
@@ -40,10 +40,10 @@ async fn changed_ports_are_ensured_and_changed_labels_are_not() {
         .await;
 }
 
-/// Under load the Events are written seconds after they were told: one that says what begins, after
-/// what came of it, is news of nothing.
+/// Under load Events are written seconds after they were queued: an Event about a beginning is
+/// dropped if the operation has ended by then.
 #[tokio::test(start_paused = true)]
-async fn what_began_is_told_unless_it_has_ended_by_then() {
+async fn an_event_about_a_beginning_is_written_unless_the_operation_has_ended() {
     let mut world = with_web().await;
     world.patch_service("web", json!({ "spec": { "ports": [{ "port": 443, "protocol": "TCP" }] } })).await;
     world
@@ -68,10 +68,10 @@ async fn what_began_is_told_unless_it_has_ended_by_then() {
         .await;
 }
 
-/// S3, S4, S5, and the point of it all: only a changed set of nodes is work, and nodes that come
-/// together are one update.
+/// S3, S4, S5: only a changed node set causes work, and nodes that arrive together cause one
+/// update.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_come_and_go_are_one_update_and_heartbeats_are_none() {
+async fn added_and_deleted_nodes_cause_one_update_and_heartbeats_cause_none() {
     let mut world = with_web().await;
     world.add_node("c").await;
     pass(S).await;
@@ -105,7 +105,7 @@ async fn nodes_that_come_and_go_are_one_update_and_heartbeats_are_none() {
 
 /// S1.6, E2.
 #[tokio::test(start_paused = true)]
-async fn a_type_changed_away_takes_the_load_balancer_with_it() {
+async fn a_change_of_the_type_deletes_the_load_balancer() {
     let mut world = with_web().await;
     world.patch_service("web", json!({ "spec": { "type": "ClusterIP" } })).await;
     world
@@ -124,10 +124,10 @@ async fn a_type_changed_away_takes_the_load_balancer_with_it() {
     assert!(world.fake().cloud().is_empty());
 }
 
-/// S1.7, 4.9 items 3 and 5: the object stays until nothing is left, and a retry-after is honoured
-/// in the deletion too.
+/// S1.7, 4.9 items 3 and 5: the object stays until its load balancer is deleted, and a retry-after
+/// also applies to the deletion.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_service_goes_only_after_its_load_balancer() {
+async fn a_service_is_deleted_only_after_its_load_balancer() {
     let mut world = with_web().await;
     world.fake().fail_next("get", Error::new(Code::Denied, "the token expired"));
     world.fake().fail_next("ensure-deleted", Error::retry_after(42 * S, "still draining"));
@@ -163,9 +163,9 @@ async fn a_deleted_service_goes_only_after_its_load_balancer() {
     assert_eq!(world.state("web").await, "gone");
 }
 
-/// S19.2: 5 s, 10 s, 20 s, and a change of the object does not wait.
+/// S19.2: waits of 5 s, 10 s, 20 s; a change of the object ends the wait.
 #[tokio::test(start_paused = true)]
-async fn a_failing_ensure_backs_off_and_a_change_comes_first() {
+async fn a_failing_ensure_backs_off_and_a_change_ends_the_backoff() {
     let mut world = with_web().await;
     world.fake().fail_always("ensure", Some(Error::new(Code::Unavailable, "the cloud is down")));
     world.patch_service("web", json!({ "metadata": { "annotations": { "a": "1" } } })).await;
@@ -190,12 +190,12 @@ async fn an_answer_that_is_not_valid_is_never_written() {
         api patch services/status web
         provider ensure default/web ports=80/TCP nodes=a
         event web Normal EnsuringLoadBalancer x1: Ensuring load balancer
-        event web Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to ensure load balancer: the provider's status is not valid: ingress[0]: "203.0.113.999" is no IP address
+        event web Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to ensure load balancer: the provider's status is not valid: ingress[0]: "203.0.113.999" is not an IP address
     "#]]).await;
     assert_eq!(world.state("web").await, r#"[] ["service.kubernetes.io/load-balancer-cleanup"]"#);
 }
 
-/// Lesson 20 does not apply to a swap: each object is reconciled once, spread out.
+/// Lesson 20 does not apply to a swap: each object is reconciled once, spread over time.
 #[tokio::test(start_paused = true)]
 async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     let mut world = with_web().await;
@@ -212,14 +212,14 @@ async fn after_a_swap_each_service_is_ensured_once_and_not_all_at_once() {
     assert_eq!((early, late), (5, 5));
 }
 
-/// A type that changes and changes back has the API server empty the status; the node ports stay,
-/// so nothing else tells.
+/// Changes the type and changes it back: the API server empties the status, and the node ports
+/// stay, so nothing else shows the change.
 async fn flip_the_type(world: &World) {
     world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
     world.patch_service("web", json!({ "spec": { "type": "LoadBalancer" } })).await;
 }
 
-/// Calls that begin so take five seconds.
+/// Lets calls whose line begins with `function` take five seconds.
 pub(crate) fn slow(world: &World, function: &'static str) {
     world.fake().on_call(move |line| {
         let slow = line.starts_with(function);
@@ -257,10 +257,9 @@ async fn a_status_that_is_emptied_while_an_ensure_is_in_flight_is_written_again(
     assert_eq!(world.state("web").await, before);
 }
 
-/// What serves must not be left with nodes that are gone because of what is wanted and cannot be
-/// had.
+/// A serving load balancer must not keep deleted nodes while the wanted one is refused or fails.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_refused_or_fails_still_hears_of_its_nodes() {
+async fn the_backends_of_a_refused_or_failing_service_are_still_updated() {
     let world = with_web().await;
     let ranges = "service.beta.kubernetes.io/load-balancer-source-ranges";
     world.patch_service("web", json!({ "metadata": { "annotations": { ranges: "everywhere" } } })).await;
@@ -284,7 +283,7 @@ async fn a_service_that_is_refused_or_fails_still_hears_of_its_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_changed_between_two_looks_is_ensured() {
+async fn a_class_that_changed_between_two_reconciles_is_ensured() {
     let world = World::with(vec![Cloud::new("fake").class("example.com/a").class("example.com/b")]).start().await;
     world.add_service("web", json!({ "loadBalancerClass": "example.com/a" })).await;
     pass(10 * S).await;

@@ -1,5 +1,5 @@
-//! Three clouds in one cluster: each object is served by its owner, in time, whatever the other
-//! clouds do; what nobody owns is not touched.
+//! Several clouds in one cluster: each object is served by its owner in time, whatever the other
+//! clouds do; objects without an owner stay unchanged.
 
 use std::{future::pending, time::Duration};
 
@@ -10,7 +10,8 @@ use skysail_provider::{Code, Error};
 
 use skysail_test_conformance::world::{Cloud, S, World, pass};
 
-/// Clouds `a` (default), `b` and `c`; each has an initialised node and a new one, and a class.
+/// Clouds `a` (default), `b`, `c` and `d`; each has an initialised node, an instance for a new
+/// node, and a class.
 async fn three() -> World {
     let world = World::with(vec![
         Cloud::new("a").default_of_all().class("a.example/lb"),
@@ -38,31 +39,31 @@ async fn add_services(world: &World) {
     }
 }
 
-/// Nodes of nobody, and what they must still be in the end.
-async fn add_strangers(world: &World) -> Vec<Node> {
+/// Adds nodes and a Service without an owner; returns the nodes, which must stay unchanged.
+async fn add_foreign_objects(world: &World) -> Vec<Node> {
     world.add_raw_node("foreign", json!({ "providerID": "z://foreign" })).await;
     world.add_raw_node("malformed", json!({ "providerID": "i-0815" })).await;
-    // Two claim it by their selectors.
+    // Two providers select this node.
     world.add_new_node_with("contested", json!({ "pool": "c" })).await;
     world.add_service("foreign", json!({ "loadBalancerClass": "metallb.example/lb" })).await;
-    let mut strangers = Vec::new();
+    let mut foreign = Vec::new();
     for name in ["foreign", "malformed", "contested"] {
-        // Not ready: the lifecycle controller would ask about them, were they anybody's.
+        // Not ready: the lifecycle controller would ask about them if they had an owner.
         world.heartbeat(name, "False").await;
-        strangers.extend(world.node(name).await);
+        foreign.extend(world.node(name).await);
     }
-    strangers
+    foreign
 }
 
-async fn assert_untouched(world: &World, strangers: &[Node]) {
-    for node in strangers {
+async fn assert_untouched(world: &World, foreign: &[Node]) {
+    for node in foreign {
         let name = node.metadata.name.as_deref().unwrap();
         assert_eq!(world.node(name).await.as_ref(), Some(node));
     }
     assert_eq!(world.state("foreign").await, "[] []");
     for call in world.clouds.iter().flat_map(|cloud| cloud.fake.calls()) {
         for name in ["foreign", "malformed", "contested"] {
-            assert!(!call.contains(name), "{call:?} is about an object of nobody");
+            assert!(!call.contains(name), "{call:?} is about an object without an owner");
         }
     }
 }
@@ -86,9 +87,9 @@ fn provider_id(node: Option<Node>) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mixed_nodes_and_classes_go_to_their_owners_and_strangers_are_left_alone() {
+async fn mixed_nodes_and_classes_are_served_by_their_owners_and_foreign_objects_stay_unchanged() {
     let world = three().await;
-    let strangers = add_strangers(&world).await;
+    let foreign = add_foreign_objects(&world).await;
     let mut world = world.start().await;
     add_new_nodes(&world).await;
     add_services(&world).await;
@@ -99,14 +100,14 @@ async fn mixed_nodes_and_classes_go_to_their_owners_and_strangers_are_left_alone
     assert_eq!(provider_id(world.node("b-new").await).as_deref(), Some("b://b-new"));
     assert_eq!(world.clouds[1].fake.cloud().values().next().unwrap().nodes, ["b-new", "b-old"]);
 
-    // A machine of the cloud that owns the node is gone; that another cloud has one of this name
-    // does not matter.
+    // The machine of the node is removed from the owner's cloud; another cloud has a machine of
+    // this name, which does not matter.
     world.clouds[0].fake.add_instances(["b-old"]);
     world.clouds[1].fake.remove_instance("b-old");
     world.heartbeat("b-old", "Unknown").await;
     pass(60 * S).await;
     assert!(world.node("b-old").await.is_none());
-    assert_untouched(&world, &strangers).await;
+    assert_untouched(&world, &foreign).await;
     let transcript = world.transcript().await;
     for said in [
         "event contested Warning ProviderConflict",
@@ -117,7 +118,7 @@ async fn mixed_nodes_and_classes_go_to_their_owners_and_strangers_are_left_alone
     }
 }
 
-/// What a cloud may do that must cost nobody else anything.
+/// Faults of a cloud that must not affect other clouds.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Hangs,
@@ -153,10 +154,10 @@ fn trouble(cloud: &Cloud, trouble: Trouble) {
 #[case::answers_429(Trouble::TooManyRequests)]
 #[case::serves_nothing(Trouble::IsGone)]
 #[tokio::test(start_paused = true)]
-async fn a_cloud_in_trouble_holds_up_nobody_elses_objects(#[case] kind: Trouble) {
+async fn a_faulty_cloud_does_not_delay_objects_of_other_clouds(#[case] kind: Trouble) {
     let world = three().await;
-    let strangers = add_strangers(&world).await;
-    // It owns most: its nodes and Services are in everybody's way, if there is a way.
+    let foreign = add_foreign_objects(&world).await;
+    // The faulty cloud owns most nodes and Services, so a shared queue would delay the others.
     for n in 0..20 {
         world.add_service(&format!("b{n}"), json!({ "loadBalancerClass": "b.example/lb" })).await;
         world.add_raw_node(&format!("b-{n}"), json!({ "providerID": format!("b://b-{n}") })).await;
@@ -169,7 +170,7 @@ async fn a_cloud_in_trouble_holds_up_nobody_elses_objects(#[case] kind: Trouble)
     assert_served(&world, &["a", "c"]).await;
     assert!(world.state("plain").await.contains("203.0.113."));
     assert_eq!(provider_id(world.node("a-new").await).as_deref(), Some("a://a-new"));
-    // Nodes come and go, Services too: still in time.
+    // Changes of nodes and Services are still handled in time.
     world.delete_service("c").await;
     world.clouds[0].fake.remove_instance("a-old");
     world.heartbeat("a-old", "Unknown").await;
@@ -183,17 +184,17 @@ async fn a_cloud_in_trouble_holds_up_nobody_elses_objects(#[case] kind: Trouble)
         world.clouds[0].fake.cloud().values().find(|lb| lb.service == "default/plain").unwrap().nodes,
         ["a-new"]
     );
-    // And its own objects are as they were.
+    // The objects of the faulty cloud are unchanged.
     for n in 0..20 {
-        assert!(world.node(&format!("b-{n}")).await.is_some(), "no word of a cloud in trouble deletes a node");
+        assert!(world.node(&format!("b-{n}")).await.is_some(), "no answer of a faulty cloud deletes a node");
     }
     assert!(!world.state("b").await.contains("203.0.113."));
-    assert_untouched(&world, &strangers).await;
+    assert_untouched(&world, &foreign).await;
 }
 
-/// The trouble ends: what waited is served, and nobody has to do anything.
+/// After the fault ends, waiting objects are served without intervention.
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_recovers_serves_what_waited_for_it() {
+async fn a_cloud_that_recovers_serves_its_waiting_objects() {
     let world = three().await;
     trouble(&world.clouds[1], Trouble::Fails(Code::Unavailable));
     let world = world.start().await;

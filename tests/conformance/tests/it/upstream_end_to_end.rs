@@ -1,4 +1,4 @@
-//! Upstream's end-to-end cases of which the part that is ours shows best from inside.
+//! Upstream's end-to-end cases whose Skysail part is tested best in memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,8 +6,8 @@ use serde_json::json;
 use skysail_provider::{Ingress, LoadBalancerStatus, TrafficPolicy};
 use skysail_test_conformance::world::{S, World, pass};
 
-/// Which nodes are healthy and what source address pods see is up to the cloud and to kube-proxy.
-/// What a provider needs for it has to reach it, at once.
+/// The cloud and kube-proxy decide which nodes are healthy and which source address pods see. The
+/// provider must receive the fields for it at once.
 #[tokio::test(start_paused = true)]
 async fn e10_the_external_traffic_policy_and_its_health_check_port_reach_the_provider() {
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -1,5 +1,5 @@
-//! Upstream's cases of the node lifecycle controller for providers of the newer kind
-//! (`InstancesV2`), and what upstream has no test for.
+//! Upstream's cases of the node lifecycle controller for providers with the newer interface
+//! (`InstancesV2`), and cases that upstream does not test.
 
 use std::{
     collections::BTreeSet,
@@ -28,10 +28,11 @@ fn machine(shutdown: bool) -> Result<Instance, Error> {
 }
 
 fn error(code: Code) -> Result<Instance, Error> {
-    Err(Error::new(code, "said the cloud"))
+    Err(Error::new(code, "the cloud's error"))
 }
 
-/// `node0` with this condition beside a healthy node, and what the cloud says about its machine.
+/// A world with `node0` with this condition, a healthy node, and the cloud's answer about the
+/// machine of `node0`.
 async fn world(ready: &str, answer: Result<Instance, Error>) -> World {
     let world = World::new().set(|settings| settings.controllers.service = false);
     world.fake().set_instance("node0", answer);
@@ -42,7 +43,7 @@ async fn world(ready: &str, answer: Result<Instance, Error>) -> World {
     world.start().await
 }
 
-/// Upstream deletes at the first answer; ours at the second in a row.
+/// Upstream deletes at the first answer, Skysail at the second consecutive one.
 #[rstest]
 #[case::l2_1_not_ready_and_gone("False", error(Code::NotFound), false)]
 #[case::l2_2_not_ready_and_an_error("False", error(Code::Unavailable), true)]
@@ -55,15 +56,15 @@ async fn a_node_is_deleted_or_kept(#[case] ready: &str, #[case] answer: Result<I
     let mut world = world(ready, answer).await;
     let before = world.node("node0").await;
     pass(20 * S).await;
-    assert_eq!(world.node("node0").await, before.filter(|_| kept), "unchanged, or gone");
+    assert_eq!(world.node("node0").await, before.filter(|_| kept), "unchanged or deleted");
     let text = world.transcript().await;
     assert_eq!(text.contains("event node0 Normal DeletingNode x1: Deleting node because it"), !kept, "{text}");
     if ready == "True" {
-        assert!(!text.contains("describe state"), "nobody is asked about a node that is ready: {text}");
+        assert!(!text.contains("describe state"), "no call about a ready node: {text}");
     }
 }
 
-/// A provider that keeps the name and the provider ID of each node that it is asked about.
+/// A provider that records the name and the provider ID of each node that it is asked about.
 #[derive(Debug)]
 struct Asked {
     fake: FakeProvider,
@@ -95,15 +96,14 @@ impl Instances for Asked {
     }
 }
 
-/// Upstream looks up the ID that it asks by. Here the provider gets the node, with or without an
-/// ID; the ID that the cloud answers with is not written: only the initialisation of a node does
-/// that.
+/// Upstream looks up the ID for its call. Here the provider receives the node, with or without an
+/// ID. The ID in the cloud's answer is not written; only the initialisation of a node writes it.
 #[rstest]
 #[case::l4_2_the_node_has_an_id(Some("fake://node0"), "fake://node0")]
 #[case::l4_4_the_machine_has_an_id(None, "fake://12345")]
 #[case::l4_5_the_machine_has_none(None, "")]
 #[tokio::test(start_paused = true)]
-async fn a_provider_is_asked_by_the_id_that_the_node_has(#[case] node_has: Option<&str>, #[case] cloud_has: &str) {
+async fn a_provider_is_asked_with_the_id_of_the_node(#[case] node_has: Option<&str>, #[case] cloud_has: &str) {
     let cloud = Cloud::new("fake");
     let asked = Arc::new(Asked { fake: cloud.fake.clone(), nodes: Mutex::default() });
     let world = World::with(vec![cloud.default_of_all().provided_by(Arc::clone(&asked) as Arc<_>)]).start().await;
@@ -122,8 +122,8 @@ async fn taints(world: &World) -> Vec<String> {
     spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
 }
 
-/// Since 1.37 a failed check of the power state ends the pass of that node upstream; ours is one
-/// look-up for both questions, so its failure answers neither.
+/// Since 1.37 a failed check of the power state ends upstream's pass of that node. Here one look-up
+/// answers both questions, so its failure answers neither.
 #[tokio::test(start_paused = true)]
 async fn a_failed_look_up_neither_taints_nor_untaints_nor_deletes() {
     let world = world("False", machine(true)).await;
@@ -137,10 +137,10 @@ async fn a_failed_look_up_neither_taints_nor_untaints_nor_deletes() {
     }
 }
 
-/// Upstream takes the error `InstanceNotFound` of this call as a failure and keeps the node for
-/// ever (lesson 41); here there is one way to say it.
+/// Upstream treats the error `InstanceNotFound` of this call as a failure and keeps the node for
+/// ever (lesson 41); here there is only one code for it.
 #[tokio::test(start_paused = true)]
-async fn b14_not_found_is_gone() {
+async fn b14_not_found_deletes_the_node() {
     let world = world("False", error(Code::NotFound)).await;
     pass(20 * S).await;
     assert!(world.node("node0").await.is_none() && world.node("node1").await.is_some());
@@ -148,7 +148,7 @@ async fn b14_not_found_is_gone() {
 
 /// Upstream deletes it within seconds (lesson 38).
 #[tokio::test(start_paused = true)]
-async fn b15_a_new_node_that_the_cloud_does_not_know_yet_has_five_minutes() {
+async fn b15_a_new_node_that_the_cloud_does_not_list_yet_is_kept_for_five_minutes() {
     let mut world = World::new().start().await;
     world.add_new_node("node0").await;
     world.heartbeat("node0", "False").await;
@@ -159,9 +159,9 @@ async fn b15_a_new_node_that_the_cloud_does_not_know_yet_has_five_minutes() {
     assert!(world.node("node0").await.is_none());
 }
 
-/// Lessons 40 and 43: off is not gone.
+/// Lessons 40 and 43: a machine that is shut down still exists.
 #[tokio::test(start_paused = true)]
-async fn b16_the_shutdown_taint_stays_while_the_node_is_not_ready_and_goes_when_it_is() {
+async fn b16_the_shutdown_taint_is_removed_when_the_node_is_ready() {
     let mut world = world("False", machine(true)).await;
     pass(10 * S).await;
     assert_eq!(taints(&world).await, [SHUTDOWN]);
@@ -169,17 +169,17 @@ async fn b16_the_shutdown_taint_stays_while_the_node_is_not_ready_and_goes_when_
     assert_eq!((taint.effect.as_str(), taint.value), ("NoSchedule", None));
     world.fake().set_instance("node0", machine(false));
     pass(20 * S).await;
-    assert_eq!(taints(&world).await, [SHUTDOWN], "its machine runs again, and its kubelet is not there yet");
+    assert_eq!(taints(&world).await, [SHUTDOWN], "the machine runs again, but its kubelet is not ready yet");
     drop(world.transcript().await);
     world.heartbeat("node0", "True").await;
     pass(10 * S).await;
     assert_eq!(taints(&world).await, [""; 0]);
-    assert_eq!(world.transcript().await, "api patch nodes node0\n", "nobody was asked");
+    assert_eq!(world.transcript().await, "api patch nodes node0\n", "no call was made");
 }
 
-/// Upstream deletes whatever has the name by then.
+/// Upstream deletes the object that has the name at that time.
 #[tokio::test(start_paused = true)]
-async fn b17_a_node_created_anew_between_look_up_and_delete_is_kept() {
+async fn b17_a_node_created_again_between_look_up_and_delete_is_kept() {
     let world = world("False", machine(false)).await;
     world.fake().set_instance("node0", error(Code::NotFound));
     pass(5 * S).await;
@@ -187,21 +187,24 @@ async fn b17_a_node_created_anew_between_look_up_and_delete_is_kept() {
         "delete" => Fault::Latency(2 * S),
         _ => Fault::None,
     });
-    // The second pass, after which it goes; and its deletion is on its way.
+    // The second pass, which sends the deletion.
     pass(6 * S).await;
     let api: Api<Node> = Api::all(world.client.clone());
-    world.we(api.delete("node0", &DeleteParams::default())).await;
+    world.as_user(api.delete("node0", &DeleteParams::default())).await;
     let object = json!({ "metadata": { "name": "node0" }, "spec": { "providerID": "fake://new" } });
-    world.we(api.create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
+    world.as_user(api.create(&PostParams::default(), &serde_json::from_value(object).unwrap())).await;
     pass(3 * S).await;
     let refused = |r: &skysail_dev::api::Request| r.info.verb == "delete" && r.status.as_u16() == 409;
-    assert!(world.server.requests().recent().iter().any(refused), "the precondition held");
+    assert!(
+        world.server.requests().recent().iter().any(refused),
+        "the API server rejected the deletion because of its precondition"
+    );
     assert_eq!(world.node("node0").await.unwrap().spec.unwrap().provider_id.as_deref(), Some("fake://new"));
 }
 
-/// Lesson 42: trimmed permissions. Upstream's Event, and the others go on.
+/// Lesson 42, restricted permissions: upstream's Event, and the other nodes are handled.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_not_allowed_says_so_on_the_node() {
+async fn a_forbidden_deletion_is_an_event_on_the_node() {
     let mut world = world("False", error(Code::NotFound)).await;
     world.disturb(|request: &RequestInfo| {
         let forbidden = || ApiError::new(403_u16.try_into().unwrap(), "Forbidden", "nodes is forbidden: no delete");
@@ -218,22 +221,22 @@ async fn a_deletion_that_is_not_allowed_says_so_on_the_node() {
     assert!(world.node("node0").await.is_some());
     world.disturb(|_: &RequestInfo| Fault::None);
     pass(5 * S).await;
-    assert!(world.node("node0").await.is_none(), "allowed again");
+    assert!(world.node("node0").await.is_none(), "the deletion is allowed again");
 }
 
-/// `--concurrent-node-lifecycle-syncs` of 1.37: how long a pass takes whose every write takes a
-/// second, and the histogram that shows it.
+/// `--concurrent-node-lifecycle-syncs` of 1.37: the duration of a pass in which every write takes a
+/// second, and its histogram.
 #[rstest]
 #[case::one_at_a_time(1, 6.0)]
 #[case::three_at_a_time(3, 2.0)]
 #[case::zero_is_one(0, 6.0)]
 #[tokio::test(start_paused = true)]
-async fn a_pass_writes_as_many_nodes_at_once_as_it_may(#[case] at_once: usize, #[case] seconds: f64) {
+async fn a_pass_writes_the_configured_number_of_nodes_at_once(#[case] at_once: usize, #[case] seconds: f64) {
     let world = World::new().set(|settings| {
         settings.controllers.service = false;
         settings.controllers.cloud_node = false;
         settings.concurrent_node_lifecycle_syncs = at_once;
-        // One pass is enough.
+        // Only one pass.
         settings.node_monitor_period = Duration::from_hours(1);
     });
     for n in 0..6 {

@@ -1,5 +1,5 @@
-//! Upstream's cases of the cloud-node controller for providers of the newer kind (`InstancesV2`),
-//! and what upstream has no test for.
+//! Upstream's cases of the cloud-node controller for providers with the newer interface
+//! (`InstancesV2`), and cases that upstream does not test.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ fn addresses(text: &str) -> Vec<NodeAddress> {
 
 /// The cloud's addresses in upstream's cases.
 const A: &str = "H:node0.cloud.internal I:10.0.0.1 E:132.143.154.163";
-/// The same without the host name.
+/// The same addresses without the host name.
 const B: &str = "I:10.0.0.1 E:132.143.154.163";
 
 fn instance(provider_id: &str, list: &str) -> Instance {
@@ -51,16 +51,16 @@ fn placed(instance: Instance) -> Instance {
     Instance { zone: "us-west-1a".to_owned(), region: "us-west".to_owned(), ..instance }
 }
 
-/// A node as a kubelet makes it.
+/// A node as a kubelet registers it.
 #[derive(Default)]
 struct Kubelet {
     provider_id: Option<&'static str>,
-    /// Of the kubelet's `--node-ip`.
+    /// The kubelet's `--node-ip`.
     node_ip: Option<&'static str>,
     labels: Value,
-    /// Addresses that the status has already.
+    /// Addresses in the status at the start.
     status: &'static str,
-    /// Another taint, which must survive.
+    /// Whether the node has another taint, which must stay.
     other_taint: bool,
     initialized: bool,
 }
@@ -78,10 +78,10 @@ impl Kubelet {
         let metadata = json!({ "name": name, "labels": self.labels, "annotations": annotations });
         let spec = json!({ "providerID": self.provider_id, "taints": self.taints() });
         let object = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
-        world.we(world.nodes().create(&PostParams::default(), &object)).await;
+        world.as_user(world.nodes().create(&PostParams::default(), &object)).await;
         let list: Vec<Value> = addresses(self.status).iter().map(written).collect();
         let status = json!({ "status": { "addresses": list, "conditions": [{ "type": "Ready", "status": "True" }] } });
-        world.we(world.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&status))).await;
+        world.as_user(world.nodes().patch_status(name, &PatchParams::default(), &Patch::Merge(&status))).await;
     }
 }
 
@@ -94,7 +94,7 @@ fn written(address: &NodeAddress) -> Value {
     json!({ "type": kind, "address": address.address })
 }
 
-/// What a node is: provider ID, keys of its taints, addresses, and all labels.
+/// Prints provider ID, keys of the taints, addresses and all labels of a node.
 fn print(node: &Node) -> String {
     let spec = node.spec.clone().unwrap();
     let taints: Vec<String> = spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect();
@@ -105,7 +105,7 @@ fn print(node: &Node) -> String {
     format!("id {:?}\ntaints {taints:?}\naddresses {list:?}\n{labels}", spec.provider_id.unwrap_or_default())
 }
 
-/// One sync of `node0`: what it was and what it is.
+/// Runs one sync of `node0`; returns the node before and after, and the transcript.
 async fn sync(kubelet: Kubelet, answer: Result<Instance, Error>) -> (Node, Node, String) {
     let mut world = World::new();
     world.fake().set_instance("node0", answer);
@@ -117,10 +117,10 @@ async fn sync(kubelet: Kubelet, answer: Result<Instance, Error>) -> (Node, Node,
     (before, world.node("node0").await.unwrap(), text)
 }
 
-/// Upstream says nothing and asks again at the next heartbeat. Ours is an error with an Event, and
-/// is asked again by itself (design: null metadata).
+/// Upstream reports nothing and retries at the next heartbeat. Here it is an error with an Event
+/// and a retry (design: null metadata).
 #[tokio::test(start_paused = true)]
-async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so() {
+async fn n1_7_an_unknown_machine_leaves_the_node_unchanged_and_is_an_event() {
     let kubelet = Kubelet {
         provider_id: Some("fake://12345"),
         node_ip: Some("10.0.0.1"),
@@ -134,7 +134,7 @@ async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so()
 }
 
 #[rstest]
-#[case::n1_13_an_id_that_is_there_stays(
+#[case::n1_13_a_present_id_stays(
     Kubelet { provider_id: Some("fake://12345"), ..Kubelet::default() },
     instance("", A),
     expect![[r#"
@@ -174,7 +174,7 @@ async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so()
         addresses ["I:10.0.0.1", "E:132.143.154.163", "H:node0"]
     "#]]
 )]
-#[case::n1_18_further_labels(
+#[case::n1_18_additional_labels(
     Kubelet::default(),
     Instance {
         labels: labels(&[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]),
@@ -192,7 +192,7 @@ async fn n1_7_a_machine_that_is_not_known_leaves_the_node_as_it_is_and_says_so()
         topology.kubernetes.io/zone=us-west-1a
     "#]]
 )]
-#[case::n1_19_labels_of_reserved_domains_and_labels_that_are_there(
+#[case::n1_19_labels_of_reserved_domains_and_present_labels(
     Kubelet { labels: json!({ "topology.k8s.cp/zone-id": "az1", "my.custom.label/foo": "mine" }), ..Kubelet::default() },
     Instance {
         labels: labels(&[
@@ -245,18 +245,18 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The periodic pass writes the addresses of such a node; here they are the same.
+/// The periodic pass updates the addresses of such a node; here they are equal.
 #[tokio::test(start_paused = true)]
-async fn n1_14_a_node_without_the_taint_is_left_alone() {
+async fn n1_14_a_node_without_the_taint_is_not_initialised() {
     let kubelet = Kubelet { provider_id: Some("fake://12345"), status: B, initialized: true, ..Kubelet::default() };
     let (before, after, text) = sync(kubelet, Ok(placed(instance("fake://12345", B)))).await;
     assert_eq!(after, before);
     assert!(!text.contains("Synced"), "{text}");
 }
 
-/// Upstream returns the metadata beside the error. Here nothing of the metadata is written.
+/// Upstream returns the metadata together with the error. Here no metadata is written.
 #[tokio::test(start_paused = true)]
-async fn n5_5_a_node_without_any_provider_id_keeps_its_taint_and_gets_nothing_of_its_machine() {
+async fn n5_5_a_node_without_any_provider_id_keeps_its_taint_and_gets_no_metadata() {
     let machine = Instance { instance_type: "t1.micro".to_owned(), ..placed(instance("", A)) };
     let (_, after, text) = sync(Kubelet::default(), Ok(machine)).await;
     expect![[r#"
@@ -269,11 +269,11 @@ async fn n5_5_a_node_without_any_provider_id_keeps_its_taint_and_gets_nothing_of
 }
 
 #[rstest]
-#[case::n1_21_without_any_id(Ok(instance("", A)), "the provider knows no provider ID for the node")]
+#[case::n1_21_without_any_id(Ok(instance("", A)), "the provider returned no provider ID for the node")]
 #[case::n1_22_where_the_call_fails(Err(Error::new(Code::Unavailable, "error 500")), "error 500")]
 #[case::of_another_provider(
     Ok(instance("other://1", A)),
-    r#"the provider gave the provider ID "other://1", which has none of its schemes (fake)"#
+    r#"the provider returned the provider ID "other://1", which has none of the provider's schemes (fake)"#
 )]
 #[tokio::test(start_paused = true)]
 async fn a_node_keeps_its_taint(#[case] answer: Result<Instance, Error>, #[case] reason: &str) {
@@ -285,9 +285,10 @@ async fn a_node_keeps_its_taint(#[case] answer: Result<Instance, Error>, #[case]
     );
 }
 
-/// Upstream's address update sees the taint; ours is not even asked about the node.
+/// Upstream's address update checks the taint; here the provider is not asked about the node at
+/// all.
 #[tokio::test(start_paused = true)]
-async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_taint_is_there() {
+async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_node_has_the_taint() {
     let mut world = World::new();
     world.fake().set_instance("node0", Ok(instance("", A)));
     world.fake().set_instance("node1", Ok(instance("fake://node1", "I:10.0.0.9")));
@@ -300,15 +301,15 @@ async fn n4_2_the_periodic_pass_writes_no_addresses_while_the_taint_is_there() {
     assert_eq!(world.node("node0").await.unwrap().status.unwrap().addresses, None);
 }
 
-/// Upstream makes exactly 100 calls for any number of workers. Here one call answers for all nodes,
-/// and the workers are the writes that are in flight at the same time.
+/// Upstream makes exactly 100 calls for any number of workers. Here one call covers all nodes, and
+/// the workers are the concurrent writes.
 #[rstest]
 #[case::n6_1_one_worker(1)]
 #[case::n6_2_five_workers(5)]
 #[case::n6_3_ten_workers(10)]
 #[case::n6_4_thirty_workers(30)]
 #[tokio::test(start_paused = true)]
-async fn the_addresses_of_a_hundred_nodes_are_one_call_and_each_worker_writes(#[case] workers: usize) {
+async fn the_addresses_of_a_hundred_nodes_need_one_call_and_the_workers_write_concurrently(#[case] workers: usize) {
     let mut world = World::new().set(|settings| settings.concurrent_node_status_updates = workers);
     for n in 0..100 {
         let name = format!("node{n}");
@@ -316,8 +317,7 @@ async fn the_addresses_of_a_hundred_nodes_are_one_call_and_each_worker_writes(#[
         world.add_node(&name).await;
     }
     world.fake().on_call(|_| Box::pin(pass(Duration::from_millis(10))));
-    // Each write takes the same time, so the writes that begin at one moment are those of all
-    // workers.
+    // Each write takes the same time, so all workers begin their writes at the same moments.
     let begun = Arc::<Mutex<BTreeMap<Instant, usize>>>::default();
     let begins = Arc::clone(&begun);
     world.disturb(move |request: &RequestInfo| {
@@ -339,13 +339,13 @@ fn conflict() -> ApiError {
     ApiError::new(409_u16.try_into().unwrap(), "Conflict", "the object has been modified")
 }
 
-/// Upstream re-reads the node from its cache up to 20 times; ours comes back a moment later with
-/// what the watch brought.
+/// Upstream re-reads the node from its cache up to 20 times; Skysail retries a moment later with
+/// the object from the watch.
 #[rstest]
 #[case::b12_the_patch_of_the_node("")]
 #[case::b12_the_patch_of_its_addresses("status")]
 #[tokio::test(start_paused = true)]
-async fn a_write_that_met_a_conflict_is_made_again(#[case] subresource: &'static str) {
+async fn a_write_is_retried_after_a_conflict(#[case] subresource: &'static str) {
     let world = World::new().start().await;
     world.fake().set_instance("node0", Ok(instance("fake://12345", A)));
     Kubelet::default().register(&world, "node0").await;
@@ -365,14 +365,14 @@ async fn a_write_that_met_a_conflict_is_made_again(#[case] subresource: &'static
     .assert_eq(&print(&node));
 }
 
-/// Null metadata panics upstream in this pass, and a failed look-up of one node must cost no other
-/// node its addresses.
+/// Upstream panics with null metadata in this pass. A failed look-up of one node must not affect
+/// the addresses of other nodes.
 #[rstest]
 #[case::b13_a_machine_that_is_not_known(Err(Error::new(Code::NotFound, "null")))]
 #[case::b13_no_addresses(Ok(instance("fake://node0", "")))]
 #[case::b13_a_failed_look_up(Err(Error::new(Code::Denied, "the token expired")))]
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_addresses_keeps_those_that_are_there(#[case] answer: Result<Instance, Error>) {
+async fn an_answer_without_addresses_keeps_the_present_ones(#[case] answer: Result<Instance, Error>) {
     let mut world = World::new();
     world.fake().set_instance("node0", answer);
     world.fake().set_instance("node1", Ok(instance("fake://node1", "I:10.0.0.9")));
@@ -386,10 +386,10 @@ async fn an_answer_without_addresses_keeps_those_that_are_there(#[case] answer: 
     assert_eq!(world.node("node0").await, before);
     assert!(print(&world.node("node1").await.unwrap()).contains(r#"["I:10.0.0.9", "H:node0"]"#));
     let text = world.transcript().await;
-    assert!(!text.contains("event node0"), "a cloud's failure is no word about this node: {text}");
+    assert!(!text.contains("event node0"), "a failure of the cloud is no Event on the node: {text}");
 }
 
-/// Lessons 32 and 34: both addresses of a type arrive, in order, and are written once.
+/// Lessons 32 and 34: both addresses of a type are written once, in order.
 #[tokio::test(start_paused = true)]
 async fn b13_a_dual_stack_node_is_written_once() {
     let list = "I:10.0.0.1 I:fd00::1 E:192.0.2.1 E:2001:db8::1 H:node0";
@@ -404,9 +404,9 @@ async fn b13_a_dual_stack_node_is_written_once() {
     assert_eq!(world.transcript().await.matches("api patch nodes/status").count(), 1);
 }
 
-/// Lesson 35: an answer in part, and one that is whole and shorter.
+/// Lesson 35: a partial answer, and a complete but shorter one.
 #[tokio::test(start_paused = true)]
-async fn addresses_that_the_cloud_gives_no_longer_are_never_lost_in_silence() {
+async fn removed_addresses_are_always_reported() {
     let mut world = World::new();
     world.fake().set_instance("node0", Ok(instance("fake://node0", A)));
     Kubelet::default().register(&world, "node0").await;
@@ -416,22 +416,22 @@ async fn addresses_that_the_cloud_gives_no_longer_are_never_lost_in_silence() {
     world.fake().set_instance("node0", Ok(instance("fake://node0", "E:132.143.154.163")));
     world.after(PERIOD, expect![[r#"
         provider describe metadata nodes=node0
-        event node0 Warning UpdatingNodeFailed x1: failed to use instance metadata: the provider gave no InternalIP, and the node has one: its addresses are kept until the answer is whole
+        event node0 Warning UpdatingNodeFailed x1: failed to use instance metadata: the provider returned no InternalIP, but the node has one; the node keeps its addresses until the provider returns an InternalIP
     "#]]).await;
     world.fake().set_instance("node0", Ok(instance("fake://node0", "H:node0.cloud.internal I:10.0.0.1")));
     world.after(PERIOD, expect![[r#"
         provider describe metadata nodes=node0
         api patch nodes/status node0
-        event node0 Normal NodeAddressesRemoved x1: The cloud does not give these addresses any more: ExternalIP 132.143.154.163
+        event node0 Normal NodeAddressesRemoved x1: The cloud does not return these addresses any more; Skysail removed them from the node: ExternalIP 132.143.154.163
     "#]]).await;
 }
 
-/// Upstream sets labels once (lesson 31); who wants them fresh says so.
+/// Upstream sets labels once (lesson 31); `--refresh-node-labels` updates them.
 #[rstest]
 #[case::by_default(false)]
-#[case::where_it_is_asked_for(true)]
+#[case::if_enabled(true)]
 #[tokio::test(start_paused = true)]
-async fn labels_follow_the_machine_only_where_it_is_asked_for(#[case] refresh: bool) {
+async fn labels_follow_the_machine_only_if_enabled(#[case] refresh: bool) {
     let mut world = World::new().set(|settings| settings.refresh_node_labels = refresh);
     let machine = Instance { labels: labels(&[("rack", "6")]), ..placed(instance("fake://12345", A)) };
     world.fake().set_instance("node0", Ok(machine.clone()));
@@ -465,8 +465,8 @@ async fn labels_follow_the_machine_only_where_it_is_asked_for(#[case] refresh: b
     .assert_eq(&print(&after));
 }
 
-/// A node that cannot be initialised beside one that can: it keeps its taint and everything else,
-/// an Event says why, and the other goes on.
+/// Registers a node that cannot be initialised and one that can: the first one stays unchanged and
+/// gets an Event with the reason, the other one is initialised.
 async fn bad_input(kubelet: Kubelet, answer: Instance, reason: &str) {
     let mut world = World::new();
     world.fake().set_instance("node0", Ok(answer));
@@ -476,7 +476,7 @@ async fn bad_input(kubelet: Kubelet, answer: Instance, reason: &str) {
     let before = world.node("node0").await;
     world = world.start().await;
     pass(2 * S).await;
-    assert_eq!(world.node("node0").await, before, "nothing half applied");
+    assert_eq!(world.node("node0").await, before, "nothing is partially applied");
     let text = world.transcript().await;
     let said = text.lines().find(|line| line.starts_with("event node0 Warning")).unwrap_or_default();
     assert!(said.contains(reason), "{text}");
@@ -488,59 +488,60 @@ fn given(list: Vec<NodeAddress>, pairs: &[(&str, &str)]) -> Instance {
 }
 
 #[rstest]
-#[case::bad_input_a_label_key(&[("a//b", "c")], r#"the provider gave the label key "a//b", which no API server accepts"#)]
+#[case::bad_input_a_label_key(&[("a//b", "c")], r#"the provider returned the label key "a//b", which is not a valid label key in Kubernetes"#)]
 #[case::bad_input_a_label_value(
     &[("ok", "no spaces")],
-    r#"the provider gave the value "no spaces" for label "ok", which no API server accepts"#
+    r#"the provider returned the value "no spaces" for the label "ok", which is not a valid label value in Kubernetes"#
 )]
 #[tokio::test(start_paused = true)]
-async fn a_label_that_no_api_server_accepts_is_named(#[case] pairs: &[(&str, &str)], #[case] reason: &str) {
+async fn the_error_names_a_label_that_is_not_valid(#[case] pairs: &[(&str, &str)], #[case] reason: &str) {
     bad_input(Kubelet::default(), given(addresses(A), pairs), reason).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_input_a_zone_that_is_no_label_value() {
+async fn bad_input_a_zone_that_is_not_a_valid_label_value() {
     let instance = Instance { zone: "zone one".to_owned(), ..instance("fake://12345", A) };
-    let reason = r#"the value "zone one" for label "topology.kubernetes.io/zone", which no API server accepts"#;
+    let reason = r#"the value "zone one" for the label "topology.kubernetes.io/zone", which is not a valid label value in Kubernetes"#;
     bad_input(Kubelet::default(), instance, reason).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn bad_input_ten_thousand_addresses() {
     let list = vec![addresses("I:10.0.0.1").remove(0); 10_000];
-    bad_input(Kubelet::default(), given(list, &[]), "the provider gave 10000 addresses; at most 64 are written").await;
+    bad_input(Kubelet::default(), given(list, &[]), "the provider returned 10000 addresses; at most 64 are allowed")
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_input_an_address_that_is_none() {
-    let reason = r#"the provider gave the address "10.0.0.300", which is not valid for its type"#;
+async fn bad_input_an_invalid_address() {
+    let reason = r#"the provider returned the address "10.0.0.300", which is not valid for its type"#;
     bad_input(Kubelet::default(), given(addresses("I:10.0.0.300"), &[]), reason).await;
 }
 
 #[rstest]
-#[case::bad_input_a_node_ip_that_is_none(
+#[case::bad_input_an_invalid_node_ip(
     "none",
-    r#"annotation alpha.kubernetes.io/provided-node-ip is "none": it must be one IP, or two of different families"#
+    r#"annotation alpha.kubernetes.io/provided-node-ip is "none"; set the kubelet's --node-ip to one IP, or to two of different families"#
 )]
 #[case::bad_input_a_node_ip_that_the_cloud_does_not_know(
     "10.0.0.2",
-    "the cloud does not know the node IP 10.0.0.2 that the kubelet was given"
+    "the cloud's addresses of the machine do not include the kubelet's --node-ip 10.0.0.2; correct --node-ip or the machine's addresses"
 )]
 #[tokio::test(start_paused = true)]
-async fn a_node_ip_that_cannot_be_used_is_named(#[case] node_ip: &'static str, #[case] reason: &str) {
+async fn the_event_names_an_invalid_or_unknown_node_ip(#[case] node_ip: &'static str, #[case] reason: &str) {
     bad_input(Kubelet { node_ip: Some(node_ip), ..Kubelet::default() }, given(addresses(A), &[]), reason).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn bad_input_a_provider_id_without_a_scheme() {
     let kubelet = Kubelet { provider_id: Some("i-0815"), ..Kubelet::default() };
-    let reason = "spec.providerID does not have the form <scheme>://<rest>, so no provider owns this node";
+    let reason = "no provider owns this node, because spec.providerID does not have the form <scheme>://<rest>; delete the node and register it again with a valid provider ID";
     bad_input(kubelet, given(addresses(A), &[]), reason).await;
 }
 
 /// The same in the periodic pass, where upstream only logs it.
 #[tokio::test(start_paused = true)]
-async fn bad_input_of_an_initialised_node_is_said_each_period_and_changes_nothing() {
+async fn bad_input_of_an_initialised_node_is_reported_each_period_and_changes_nothing() {
     let mut world = World::new();
     world.fake().set_instance("node0", Ok(instance("fake://12345", A)));
     let (provider_id, node_ip) = (Some("fake://12345"), Some("10.0.0.1,10.0.0.2"));
@@ -555,16 +556,15 @@ async fn bad_input_of_an_initialised_node_is_said_each_period_and_changes_nothin
     assert_eq!(world.node("node0").await, before);
 }
 
-/// Annotations are the provider's to read: however long one is, the node is initialised as any
-/// other, and so are the others.
+/// A node with a long annotation is initialised like any other node.
 #[tokio::test(start_paused = true)]
-async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
+async fn bad_input_an_annotation_of_64_kib_does_not_prevent_initialisation() {
     let world = World::new().start().await;
     for name in ["node0", "node1"] {
         world.fake().add_instances([name]);
         Kubelet::default().register(&world, name).await;
         let patch = json!({ "metadata": { "annotations": { "example.com/note": "x".repeat(64 * 1024) } } });
-        world.we(world.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        world.as_user(world.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
     }
     pass(2 * S).await;
     for name in ["node0", "node1"] {
@@ -572,14 +572,14 @@ async fn bad_input_an_annotation_of_64_kib_is_no_hindrance() {
     }
 }
 
-/// One node on which the guest breaks among 100 that share its look-up: it is found in 14 more
-/// calls, and has the Event alone.
+/// One of 100 nodes in a look-up makes the guest trap: 14 more calls find it, and only this node
+/// gets an Event.
 #[rstest]
 #[case::bad_input_the_first("node00")]
 #[case::bad_input_one_in_the_middle("node63")]
 #[case::bad_input_the_last("node99")]
 #[tokio::test(start_paused = true)]
-async fn a_node_on_which_the_guest_breaks_keeps_no_other_from_its_machine(#[case] poison: &str) {
+async fn a_node_that_makes_the_guest_trap_does_not_affect_other_nodes(#[case] poison: &str) {
     let mut world = World::new().set(|settings| settings.controllers.service = false).start().await;
     world.fake().poison(poison, Error::new(Code::Trapped, "unreachable"));
     for n in 0..100 {
@@ -595,12 +595,12 @@ async fn a_node_on_which_the_guest_breaks_keeps_no_other_from_its_machine(#[case
         format!("event {poison} Warning InitializingNodeFailed x1: failed to get instance metadata: unreachable");
     assert_eq!(failed, [expected]);
     let calls = world.fake().calls();
-    assert!(calls.len() <= 15 + 1, "and a second batch at most: {calls:#?}");
+    assert!(calls.len() <= 15 + 1, "at most one additional batch: {calls:#?}");
 }
 
-/// And a guest that breaks on everything is asked thrice, not a thousand times.
+/// A guest that always traps is called three times, not a thousand times.
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_breaks_on_everything_is_not_asked_about_each_node() {
+async fn a_guest_that_always_traps_is_not_called_for_each_node() {
     let world = World::new();
     world.fake().fail_always("describe", Some(Error::new(Code::Trapped, "unreachable")));
     for n in 0..100 {

@@ -1,4 +1,4 @@
-//! The route controller, as upstream's tests and its own text have it.
+//! The route controller, by the cases of upstream's tests and documentation.
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ fn routing() -> World {
     World::routing(vec![Cloud::new("fake").default_of_all()])
 }
 
-/// Nodes, what the cloud has, and what it has after one pass; a second pass then finds nothing to
-/// do. Each node with a pod range is available (upstream lists that too, and its assertion never
-/// runs); one without is left alone.
+/// The nodes, and the cloud's routes before and after one pass; a second pass then changes nothing.
+/// Each node with a pod CIDR becomes available (upstream lists that too, but its assertion never
+/// runs); a node without one stays unchanged.
 #[rstest]
 #[case::r2_1_dual_stack_addresses_are_missing(
     &[N3, N4],
@@ -75,7 +75,7 @@ fn routing() -> World {
     &["n1 10.120.0.0/24 10.0.1.1", "x 10.120.1.0/24"],
     &RIGHT_OF_1_AND_2
 )]
-#[case::r2_14_a_node_without_range(&[N1, PLAIN], &[], &RIGHT_OF_1_AND_2[..1])]
+#[case::r2_14_a_node_without_pod_cidr(&[N1, PLAIN], &[], &RIGHT_OF_1_AND_2[..1])]
 #[tokio::test(start_paused = true)]
 async fn the_cloud_has_the_routes_of_the_nodes(#[case] nodes: &[&str], #[case] start: &[&str], #[case] end: &[&str]) {
     let world = routing();
@@ -102,7 +102,7 @@ fn blackhole(cidr: &str) -> Route {
 #[case::r2_15_in_the_cluster("10.120.2.0/24", false)]
 #[case::r2_16_outside_of_the_cluster("10.1.2.0/24", true)]
 #[tokio::test(start_paused = true)]
-async fn a_blackhole_is_deleted_where_it_is_ours(#[case] cidr: &str, #[case] stays: bool) {
+async fn a_blackhole_is_deleted_if_it_lies_in_the_cluster(#[case] cidr: &str, #[case] stays: bool) {
     let world = routing();
     world.add_routed(N1).await;
     world.add_routed(N2).await;
@@ -115,9 +115,9 @@ async fn a_blackhole_is_deleted_where_it_is_ours(#[case] cidr: &str, #[case] sta
     assert_eq!(world.routes(), expected);
 }
 
-/// Upstream tries to make the second one with each pass, and marks the node unavailable.
+/// Upstream tries to create the second route in each pass, and marks the node as unavailable.
 #[tokio::test(start_paused = true)]
-async fn r2_17_a_node_that_names_a_range_twice_gets_one_route_and_is_told_once() {
+async fn r2_17_a_repeated_pod_cidr_gets_one_route_and_one_event() {
     let world = routing();
     world.add_routed("n1 10.0.1.1 10.120.0.0/24,10.120.0.0/24").await;
     let mut world = world.start().await;
@@ -134,14 +134,15 @@ async fn r2_17_a_node_that_names_a_range_twice_gets_one_route_and_is_told_once()
         provider list-routes
         provider list-routes
         provider list-routes
-        event n1 Warning InvalidPodCIDR x1: spec.podCIDRs names 10.120.0.0/24 more than once: it gets one route
+        event n1 Warning InvalidPodCIDR x1: spec.podCIDRs contains 10.120.0.0/24 more than once; it gets one route
     "#]],
         )
         .await;
     assert_eq!(world.network_unavailable("n1").await, "False RouteCreated");
 }
 
-/// With the gate `CloudControllerManagerWatchBasedRoutesReconciliation`, after the first pass.
+/// A world with the feature gate `CloudControllerManagerWatchBasedRoutesReconciliation`, after the
+/// first pass.
 async fn watched() -> World {
     let world = routing().set(|settings| settings.watch_based_routes = true);
     world.add_routed(N1).await;
@@ -170,7 +171,7 @@ async fn r3_1_with_the_gate_a_new_address_begins_a_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r3_2_with_the_gate_a_new_range_begins_a_pass() {
+async fn r3_2_with_the_gate_a_new_pod_cidr_begins_a_pass() {
     let mut world = watched().await;
     world.add_routed(PLAIN).await;
     pass(60 * S).await;
@@ -188,17 +189,16 @@ async fn r3_2_with_the_gate_a_new_range_begins_a_pass() {
         .await;
 }
 
-/// Upstream's informer hands out all nodes again after 12 to 24 h. Ours does not, so a timer does
-/// it.
+/// Upstream's informer resyncs all nodes after 12 to 24 h. Here a timer triggers the pass.
 #[tokio::test(start_paused = true)]
-async fn r3_3_with_the_gate_nothing_new_begins_a_pass_after_twelve_hours() {
+async fn r3_3_with_the_gate_a_pass_begins_after_twelve_hours_without_changes() {
     let mut world = watched().await;
     world.after(Duration::from_mins(12 * 60 - 2), expect![""]).await;
     world.after(2 * 60 * S, expect!["provider list-routes\n"]).await;
 }
 
-/// Upstream's test has equal resource versions, which count as a resync; with real ones this begins
-/// none.
+/// Upstream's test has equal resource versions, which count as a resync; with real versions this
+/// change begins no pass.
 #[tokio::test(start_paused = true)]
 async fn r3_4_with_the_gate_images_and_heartbeats_begin_no_pass() {
     let mut world = watched().await;
@@ -208,7 +208,7 @@ async fn r3_4_with_the_gate_images_and_heartbeats_begin_no_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_many_changes_are_one_pass_in_ten_seconds() {
+async fn with_the_gate_many_changes_cause_one_pass_in_ten_seconds() {
     let mut world = watched().await;
     for n in 0..20 {
         world.add_routed_node(&format!("m{n}"), "10.0.5.1", &format!("10.120.{}.0/24", 100 + n)).await;
@@ -219,7 +219,7 @@ async fn with_the_gate_many_changes_are_one_pass_in_ten_seconds() {
     pass(10 * S).await;
     assert_eq!(world.routes().len(), 21);
     drop(world.transcript().await);
-    // A node that goes begins one too.
+    // A deleted node begins a pass too.
     world.delete_node("m7").await;
     world
         .after(
@@ -234,7 +234,7 @@ async fn with_the_gate_many_changes_are_one_pass_in_ten_seconds() {
 
 /// Upstream waits for the next event or resync, 12 to 24 h.
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_a_route_that_could_not_be_made_is_tried_again() {
+async fn with_the_gate_a_failed_creation_of_a_route_is_retried() {
     let world = routing().set(|settings| settings.watch_based_routes = true);
     world.fake().fail_next("create-routes", Error::new(Code::Unavailable, "the cloud is away"));
     world.add_routed(N1).await;
@@ -244,9 +244,9 @@ async fn with_the_gate_a_route_that_could_not_be_made_is_tried_again() {
     assert_eq!(world.network_unavailable("n1").await, "False RouteCreated");
 }
 
-/// The others of R4 are beside the function, in `runtime/controllers/src/route/condition.rs`.
+/// The other cases of R4 are next to the function, in `runtime/controllers/src/route/condition.rs`.
 #[tokio::test(start_paused = true)]
-async fn r4_1_a_node_without_any_condition_gets_that_of_its_routes_with_one_patch() {
+async fn r4_1_a_node_without_conditions_gets_the_condition_of_its_routes_in_one_patch() {
     let world = routing();
     world.add_routed(N1).await;
     world.patch_status("n1", json!({ "conditions": null })).await;
@@ -263,7 +263,7 @@ async fn r4_1_a_node_without_any_condition_gets_that_of_its_routes_with_one_patc
 }
 
 #[tokio::test(start_paused = true)]
-async fn r4_9_what_calico_wrote_is_replaced_once_and_other_conditions_stay() {
+async fn r4_9_a_condition_of_calico_is_replaced_once_and_other_conditions_stay() {
     let world = routing();
     world.add_routed(N1).await;
     let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m" });
@@ -281,17 +281,17 @@ async fn r4_9_what_calico_wrote_is_replaced_once_and_other_conditions_stay() {
         (ours.status.as_str(), ours.reason.as_deref(), ours.message.as_deref()),
         ("False", Some("RouteCreated"), Some("RouteController created a route"))
     );
-    // Upstream gives the time of the write; the status did not change.
+    // Upstream sets the time of the write; the status did not change.
     assert_eq!(ours.last_transition_time.as_ref().unwrap().0.to_string(), since);
     assert!(ours.last_heartbeat_time.is_some());
     drop(world.transcript().await);
     world.after(20 * S, expect!["provider list-routes\nprovider list-routes\n"]).await;
 }
 
-/// Lessons 24 and 25: the cloud's list decides, and what is there is not made again, also after a
-/// restart.
+/// Lessons 24 and 25: the cloud's list decides, and existing routes are not created again, also
+/// after a restart.
 #[tokio::test(start_paused = true)]
-async fn a_restart_asks_the_cloud_and_writes_nothing() {
+async fn a_restart_lists_the_routes_and_writes_nothing() {
     let world = routing();
     world.add_routed(N1).await;
     let world = world.start().await;
@@ -307,7 +307,7 @@ async fn a_restart_asks_the_cloud_and_writes_nothing() {
     "#]],
         )
         .await;
-    // And what was lost behind our back comes back.
+    // Routes that were deleted in the cloud are created again.
     world.fake().set_routes(Vec::new());
     world
         .after(
@@ -322,7 +322,7 @@ async fn a_restart_asks_the_cloud_and_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_makes_no_write_and_no_call() {
+async fn a_heartbeat_causes_no_write_and_no_call() {
     let world = routing();
     world.add_routed(N1).await;
     let mut world = world.start().await;
@@ -334,7 +334,7 @@ async fn a_heartbeat_makes_no_write_and_no_call() {
     assert_eq!(world.transcript().await, "provider list-routes\n".repeat(3));
 }
 
-/// The period is from begin to begin, and a pass that takes longer is followed by the next at once.
+/// The period is measured from begin to begin.
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_takes_longer_than_the_period_is_followed_by_the_next_at_once() {
     let world = routing().set(|settings| settings.route_reconciliation_period = 20 * S);
@@ -378,7 +378,7 @@ async fn b18_a_list_that_fails_ends_the_pass_and_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b18_a_route_that_cannot_be_made_is_told_at_its_node_and_the_others_go_on() {
+async fn b18_a_failed_creation_of_a_route_is_an_event_on_its_node_and_delays_no_other_route() {
     let world = routing();
     world.add_routed(N1).await;
     world.add_routed(N2).await;
@@ -394,7 +394,7 @@ async fn b18_a_route_that_cannot_be_made_is_told_at_its_node_and_the_others_go_o
     "#]]).await;
     assert_eq!(world.network_unavailable("n1").await, "True NoRouteCreated");
     assert_eq!(world.network_unavailable("n2").await, "False RouteCreated");
-    // It is tried again with each pass; the condition is not written again.
+    // Each pass retries it; the condition is not written again.
     world.after(10 * S, expect![[r#"
         provider list-routes
         provider create-routes n1=10.120.0.0/24
@@ -414,10 +414,9 @@ async fn b18_a_route_that_cannot_be_made_is_told_at_its_node_and_the_others_go_o
     assert_eq!(world.network_unavailable("n1").await, "False RouteCreated");
 }
 
-/// Upstream leaves the second of two routes for ever, and stumbles over nothing that does not
-/// parse.
+/// Upstream never deletes the second of two routes; routes that do not parse cause no error.
 #[tokio::test(start_paused = true)]
-async fn b18_routes_that_do_not_parse_stay_and_duplicates_go() {
+async fn b18_routes_that_do_not_parse_stay_and_duplicates_are_deleted() {
     let world = routing();
     world.add_routed(N1).await;
     let lines = ["n1 10.120.0.0/24 10.0.1.1", "n1 10.120.0.0/24 10.0.1.1", "x pods", "x 10.120.7.0", "x 10.120.7.0/99"];
@@ -437,7 +436,7 @@ async fn b18_routes_that_do_not_parse_stay_and_duplicates_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b18_a_route_that_cannot_be_deleted_holds_up_nothing() {
+async fn b18_a_failed_deletion_of_a_route_delays_no_other_route() {
     let world = routing();
     world.add_routed(N1).await;
     world.fake().set_routes(routes(&["x 10.120.7.0/24", "x 10.120.8.0/24"]));
@@ -447,7 +446,7 @@ async fn b18_a_route_that_cannot_be_deleted_holds_up_nothing() {
     assert_eq!(world.network_unavailable("n1").await, "False RouteCreated");
 }
 
-/// B20: each of the ways to have no routes.
+/// B20: each way to disable routes.
 #[rstest]
 #[case::b20_configure_cloud_routes_is_off(true, false, true)]
 #[case::b20_the_controller_is_off(false, true, true)]
@@ -469,22 +468,22 @@ async fn without_routes_nothing_is_called_and_nothing_is_written(
     world.after(60 * S, expect![""]).await;
 }
 
-/// Upstream's process does not start; here that would let one provider, or one release of it, end
-/// it for all. A text that is wrong is refused (`parse_cluster_cidr`).
+/// Upstream's process does not start; here one provider must not end the process for the others. An
+/// invalid value is refused (`parse_cluster_cidr`).
 #[tokio::test(start_paused = true)]
-async fn b20_without_a_cluster_cidr_no_node_is_routed_and_an_event_says_so_once() {
+async fn b20_without_a_cluster_cidr_no_node_gets_a_route_and_one_event_reports_it() {
     let world = routing().set(|settings| settings.cluster_cidrs.clear());
     world.add_routed(N1).await;
     world.fake().set_routes(routes(&["x 10.120.7.0/24"]));
     let mut world = world.start().await;
     world.after(60 * S, expect![[r#"
-        event kube-system Warning RoutesNotConfigured x1: fake: The provider has routes, and --cluster-cidr is not given, so no node gets one. Name the network that pods get their addresses from, or switch routes off with --configure-cloud-routes=false
+        event kube-system Warning RoutesNotConfigured x1: fake: The provider supports routes, but --cluster-cidr is not set, so no node gets a route. Set --cluster-cidr to the network of the pods, or disable routes with --configure-cloud-routes=false
     "#]]).await;
 }
 
-/// Lessons 49 and 50: the routes are not ours, so neither is the condition.
+/// Lessons 49 and 50: the routes are not ours, so the condition is not written either.
 #[tokio::test(start_paused = true)]
-async fn a_wrong_cluster_cidr_is_told_at_each_node_and_taints_none() {
+async fn a_wrong_cluster_cidr_is_an_event_on_each_node_and_taints_none() {
     let world = routing().set(|settings| settings.cluster_cidrs = parse_cluster_cidr("10.244.0.0/16").unwrap());
     world.add_routed(N1).await;
     world.add_routed(N3).await;
@@ -498,15 +497,15 @@ async fn a_wrong_cluster_cidr_is_told_at_each_node_and_taints_none() {
         provider list-routes
         provider list-routes
         provider list-routes
-        event n1 Warning InvalidPodCIDR x1: the pod range 10.120.0.0/24 lies outside of --cluster-cidr 10.244.0.0/16: no route is made for it. Correct --cluster-cidr, or switch routes off with --configure-cloud-routes=false
-        event n3 Warning InvalidPodCIDR x1: the pod range 10.120.0.0/24 lies outside of --cluster-cidr 10.244.0.0/16: no route is made for it. Correct --cluster-cidr, or switch routes off with --configure-cloud-routes=false; the pod range a00:100::/24 lies outside of --cluster-cidr 10.244.0.0/16: no route is made for it. Correct --cluster-cidr, or switch routes off with --configure-cloud-routes=false
+        event n1 Warning InvalidPodCIDR x1: no route for the pod CIDR 10.120.0.0/24: it lies outside of --cluster-cidr 10.244.0.0/16. Correct --cluster-cidr, or disable routes with --configure-cloud-routes=false
+        event n3 Warning InvalidPodCIDR x1: no route for the pod CIDR 10.120.0.0/24: it lies outside of --cluster-cidr 10.244.0.0/16. Correct --cluster-cidr, or disable routes with --configure-cloud-routes=false; no route for the pod CIDR a00:100::/24: it lies outside of --cluster-cidr 10.244.0.0/16. Correct --cluster-cidr, or disable routes with --configure-cloud-routes=false
     "#]]).await;
     assert_eq!(world.network_unavailable("n1").await, "-");
     assert_eq!(world.routes(), ["n1 10.120.0.0/24", "x 10.120.7.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_a_range_that_is_no_network_is_told_and_the_others_go_on() {
+async fn an_invalid_or_duplicate_pod_cidr_is_an_event_and_delays_no_other_node() {
     let world = routing();
     world.add_routed("bad 10.0.9.1 pods").await;
     world.add_routed("twin 10.0.9.2 10.120.0.0/24").await;
@@ -522,7 +521,7 @@ async fn a_node_with_a_range_that_is_no_network_is_told_and_the_others_go_on() {
         provider list-routes
         provider list-routes
         provider list-routes
-        event bad Warning InvalidPodCIDR x1: "pods" in spec.podCIDRs is no network such as 10.244.3.0/24: no route is made for it
-        event twin Warning InvalidPodCIDR x1: 10.120.0.0/24 is the pod range of node n1 too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+        event bad Warning InvalidPodCIDR x1: no route for "pods" in spec.podCIDRs: it is not a CIDR such as 10.244.3.0/24
+        event twin Warning InvalidPodCIDR x1: no route for 10.120.0.0/24: the node n1 has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
     "#]]).await;
 }

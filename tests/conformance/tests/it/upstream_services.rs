@@ -1,8 +1,8 @@
-//! Upstream's tests of the service controller (S1, S6 to S9, S14, S19, H11, H12), re-expressed as
-//! what is seen from outside.
+//! Upstream's tests of the service controller (S1, S6 to S9, S14, S19, H11, H12), expressed by
+//! their visible effects.
 //!
 //! Those of nodes (S2 to S5, S11) are in `upstream_services_nodes`; those of pure predicates (S10,
-//! S12, S13, S15 to S18, H10, H13) stand beside the functions, in `runtime/controllers`.
+//! S12, S13, S15 to S18, H10, H13) are next to the functions, in `runtime/controllers`.
 
 use std::{
     future::pending,
@@ -24,7 +24,7 @@ use skysail_test_conformance::world::{S, World, pass};
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Only the service controller, with these nodes.
+/// A world with only the service controller and these nodes.
 pub(crate) async fn with_nodes(nodes: &[&str]) -> World {
     let only_services = |controllers: &mut EnabledControllers| {
         controllers.cloud_node = false;
@@ -37,7 +37,7 @@ pub(crate) async fn with_nodes(nodes: &[&str]) -> World {
     world.start().await
 }
 
-/// The same, and a Service `web` that has its load balancer.
+/// The same with a Service `web` that has its load balancer.
 pub(crate) async fn with_web(nodes: &[&str]) -> World {
     let mut world = with_nodes(nodes).await;
     world.add_service("web", json!({})).await;
@@ -47,24 +47,24 @@ pub(crate) async fn with_web(nodes: &[&str]) -> World {
     world
 }
 
-/// The calls for load balancers since the last time.
+/// The calls about load balancers since the last call.
 pub(crate) fn calls(world: &World) -> Vec<String> {
     let calls = world.fake().take_calls();
     calls.into_iter().filter(|call| !call.starts_with("describe") && !call.contains("-routes")).collect()
 }
 
-/// Writes of Services since the last time.
+/// The number of writes of Services since the last call.
 async fn patches(world: &mut World) -> usize {
     world.transcript().await.matches("api patch services").count()
 }
 
-/// A change that makes `ensure` necessary.
+/// Changes the Service so that `ensure` is necessary.
 pub(crate) async fn touch(world: &World, name: &str, value: &str) {
     world.patch_service(name, json!({ "metadata": { "annotations": { "touched": value } } })).await;
 }
 
 pub(crate) async fn patch_node(world: &World, name: &str, patch: Value) {
-    world.we(world.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+    world.as_user(world.nodes().patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
 }
 
 /// When each call of this operation began, in milliseconds from now.
@@ -84,7 +84,7 @@ pub(crate) fn times(world: &World, operation: &'static str) -> Arc<Mutex<Vec<u12
 #[case::s1_1_no_load_balancer_wanted(json!({ "type": "ClusterIP" }))]
 #[case::s1_5_class_set(json!({ "loadBalancerClass": "another.example/lb" }))]
 #[tokio::test(start_paused = true)]
-async fn what_is_not_ours_is_neither_called_for_nor_written(#[case] spec: Value) {
+async fn a_service_that_is_not_ours_causes_no_call_and_no_write(#[case] spec: Value) {
     let mut world = with_nodes(&["a"]).await;
     world.add_service("web", spec).await;
     world.after(60 * S, expect![""]).await;
@@ -107,8 +107,8 @@ async fn a_wanted_load_balancer_is_created_with_two_patches(#[case] protocol: &s
     assert_eq!(world.state("web").await, format!(r#"["203.0.113.1"] ["{FINALIZER}"]"#));
 }
 
-/// Upstream has two patches; the API server clears the status of what is no load balancer itself
-/// since 1.29, so one is left.
+/// Upstream has two patches. Since 1.29 the API server clears the status of a Service of another
+/// type, so one patch is left.
 #[tokio::test(start_paused = true)]
 async fn s1_6_a_finalizer_and_no_load_balancer_wanted_is_cleaned_up() {
     let mut world = with_web(&["a"]).await;
@@ -119,8 +119,8 @@ async fn s1_6_a_finalizer_and_no_load_balancer_wanted_is_cleaned_up() {
     assert_eq!(world.state("web").await, "[] []");
 }
 
-/// The finalizer goes first; another's keeps the object, so that the status that follows can be
-/// seen.
+/// The finalizer is removed first; a foreign finalizer keeps the object, so that the following
+/// write of the status is visible.
 #[tokio::test(start_paused = true)]
 async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     let mut world = with_web(&["a"]).await;
@@ -132,13 +132,13 @@ async fn s1_7_a_service_being_deleted_is_cleaned_up_with_two_patches() {
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
-/// Upstream writes the status alone. Here the annotation that names the provider of the load
-/// balancer comes first, unless the Service has it: `holder.rs`.
+/// Upstream writes only the status. Here the annotation with the provider's name is written first,
+/// unless the Service has it: `holder.rs`.
 #[rstest]
 #[case::s1_8_upstreams_input(None, 2)]
 #[case::with_the_name_of_its_provider(Some("fake"), 1)]
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_there_costs_no_patch(#[case] provider: Option<&str>, #[case] expected: usize) {
+async fn a_present_finalizer_causes_no_patch(#[case] provider: Option<&str>, #[case] expected: usize) {
     let mut world = with_nodes(&["a"]).await;
     let annotations = json!({ "skysail.dev/load-balancer-provider": provider });
     let metadata = json!({ "name": "web", "finalizers": [FINALIZER], "annotations": annotations });
@@ -148,12 +148,12 @@ async fn a_finalizer_that_is_there_costs_no_patch(#[case] provider: Option<&str>
         object["metadata"].as_object_mut().unwrap().remove("annotations");
     }
     let object = serde_json::from_value(object).unwrap();
-    world.we(world.services().create(&PostParams::default(), &object)).await;
+    world.as_user(world.services().create(&PostParams::default(), &object)).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a"]);
     assert_eq!(patches(&mut world).await, expected);
     assert_eq!(world.state("web").await, format!(r#"["203.0.113.1"] ["{FINALIZER}"]"#));
-    let holder = world.we(world.services().get("web")).await.metadata.annotations.unwrap_or_default();
+    let holder = world.as_user(world.services().get("web")).await.metadata.annotations.unwrap_or_default();
     assert_eq!(holder.get("skysail.dev/load-balancer-provider").map(String::as_str), Some("fake"));
 }
 
@@ -176,7 +176,7 @@ async fn s6_1_a_valid_service_is_reconciled_without_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s6_2_another_load_balancer_ip_reaches_the_provider_and_is_remembered() {
+async fn s6_2_a_changed_load_balancer_ip_reaches_the_provider_and_the_status() {
     let world = with_web(&["a"]).await;
     let wanted = |service: &ProviderService| Ingress { ip: service.load_balancer_ip.clone(), ..Ingress::default() };
     world.fake().answer_ensure(move |service| LoadBalancerStatus { ingress: vec![wanted(service)] });
@@ -186,11 +186,11 @@ async fn s6_2_another_load_balancer_ip_reaches_the_provider_and_is_remembered() 
     assert!(world.state("web").await.contains("192.0.2.77"));
 }
 
-/// Upstream fails with "failed to update load balancer status", tells an Event and ensures again.
-/// Here the status alone is written again from the fresh object: no second call, and no Event,
-/// because nothing is wrong.
+/// Upstream fails with "failed to update load balancer status", emits an Event and ensures again.
+/// Here only the status is written again, from the new object, without a second call and without an
+/// Event.
 #[tokio::test(start_paused = true)]
-async fn s7_1_a_status_that_met_a_conflict_is_written_again_without_a_second_ensure() {
+async fn s7_1_a_status_is_written_again_after_a_conflict_without_a_second_ensure() {
     let mut world = with_nodes(&["a"]).await;
     let services = world.services();
     world.fake().on_call(move |line| {
@@ -211,7 +211,7 @@ async fn s7_1_a_status_that_met_a_conflict_is_written_again_without_a_second_ens
     assert_eq!(world.server.requests().recent().iter().filter(refused).count(), 1);
 }
 
-/// The object goes, finalizer and all, while its load balancer is being ensured.
+/// Removes the finalizer and deletes the object while its load balancer is being ensured.
 pub(crate) fn vanish_during_ensure(world: &World, name: &'static str) {
     let services = world.services();
     world.fake().on_call(move |line| {
@@ -227,7 +227,7 @@ pub(crate) fn vanish_during_ensure(world: &World, name: &'static str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s7_2_a_status_of_an_object_that_vanished_is_no_failure() {
+async fn s7_2_a_status_of_a_deleted_object_is_no_failure() {
     let mut world = with_nodes(&["a"]).await;
     vanish_during_ensure(&world, "web");
     world.add_service("web", json!({})).await;
@@ -238,7 +238,7 @@ async fn s7_2_a_status_of_an_object_that_vanished_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s8_2_a_remembered_service_that_is_gone_is_deleted_and_forgotten() {
+async fn s8_2_the_load_balancer_of_a_deleted_service_is_deleted_and_its_ledger_entry_removed() {
     let mut world = with_nodes(&["a"]).await;
     vanish_during_ensure(&world, "web");
     world.add_service("web", json!({})).await;
@@ -250,11 +250,11 @@ async fn s8_2_a_remembered_service_that_is_gone_is_deleted_and_forgotten() {
     drop(calls(&world));
     world.add_node("b").await;
     pass(60 * S).await;
-    assert_eq!(calls(&world), Vec::<String>::new(), "nothing of it is remembered");
+    assert_eq!(calls(&world), Vec::<String>::new(), "the ledger entry is removed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn s9_1_a_service_that_was_never_handed_over_goes_without_a_call() {
+async fn s9_1_a_service_without_a_load_balancer_is_deleted_without_a_call() {
     let mut world = with_nodes(&["a"]).await;
     world.add_service("plain", json!({ "type": "ClusterIP" })).await;
     world.add_service("others", json!({ "loadBalancerClass": "another.example/lb" })).await;
@@ -265,7 +265,7 @@ async fn s9_1_a_service_that_was_never_handed_over_goes_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s9_2_a_deletion_that_fails_says_the_very_error_and_is_retried() {
+async fn s9_2_a_failed_deletion_is_reported_with_its_error_and_retried() {
     let mut world = with_nodes(&["a"]).await;
     vanish_during_ensure(&world, "web");
     world.fake().fail_next("ensure-deleted", Error::new(Code::Unavailable, "the cloud is down"));
@@ -289,7 +289,7 @@ async fn s9_3_a_deletion_that_succeeds_is_done_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s14_1_a_finalizer_that_is_there_is_not_written_again() {
+async fn s14_1_a_present_finalizer_is_not_written_again() {
     let mut world = with_web(&["a"]).await;
     answer(&world, &["192.0.2.1"]);
     touch(&world, "web", "1").await;
@@ -298,7 +298,7 @@ async fn s14_1_a_finalizer_that_is_there_is_not_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s14_5_an_address_that_is_there_is_not_written_again() {
+async fn s14_5_a_present_address_is_not_written_again() {
     let mut world = with_web(&["a"]).await;
     touch(&world, "web", "1").await;
     pass(60 * S).await;
@@ -307,7 +307,7 @@ async fn s14_5_an_address_that_is_there_is_not_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s14_2_a_finalizer_that_is_absent_is_written() {
+async fn s14_2_an_absent_finalizer_is_written() {
     let world = with_nodes(&["a"]).await;
     world.fake().on_call(|_| Box::pin(pending()));
     world.add_service("web", json!({})).await;
@@ -315,20 +315,20 @@ async fn s14_2_a_finalizer_that_is_absent_is_written() {
     assert_eq!(world.state("web").await, format!(r#"[] ["{FINALIZER}"]"#));
 }
 
-/// Somebody took it away in the same write that ended the wish.
+/// One write removed the finalizer and changed the type.
 #[tokio::test(start_paused = true)]
-async fn s14_3_a_finalizer_that_is_absent_is_not_removed() {
+async fn s14_3_an_absent_finalizer_is_not_removed() {
     let mut world = with_web(&["a"]).await;
     let patch = json!({ "metadata": { "finalizers": null }, "spec": { "type": "ClusterIP" } });
     world.patch_service("web", patch).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
-    assert!(world.fake().cloud().is_empty(), "found by its UID");
+    assert!(world.fake().cloud().is_empty(), "the load balancer is found by the UID of the Service");
     assert_eq!(patches(&mut world).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn s14_4_a_finalizer_that_is_there_is_removed() {
+async fn s14_4_a_present_finalizer_is_removed() {
     let mut world = with_web(&["a"]).await;
     world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
     pass(60 * S).await;
@@ -368,7 +368,7 @@ async fn s14_7_an_empty_status_that_stays_empty_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s14_8_an_address_that_is_gone_is_written() {
+async fn s14_8_a_removed_address_is_written() {
     let mut world = with_web(&["a"]).await;
     answer(&world, &[]);
     touch(&world, "web", "1").await;
@@ -378,7 +378,7 @@ async fn s14_8_an_address_that_is_gone_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s19_1_what_succeeded_is_not_queued_again() {
+async fn s19_1_a_successful_reconcile_is_not_requeued() {
     let world = with_nodes(&["a"]).await;
     let times = times(&world, "ensure");
     world.add_service("web", json!({})).await;
@@ -397,9 +397,9 @@ async fn s19_2_a_plain_error_waits_5_s_doubled_up_to_300_s() {
     assert_eq!(seconds, [0, 5, 15, 35, 75, 155, 315, 615, 915]);
 }
 
-/// Upstream also tells a Warning; here the provider asked for time, and nothing is wrong.
+/// Upstream also emits a Warning; here a retry-after emits none.
 #[tokio::test(start_paused = true)]
-async fn s19_3_a_retry_after_is_exact_and_counts_no_failure() {
+async fn s19_3_a_retry_after_is_exact_and_does_not_count_as_a_failure() {
     let mut world = with_nodes(&["a"]).await;
     let times = times(&world, "ensure");
     let fake = world.fake();
@@ -413,7 +413,7 @@ async fn s19_3_a_retry_after_is_exact_and_counts_no_failure() {
 }
 
 async fn object(world: &World) -> Value {
-    let object: Service = world.we(world.services().get("web")).await;
+    let object: Service = world.as_user(world.services().get("web")).await;
     let mut object = serde_json::to_value(object).unwrap();
     for bookkeeping in ["resourceVersion", "managedFields"] {
         object["metadata"].as_object_mut().unwrap().remove(bookkeeping);
@@ -421,9 +421,9 @@ async fn object(world: &World) -> Value {
     object
 }
 
-/// What others write while a provider works survives, and of the spec nothing is ever written.
+/// Writes of other clients during a call are kept, and no field of the spec is ever written.
 #[tokio::test(start_paused = true)]
-async fn h11_patches_apply_finalizer_and_status_and_leave_what_others_wrote() {
+async fn h11_patches_apply_finalizer_and_status_and_keep_other_fields() {
     let world = with_nodes(&["a"]).await;
     let services = world.services();
     world.fake().on_call(move |line| {
@@ -447,9 +447,9 @@ async fn h11_patches_apply_finalizer_and_status_and_leave_what_others_wrote() {
     assert_eq!(object["spec"]["clusterIP"], cluster_ip);
 }
 
-/// Upstream sends a strategic patch with an element-order directive and no guard; here the whole
-/// list goes with the version that it was made from. What it does to the object is the same: one
-/// finalizer more at the end, and, which is ours, the name of the provider.
+/// Upstream sends a strategic patch with an element-order directive and without a resource version;
+/// here the patch has the whole list and the resource version. The effect is the same: one more
+/// finalizer at the end, and additionally our annotations.
 #[tokio::test(start_paused = true)]
 async fn h12_the_finalizer_patch_changes_nothing_but_the_finalizers() {
     let world = with_nodes(&["a"]).await;

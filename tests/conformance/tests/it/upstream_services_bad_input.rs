@@ -1,5 +1,5 @@
-//! Services that no schema would pass, and answers that no cloud would give: the object gets a
-//! clear Event, and the others go on.
+//! Invalid Services and invalid answers of a cloud: the object gets a clear Event, and other
+//! objects are handled.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use skysail_test_conformance::world::{S, World, pass};
 
 use crate::upstream_services::{FINALIZER, calls, touch};
 
-/// A cluster that takes everything, with a node and one worker: who is stuck would hold up the
+/// A cluster without validation, with a node and one worker: a stuck Service would block the
 /// others.
-async fn careless() -> World {
+async fn without_validation() -> World {
     let world = World::new().without_validation();
     world.fake().add_instances(["a"]);
     world.add_node("a").await;
@@ -41,26 +41,26 @@ async fn careless() -> World {
     "and 4992 more"
 )]
 #[tokio::test(start_paused = true)]
-async fn a_service_that_no_schema_would_pass(#[case] spec: Value, #[case] text: &str) {
-    let mut world = careless().await;
+async fn an_invalid_service_gets_an_event_and_others_are_ensured(#[case] spec: Value, #[case] text: &str) {
+    let mut world = without_validation().await;
     world.add_service("bad", spec).await;
     world.add_service("good", json!({})).await;
     pass(Duration::from_mins(10)).await;
     assert_eq!(calls(&world), ["ensure default/good ports=80/TCP nodes=a"]);
     assert!(world.state("good").await.contains("203.0.113.1"));
-    assert_eq!(world.state("bad").await, "[] []", "nothing was made, so nothing has to be kept for a deletion");
+    assert_eq!(world.state("bad").await, "[] []", "no load balancer was made, so no finalizer is needed");
     let events = world.transcript().await;
     let told: Vec<&str> = events.lines().filter(|line| line.starts_with("event bad")).collect();
     let reason =
-        "event bad Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to understand the Service: ";
+        "event bad Warning SyncLoadBalancerFailed x1: Error syncing load balancer: failed to read the Service: ";
     assert!(told.len() == 1 && told[0].starts_with(reason) && told[0].contains(text), "{told:?}");
 }
 
-/// A person mends it, and it is served at once; one that is spoiled afterwards keeps what it has
+/// A corrected Service is served at once; a Service that becomes invalid keeps its load balancer
 /// and can be deleted.
 #[tokio::test(start_paused = true)]
-async fn bad_input_that_is_mended_is_served_at_once_and_what_is_spoiled_can_be_deleted() {
-    let world = careless().await;
+async fn bad_input_that_is_corrected_is_served_at_once_and_an_invalid_service_can_be_deleted() {
+    let world = without_validation().await;
     world.add_service("bad", json!({ "ports": [{ "port": 70_000 }] })).await;
     pass(S).await;
     world.patch_service("bad", json!({ "spec": { "ports": [{ "port": 80 }] } })).await;
@@ -76,11 +76,11 @@ async fn bad_input_that_is_mended_is_served_at_once_and_what_is_spoiled_can_be_d
     assert_eq!(world.state("bad").await, "gone");
 }
 
-/// 64 KiB are allowed: a provider gets them whole. Where they are to be source ranges, the problem
-/// is reported within an Event's size.
+/// 64 KiB are allowed: a provider receives the whole annotation. Invalid source ranges are reported
+/// within an Event's size.
 #[tokio::test(start_paused = true)]
-async fn bad_input_an_annotation_of_64_kib_is_handed_over_or_refused_in_few_words() {
-    let mut world = careless().await;
+async fn bad_input_an_annotation_of_64_kib_reaches_the_provider_or_is_refused_briefly() {
+    let mut world = without_validation().await;
     let long = |service: &skysail_provider::Service| service.annotations.get("note").map_or(0, String::len);
     world.fake().answer_ensure(move |service| {
         let hostname = Some(format!("l{}.example", long(service)));
@@ -97,7 +97,8 @@ async fn bad_input_an_annotation_of_64_kib_is_handed_over_or_refused_in_few_word
     pass(60 * S).await;
     let ensured = ["ensure default/long ports=80/TCP nodes=a", "ensure default/good ports=80/TCP nodes=a"];
     assert_eq!(calls(&world), ensured);
-    let status = world.we(world.services().get("long")).await.status.unwrap().load_balancer.unwrap().ingress.unwrap();
+    let status =
+        world.as_user(world.services().get("long")).await.status.unwrap().load_balancer.unwrap().ingress.unwrap();
     assert_eq!(status[0].hostname.as_deref(), Some("l65536.example"));
     let events = world.transcript().await;
     let told: Vec<&str> = events.lines().filter(|line| line.starts_with("event wrong")).collect();
@@ -121,19 +122,19 @@ fn port(error: &str) -> PortStatus {
 }
 
 #[rstest]
-#[case::bad_input_ip_out_of_range(ip("203.0.113.999"), r#"ingress[0]: "203.0.113.999" is no IP address"#)]
-#[case::bad_input_cidr(ip("192.0.2.0/24"), r#"ingress[0]: "192.0.2.0/24" is no IP address"#)]
-#[case::bad_input_ip_of_a_mebibyte(ip(&"1".repeat(1 << 20)), "is no IP address")]
-#[case::bad_input_hostname(hostname("Not A Name"), r#"ingress[0]: "Not A Name" is no DNS-1123 name"#)]
-#[case::bad_input_hostname_with_a_line_break(hostname("a\nevil.example"), "is no DNS-1123 name")]
+#[case::bad_input_ip_out_of_range(ip("203.0.113.999"), r#"ingress[0]: "203.0.113.999" is not an IP address"#)]
+#[case::bad_input_cidr(ip("192.0.2.0/24"), r#"ingress[0]: "192.0.2.0/24" is not an IP address"#)]
+#[case::bad_input_ip_of_a_mebibyte(ip(&"1".repeat(1 << 20)), "is not an IP address")]
+#[case::bad_input_hostname(hostname("Not A Name"), r#"ingress[0]: "Not A Name" is not a DNS-1123 subdomain"#)]
+#[case::bad_input_hostname_with_a_line_break(hostname("a\nevil.example"), "is not a DNS-1123 subdomain")]
 #[case::bad_input_hostname_that_is_an_ip(hostname("192.0.2.1"), "ingress[0]: hostname 192.0.2.1 is an IP address")]
-#[case::bad_input_neither(hostname(""), "ingress[0]: neither an IP address nor a hostname")]
-#[case::bad_input_port_error(with_ports(vec![port("it broke")]), "is no CamelCase reason")]
-#[case::bad_input_many_ports(with_ports(vec![port("Broken"); 2_000]), "ingress[0]: 2000 ports, at most 1024 may be")]
-#[case::bad_input_ten_thousand_ingress_entries(vec![ip("192.0.2.1").remove(0); 10_000], "10000 ingress entries, at most 64 may be")]
+#[case::bad_input_neither(hostname(""), "ingress[0]: it has neither an IP address nor a hostname")]
+#[case::bad_input_port_error(with_ports(vec![port("it broke")]), "is not a CamelCase reason")]
+#[case::bad_input_many_ports(with_ports(vec![port("Broken"); 2_000]), "ingress[0]: 2000 ports, at most 1024 are allowed")]
+#[case::bad_input_ten_thousand_ingress_entries(vec![ip("192.0.2.1").remove(0); 10_000], "10000 ingress entries, at most 64 are allowed")]
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_no_cloud_would_give(#[case] ingress: Vec<Ingress>, #[case] text: &str) {
-    let mut world = careless().await;
+async fn an_invalid_answer_of_a_cloud_is_not_written(#[case] ingress: Vec<Ingress>, #[case] text: &str) {
+    let mut world = without_validation().await;
     world.fake().answer_ensure(move |service| LoadBalancerStatus {
         ingress: if service.name == "bad" { ingress.clone() } else { ip("192.0.2.7") },
     });
@@ -142,23 +143,22 @@ async fn an_answer_that_no_cloud_would_give(#[case] ingress: Vec<Ingress>, #[cas
     pass(4 * S).await;
     assert!(world.state("good").await.contains("192.0.2.7"));
     let state = format!(r#"[] ["{FINALIZER}"]"#);
-    assert_eq!(world.state("bad").await, state, "not written; and it may have been made, so the finalizer stays");
+    assert_eq!(world.state("bad").await, state, "not written; the load balancer may exist, so the finalizer stays");
     let events = world.transcript().await;
     let told = events.lines().find(|line| line.starts_with("event bad Warning SyncLoadBalancerFailed x1")).unwrap();
     assert!(told.contains("the provider's status is not valid") && told.contains(text), "{told}");
     assert!(told.len() < 1100, "{} bytes", told.len());
 }
 
-/// What somebody wrote into the status is no reason to fall over: the provider's answer replaces
-/// it.
+/// The provider's answer replaces a status that another client wrote.
 #[tokio::test(start_paused = true)]
 async fn bad_input_ten_thousand_ingress_entries_in_an_object_are_replaced_by_the_next_answer() {
-    let world = careless().await;
+    let world = without_validation().await;
     world.add_service("web", json!({})).await;
     pass(S).await;
     let entries: Vec<Value> = (0..10_000).map(|n| json!({ "ip": format!("10.0.{}.{}", n / 250, n % 250) })).collect();
     let patch = json!({ "status": { "loadBalancer": { "ingress": entries } } });
-    world.we(world.services().patch_status("web", &PatchParams::default(), &Patch::Merge(&patch))).await;
+    world.as_user(world.services().patch_status("web", &PatchParams::default(), &Patch::Merge(&patch))).await;
     pass(S).await;
     drop(calls(&world));
     touch(&world, "web", "1").await;

@@ -1,5 +1,5 @@
-//! What upstream's service controller does and no test of it says: items 1 to 11 of section 4.9 of
-//! the reference, as B1 to B11.
+//! Behaviour of upstream's service controller without an upstream test: items 1 to 11 of section
+//! 4.9 of the reference, as B1 to B11.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use crate::upstream_services::{
 const NONE: [&str; 0] = [];
 
 #[tokio::test(start_paused = true)]
-async fn b1_a_service_that_appears_is_looked_at_where_it_wants_a_load_balancer_or_needs_cleanup() {
+async fn b1_a_new_service_is_reconciled_if_it_wants_a_load_balancer_or_needs_cleanup() {
     let world = with_nodes(&["a"]).await;
     world.add_service("plain", json!({ "type": "ClusterIP" })).await;
     world.add_service("others", json!({ "loadBalancerClass": "another.example/lb" })).await;
@@ -35,17 +35,17 @@ async fn b1_a_service_that_appears_is_looked_at_where_it_wants_a_load_balancer_o
         "spec": { "type": "ClusterIP", "ports": [{ "port": 80 }] },
     });
     let object = serde_json::from_value(object).unwrap();
-    world.we(world.services().create(&PostParams::default(), &object)).await;
+    world.as_user(world.services().create(&PostParams::default(), &object)).await;
     pass(60 * S).await;
-    // Upstream believes a look-up that sees nothing, and leaks what it did not see.
+    // Upstream trusts a `get` that finds nothing, and leaks what it missed.
     assert_eq!(calls(&world), ["get default/left", "ensure-deleted default/left"]);
     assert_eq!(world.state("left").await, "[] []");
 }
 
-/// The simulation found it: a look-up that shows the past, or of which only a part is left, is no
-/// proof that nothing is there.
+/// Found by the simulation: a stale look-up, or one of a partly deleted load balancer, does not
+/// prove that nothing is left.
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_get_does_not_see_goes_with_its_service() {
+async fn a_load_balancer_that_get_misses_is_deleted_with_its_service() {
     let world = with_web(&["a"]).await;
     world.fake().make_get_blind();
     world.delete_service("web").await;
@@ -55,7 +55,7 @@ async fn a_load_balancer_that_get_does_not_see_goes_with_its_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b1_a_service_that_changes_is_looked_at_where_the_change_matters() {
+async fn b1_a_changed_service_is_reconciled_if_the_change_is_relevant() {
     let world = with_web(&["a"]).await;
     world.patch_service("web", json!({ "metadata": { "labels": { "a": "b" } } })).await;
     world.patch_service("web", json!({ "spec": { "selector": { "a": "b" } } })).await;
@@ -66,11 +66,11 @@ async fn b1_a_service_that_changes_is_looked_at_where_the_change_matters() {
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a"]);
 }
 
-/// Upstream replays all Services every 30 s; only those in cleanup do anything then, which cuts
-/// their backoff short. Here nothing is replayed: a Service at rest costs nothing, and a failing
-/// cleanup waits as long as it has to.
+/// Upstream resyncs all Services every 30 s; only those in cleanup act on it, which shortens their
+/// backoff. Here no resync happens: an unchanged Service causes no work, and a failing cleanup
+/// keeps its backoff.
 #[tokio::test(start_paused = true)]
-async fn b1_a_service_at_rest_costs_nothing_and_a_failing_cleanup_keeps_its_backoff() {
+async fn b1_an_unchanged_service_causes_no_calls_and_a_failing_cleanup_keeps_its_backoff() {
     let world = with_web(&["a"]).await;
     pass(Duration::from_hours(24)).await;
     assert_eq!(calls(&world), NONE);
@@ -82,10 +82,10 @@ async fn b1_a_service_at_rest_costs_nothing_and_a_failing_cleanup_keeps_its_back
     assert_eq!(seconds, [0, 5, 15, 35, 75, 155, 315, 615]);
 }
 
-/// Upstream has no reaction to the deletion itself: what a hand-removed finalizer lets go leaks.
-/// Here what this process remembers is deleted.
+/// Upstream does not react to the deletion itself: after a manual removal of the finalizer the load
+/// balancer leaks. Here the load balancer of the ledger entry is deleted.
 #[tokio::test(start_paused = true)]
-async fn b1_an_object_that_went_without_its_finalizer_takes_its_load_balancer_along() {
+async fn b1_the_load_balancer_of_an_object_deleted_without_its_finalizer_is_deleted() {
     let world = with_nodes(&["a"]).await;
     vanish_during_ensure(&world, "web");
     world.add_service("web", json!({})).await;
@@ -105,13 +105,13 @@ async fn b2_an_ensure_that_is_implemented_elsewhere_keeps_the_finalizer_and_leav
     let services = world.services();
     pass(S).await;
     let theirs = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "198.51.100.7" }] } } });
-    world.we(services.patch_status("web", &PatchParams::default(), &Patch::Merge(&theirs))).await;
+    world.as_user(services.patch_status("web", &PatchParams::default(), &Patch::Merge(&theirs))).await;
     world.add_node("b").await;
     pass(60 * S).await;
     assert_eq!(
         calls(&world),
         ["ensure default/web ports=80/TCP nodes=a"],
-        "and no update: the nodes are not ours to bring"
+        "no update: another controller sets the backends"
     );
     assert_eq!(world.state("web").await, format!(r#"["198.51.100.7"] ["{FINALIZER}"]"#));
     let events = world.transcript().await;
@@ -130,7 +130,7 @@ async fn b2_an_update_that_is_implemented_elsewhere_is_no_failure_and_has_no_eve
 }
 
 #[tokio::test(start_paused = true)]
-async fn b2_a_cleanup_that_is_implemented_elsewhere_lets_the_object_go() {
+async fn b2_a_cleanup_that_is_implemented_elsewhere_removes_the_finalizer() {
     let world = with_web(&["a"]).await;
     world.fake().fail_always("ensure-deleted", Some(elsewhere()));
     world.delete_service("web").await;
@@ -139,8 +139,8 @@ async fn b2_a_cleanup_that_is_implemented_elsewhere_lets_the_object_go() {
     assert_eq!(world.state("web").await, "gone");
 }
 
-/// As upstream: without an object nobody else can be asked, so the answer is a failure like any
-/// other.
+/// As upstream: without an object no other controller can handle the deletion, so the answer is a
+/// failure.
 #[tokio::test(start_paused = true)]
 async fn b2_a_deletion_without_an_object_that_is_implemented_elsewhere_is_a_failure() {
     let mut world = with_nodes(&["a"]).await;
@@ -154,7 +154,7 @@ async fn b2_a_deletion_without_an_object_that_is_implemented_elsewhere_is_a_fail
     assert_eq!(calls(&world), expected);
 }
 
-/// Upstream loses the type of the error on the way and backs off exponentially instead.
+/// Upstream loses the type of the error and backs off exponentially instead.
 #[rstest]
 #[case::b3_retry_after_from_delete("ensure-deleted")]
 #[case::b3_retry_after_from_get("get")]
@@ -191,14 +191,14 @@ fn answer(world: &World, ip_mode: Option<IpMode>, error: Option<&'static str>) {
     });
 }
 
-/// The contract has no answer without a status: upstream's null is an empty one here, and a load
+/// The contract has no answer without a status: upstream's null is an empty status here, and a load
 /// balancer without an address is no error.
 #[rstest]
 #[case::b4_only_the_mode_differs(Some(IpMode::Proxy), None, 1)]
 #[case::b4_only_the_error_of_a_port_differs(None, Some("MixedProtocolNotSupported"), 1)]
 #[case::b4_a_mode_that_is_the_default_does_not_differ(Some(IpMode::Vip), None, 0)]
 #[tokio::test(start_paused = true)]
-async fn a_status_is_written_where_it_differs(
+async fn a_status_is_written_if_it_differs(
     #[case] ip_mode: Option<IpMode>,
     #[case] error: Option<&'static str>,
     #[case] patches: usize,
@@ -229,10 +229,10 @@ async fn b5_a_get_that_fails_aborts_the_cleanup_and_the_finalizer_stays() {
     assert!(!events.contains("DeletedLoadBalancer"), "{events}");
 }
 
-/// Upstream asks `get` after a failed update; the contract says it with the update: not found means
-/// that there is nothing to update.
+/// Upstream calls `get` after a failed update; in the contract, `not-found` of the update means
+/// that there is no load balancer.
 #[tokio::test(start_paused = true)]
-async fn b6_an_update_that_finds_nothing_is_followed_by_an_ensure() {
+async fn b6_an_update_that_finds_no_load_balancer_is_followed_by_an_ensure() {
     let mut world = with_web(&["a"]).await;
     world.fake().lose_load_balancers();
     world.add_node("b").await;
@@ -241,10 +241,10 @@ async fn b6_an_update_that_finds_nothing_is_followed_by_an_ensure() {
     assert!(!world.transcript().await.contains("Warning"));
 }
 
-/// Upstream turns it into an ensure. Here the update is repeated once with the fresh set and the
-/// Service's backoff, and a change of the Service comes first.
+/// Upstream calls `ensure` instead. Here the update is repeated once with the new node set, after
+/// the Service's backoff; a change of the Service ends the wait.
 #[tokio::test(start_paused = true)]
-async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
+async fn b6_a_failed_update_is_reported_and_repeated_with_the_current_nodes() {
     let mut world = with_web(&["a"]).await;
     world.fake().fail_always("update", Some(Error::new(Code::Unavailable, "busy")));
     world.add_node("b").await;
@@ -257,12 +257,12 @@ async fn b6_an_update_that_fails_is_told_and_repeated_with_the_nodes_of_then() {
     assert_eq!(calls(&world), ["update default/web nodes=a,b", "update default/web nodes=a,b,c"]);
     touch(&world, "web", "1").await;
     pass(S).await;
-    assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b,c"], "which brings the nodes as well");
+    assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b,c"], "an ensure also sets the backends");
     pass(Duration::from_mins(10)).await;
     assert_eq!(calls(&world), NONE);
 }
 
-/// Somebody deleted a part that `update` needs, and only `ensure` makes it again.
+/// A part that `update` needs was deleted, and only `ensure` creates it again.
 #[tokio::test(start_paused = true)]
 async fn b6_an_update_that_fails_twice_is_followed_by_an_ensure() {
     let world = with_web(&["a"]).await;
@@ -276,10 +276,10 @@ async fn b6_an_update_that_fails_twice_is_followed_by_an_ensure() {
     assert!(times.lock().unwrap()[0] < 20_000, "after the backoff of two failures");
 }
 
-/// A load balancer that can neither be updated nor ensured serves on: both calls take turns, each
-/// with the backoff of the Service.
+/// A load balancer that can neither be updated nor ensured stays in use: both calls alternate, with
+/// the backoff of the Service.
 #[tokio::test(start_paused = true)]
-async fn b6_where_the_ensure_fails_too_both_take_turns() {
+async fn b6_if_the_ensure_fails_too_both_calls_alternate() {
     let world = with_web(&["a"]).await;
     for call in ["update", "ensure"] {
         world.fake().fail_always(call, Some(Error::new(Code::Internal, "broken")));
@@ -290,10 +290,10 @@ async fn b6_where_the_ensure_fails_too_both_take_turns() {
     assert_eq!(made, ["update", "update", "ensure", "update", "ensure", "update", "ensure"]);
 }
 
-/// A provider that says what has to be otherwise hears of the nodes that make it otherwise; one
-/// that failed, or asked for time, keeps its wait.
+/// A change of the nodes retries an invalid Service at once; after another failure or a retry-after
+/// the Service keeps its wait.
 #[rstest]
-#[case::b6_what_is_invalid_is_tried_again_when_the_nodes_change(Error::new(Code::Invalid, "no node in this subnet"), 2)]
+#[case::b6_an_invalid_service_is_retried_when_the_nodes_change(Error::new(Code::Invalid, "no node in this subnet"), 2)]
 #[case::b6_a_refusal_keeps_its_wait(Error::new(Code::Denied, "the token expired"), 1)]
 #[case::b6_a_retry_after_keeps_its_wait(Error::retry_after(Duration::from_mins(2), "being built"), 1)]
 #[tokio::test(start_paused = true)]
@@ -320,7 +320,8 @@ async fn b6_the_event_of_a_failed_update_names_twenty_nodes() {
     assert!(events.contains("n28, n29, <5 more>] (25 in all)"), "{events}");
 }
 
-/// The object is another one of the same name, and the one before left without its finalizer.
+/// Replaces the object during `ensure` by another one of the same name, after removing its
+/// finalizer.
 fn recreate_during_ensure(world: &World) {
     let (services, first) = (world.services(), Arc::new(AtomicUsize::new(0)));
     world.fake().on_call(move |line| {
@@ -339,7 +340,7 @@ fn recreate_during_ensure(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b7_another_object_of_the_same_name_comes_after_the_deletion_of_the_first() {
+async fn b7_another_object_of_the_same_name_is_ensured_after_the_deletion_for_the_first() {
     let world = with_nodes(&["a"]).await;
     recreate_during_ensure(&world);
     world.add_service("web", json!({})).await;
@@ -355,7 +356,7 @@ async fn b7_another_object_of_the_same_name_comes_after_the_deletion_of_the_firs
 }
 
 #[tokio::test(start_paused = true)]
-async fn b7_while_the_deletion_of_the_first_fails_the_second_waits() {
+async fn b7_while_the_deletion_for_the_first_object_fails_the_second_waits() {
     let mut world = with_nodes(&["a"]).await;
     recreate_during_ensure(&world);
     let down = || Error::new(Code::Unavailable, "the cloud is down");
@@ -372,7 +373,7 @@ async fn b7_while_the_deletion_of_the_first_fails_the_second_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b8_without_an_eligible_node_ensure_is_called_all_the_same_and_said() {
+async fn b8_without_an_eligible_node_ensure_is_called_with_a_warning_event() {
     let mut world = with_nodes(&[]).await;
     world.add_service("web", json!({})).await;
     pass(60 * S).await;
@@ -388,7 +389,7 @@ fn reason(line: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b8_when_the_last_eligible_node_goes_update_is_called_and_it_is_said() {
+async fn b8_when_the_last_eligible_node_leaves_update_is_called_with_a_warning_event() {
     let mut world = with_web(&["a"]).await;
     let labels = json!({ "node.kubernetes.io/exclude-from-external-load-balancers": "true" });
     patch_node(&world, "a", json!({ "metadata": { "labels": labels } })).await;
@@ -398,9 +399,9 @@ async fn b8_when_the_last_eligible_node_goes_update_is_called_and_it_is_said() {
     assert_eq!(events, ["Warning UnAvailableLoadBalancer"]);
 }
 
-/// Upstream deletes it although another controller owns it.
+/// Upstream deletes the load balancer although another controller owns it.
 #[tokio::test(start_paused = true)]
-async fn b9_another_classes_service_with_the_finalizer_is_not_touched_when_it_is_deleted() {
+async fn b9_a_deleted_service_with_another_class_and_the_finalizer_stays_unchanged() {
     let mut world = with_nodes(&["a"]).await;
     world.add_service("web", json!({ "loadBalancerClass": "another.example/lb" })).await;
     world.patch_service("web", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
@@ -411,10 +412,10 @@ async fn b9_another_classes_service_with_the_finalizer_is_not_touched_when_it_is
     assert!(!world.transcript().await.contains("api patch"));
 }
 
-/// Upstream ignores the Service in silence until it is deleted. Here a user's change differs from
-/// an operator's slip: the load balancer goes as it would while the process runs.
+/// Upstream silently ignores the Service until it is deleted. Here a user's change of the class is
+/// distinguished from an operator's mistake: the load balancer is deleted, as in a running process.
 #[tokio::test(start_paused = true)]
-async fn b9_a_class_that_came_while_the_process_was_down_takes_the_load_balancer_away() {
+async fn b9_a_class_that_changed_while_the_process_was_down_deletes_the_load_balancer() {
     let mut world = with_web(&["a"]).await;
     world.stop.cancel();
     pass(S).await;
@@ -425,12 +426,12 @@ async fn b9_a_class_that_came_while_the_process_was_down_takes_the_load_balancer
     let mut world = world.restart(|_| ()).await;
     pass(60 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
-    assert!(!world.transcript().await.contains("Warning"), "no Event says that it stays");
+    assert!(!world.transcript().await.contains("Warning"), "no Event about an unclaimed load balancer");
     assert_eq!(world.state("web").await, "[] []");
     assert!(world.fake().cloud().is_empty());
 }
 
-/// Upstream runs the node sync and the sync of one Service at once.
+/// Upstream runs the node sync and the sync of one Service concurrently.
 #[tokio::test(start_paused = true)]
 async fn b10_the_calls_of_one_service_never_overlap() {
     let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 8);
@@ -467,10 +468,11 @@ async fn b10_the_calls_of_one_service_never_overlap() {
     assert_eq!(world.state("web").await, "gone");
 }
 
-/// The type went and came back with another provider's class, while the first, who was told nothing
-/// of who made the load balancer, asked all: it must not delete what the second makes meanwhile.
+/// The type changed and changed back, with another provider's class, while the first provider
+/// called all providers because the annotation was missing: it must not delete the load balancer
+/// that the second one creates meanwhile.
 #[tokio::test(start_paused = true)]
-async fn b10_nor_do_those_of_two_providers() {
+async fn b10_the_calls_of_two_providers_for_one_service_never_overlap() {
     let mut world =
         World::with(vec![Cloud::new("one").default_of_all(), Cloud::new("two").class("two.example/lb")]).start().await;
     world.add_service("web", json!({ "loadBalancerClass": "two.example/lb" })).await;
@@ -497,7 +499,7 @@ async fn b10_nor_do_those_of_two_providers() {
     assert!(world.state("web").await.contains(FINALIZER));
 }
 
-/// Upstream may update a Service that is being deleted, and so make its cloud objects again
+/// Upstream may update a Service that is being deleted, and so create its cloud objects again
 /// (kubernetes#80571).
 #[tokio::test(start_paused = true)]
 async fn b10_a_service_that_is_being_deleted_is_not_updated() {
@@ -515,9 +517,9 @@ async fn b10_a_service_that_is_being_deleted_is_not_updated() {
     assert!(!made.is_empty() && made.iter().all(|call| !call.starts_with("update") && !call.starts_with("ensure ")));
 }
 
-/// Upstream's patch carries no version: it may take away what came meanwhile.
+/// Upstream's patch has no resource version: it may remove a finalizer that was added meanwhile.
 #[tokio::test(start_paused = true)]
-async fn b11_a_finalizer_that_another_added_meanwhile_survives_ours() {
+async fn b11_a_finalizer_that_another_client_adds_during_a_cleanup_is_kept() {
     let world = with_web(&["a"]).await;
     let services = world.services();
     world.fake().on_call(move |line| {
@@ -534,9 +536,10 @@ async fn b11_a_finalizer_that_another_added_meanwhile_survives_ours() {
     assert_eq!(world.state("web").await, r#"[] ["example.com/other"]"#);
 }
 
-/// The same when ours is added: the first patch was made from an older object, and is refused.
+/// The same when our finalizer is added: the first patch has an older resource version and is
+/// rejected.
 #[tokio::test(start_paused = true)]
-async fn b11_a_finalizer_that_another_added_while_ours_came_survives() {
+async fn b11_a_finalizer_that_another_client_adds_before_ours_is_kept() {
     let world = with_nodes(&["a"]).await;
     let slow = |request: &RequestInfo| match (request.verb, request.subresource.as_str()) {
         ("patch", "status") => Fault::Latency(2 * S),

@@ -1,5 +1,5 @@
-//! What went wrong in upstream's service controller and in vendors' providers over the years
-//! (section 5 of the reference), and does not here.
+//! Past faults of upstream's service controller and of vendors' providers (section 5 of the
+//! reference) that must not happen here.
 
 use std::{
     sync::{
@@ -19,15 +19,15 @@ use crate::upstream_services::{FINALIZER, calls, patch_node, touch, with_nodes, 
 
 const NONE: [&str; 0] = [];
 
-/// The process ends and remembers nothing.
+/// Stops the manager and drops the ledger, as the end of the process does.
 async fn end(world: &mut World) {
     world.stop.cancel();
     pass(S).await;
     world.forget();
 }
 
-/// Lesson 1: the finalizer is there before the cloud gets any request, so whatever happens
-/// afterwards leaks nothing.
+/// Lesson 1: the finalizer is written before the first request to the cloud, so a later failure
+/// leaks nothing.
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_comes_before_the_first_call() {
     let world = with_nodes(&["a"]).await;
@@ -45,9 +45,9 @@ async fn the_finalizer_comes_before_the_first_call() {
     assert_eq!(*seen.lock().unwrap(), [Some(vec![FINALIZER.to_owned()])]);
 }
 
-/// Lesson 1: deleted while no controller ran, and nothing is remembered.
+/// Lesson 1: deleted while no controller ran, and the ledger is lost.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_was_deleted_while_nobody_looked_takes_its_load_balancer_along() {
+async fn the_load_balancer_of_a_service_deleted_while_no_controller_ran_is_deleted() {
     let mut world = with_web(&["a"]).await;
     end(&mut world).await;
     world.delete_service("web").await;
@@ -59,9 +59,9 @@ async fn a_service_that_was_deleted_while_nobody_looked_takes_its_load_balancer_
     assert!(world.fake().cloud().is_empty());
 }
 
-/// Lesson 2: "has the finalizer and is not wanted" is looked for at the start.
+/// Lesson 2: a start looks for Services with the finalizer that want no load balancer.
 #[tokio::test(start_paused = true)]
-async fn a_type_that_changed_while_nobody_looked_is_cleaned_up() {
+async fn a_type_that_changed_while_no_controller_ran_is_cleaned_up() {
     let mut world = with_web(&["a"]).await;
     end(&mut world).await;
     world.patch_service("web", json!({ "spec": { "type": "NodePort" } })).await;
@@ -71,9 +71,9 @@ async fn a_type_that_changed_while_nobody_looked_is_cleaned_up() {
     assert_eq!(world.state("web").await, "[] []");
 }
 
-/// Lesson 4: a user's apply took it away.
+/// Lesson 4: a user's apply removed the finalizer.
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_was_taken_away_comes_back_without_a_call() {
+async fn a_removed_finalizer_is_restored_without_a_call() {
     let world = with_web(&["a"]).await;
     world.patch_service("web", json!({ "metadata": { "finalizers": null } })).await;
     pass(S).await;
@@ -81,8 +81,8 @@ async fn a_finalizer_that_was_taken_away_comes_back_without_a_call() {
     assert_eq!(calls(&world), NONE);
 }
 
-/// Lesson 5: the API server takes no finalizer on an object that is being deleted; asking for it
-/// would be refused for ever.
+/// Lesson 5: the API server accepts no new finalizer on an object that is being deleted; the write
+/// would be rejected for ever.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_being_deleted_gets_no_finalizer_and_no_load_balancer() {
     let mut world = with_web(&["a"]).await;
@@ -97,19 +97,20 @@ async fn an_object_that_is_being_deleted_gets_no_finalizer_and_no_load_balancer(
     assert!(!world.transcript().await.contains("Warning"));
 }
 
-/// Lesson 6: whether there is a load balancer is asked of the cloud, never read from the status.
+/// Lesson 6: the controller asks the cloud for the load balancer; it never infers it from the
+/// status.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_somebody_emptied_does_not_hide_a_load_balancer_from_its_deletion() {
+async fn an_emptied_status_does_not_prevent_the_deletion_of_a_load_balancer() {
     let world = with_web(&["a"]).await;
     let empty = json!({ "status": { "loadBalancer": { "ingress": null } } });
-    world.we(world.services().patch_status("web", &PatchParams::default(), &Patch::Merge(&empty))).await;
+    world.as_user(world.services().patch_status("web", &PatchParams::default(), &Patch::Merge(&empty))).await;
     world.delete_service("web").await;
     pass(10 * S).await;
     assert_eq!(calls(&world), ["get default/web", "ensure-deleted default/web"]);
     assert!(world.fake().cloud().is_empty());
 }
 
-/// Lesson 7: whatever an ensure answers, it is followed by an ensure and never by a deletion.
+/// Lesson 7: whatever an `ensure` answers, the next call is an `ensure` and never a deletion.
 #[tokio::test(start_paused = true)]
 async fn an_ensure_that_fails_deletes_nothing() {
     let world = with_nodes(&["a"]).await;
@@ -129,10 +130,10 @@ async fn an_ensure_that_fails_deletes_nothing() {
     assert!(world.state("web").await.contains("203.0.113.1"));
 }
 
-/// Lesson 10: a control plane that nobody hears makes all nodes not ready; lesson 12: nodes that
-/// flap or are cordoned are no work.
+/// Lesson 10: a partitioned control plane sees all nodes as not ready; lesson 12: flapping or
+/// cordoned nodes cause no work.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_are_not_ready_or_cordoned_stay_and_cost_nothing() {
+async fn nodes_that_are_not_ready_or_cordoned_stay_without_a_call() {
     let world = with_web(&["a", "b"]).await;
     for ready in ["False", "Unknown", "True", "Unknown"] {
         for node in ["a", "b"] {
@@ -147,9 +148,10 @@ async fn nodes_that_are_not_ready_or_cordoned_stay_and_cost_nothing() {
     assert_eq!(calls(&world), ["ensure default/web ports=80/TCP nodes=a,b"]);
 }
 
-/// Lesson 13: an ID that comes late is an update, and a node without one is a backend, too.
+/// Lesson 13: a provider ID that is set later causes an update, and a node without one is a backend
+/// too.
 #[tokio::test(start_paused = true)]
-async fn a_node_without_a_provider_id_is_a_backend_and_its_id_is_an_update() {
+async fn a_node_without_a_provider_id_is_a_backend_and_its_id_causes_an_update() {
     let world = with_web(&["a"]).await;
     world.add_raw_node("b", json!({})).await;
     pass(10 * S).await;
@@ -159,17 +161,17 @@ async fn a_node_without_a_provider_id_is_a_backend_and_its_id_is_an_update() {
     assert_eq!(calls(&world), ["update default/web nodes=a,b"]);
 }
 
-/// Lesson 18: a provider that sorts backends by zone hears of a zone that comes late.
+/// Lesson 18: a provider that groups backends by zone is called when the zone is set later.
 #[tokio::test(start_paused = true)]
-async fn a_zone_that_comes_late_is_an_update() {
+async fn a_zone_that_is_set_later_causes_an_update() {
     let world = with_web(&["a"]).await;
     patch_node(&world, "a", json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z1" } } })).await;
     pass(10 * S).await;
     assert_eq!(calls(&world), ["update default/web nodes=a"]);
 }
 
-/// Lesson 15: nothing is done before both lists are there: no Service hears that there are no nodes
-/// only because the manager has just started.
+/// Lesson 15: no call before both lists are complete, so no Service reports "no nodes" only because
+/// the manager has just started.
 #[tokio::test(start_paused = true)]
 async fn at_the_start_each_service_is_ensured_once_with_all_nodes() {
     let world = World::new();
@@ -189,8 +191,8 @@ async fn at_the_start_each_service_is_ensured_once_with_all_nodes() {
     assert!(!world.transcript().await.contains("UnAvailableLoadBalancer"));
 }
 
-/// Lesson 21: a restart asks for each load balancer once, so many at a time as there are workers,
-/// and where the cloud has them already it writes nothing and changes nothing.
+/// Lesson 21: a restart ensures each load balancer once, limited by the number of workers; if the
+/// cloud has it already, nothing is written or changed.
 #[tokio::test(start_paused = true)]
 async fn a_restart_ensures_each_service_once_paced_by_the_workers_and_writes_nothing() {
     let mut world = World::new().set(|settings| settings.concurrent_service_syncs = 2).start().await;
@@ -228,9 +230,9 @@ async fn a_restart_ensures_each_service_once_paced_by_the_workers_and_writes_not
     assert!(!world.transcript().await.contains("api "));
 }
 
-/// Lesson 26: the Event says what the provider said, in full.
+/// Lesson 26: the Event has the provider's full message.
 #[tokio::test(start_paused = true)]
-async fn the_error_of_a_failed_update_is_told_as_it_was() {
+async fn the_event_of_a_failed_update_has_the_providers_message() {
     let mut world = with_web(&["a"]).await;
     world.fake().fail_next("update", Error::new(Code::Exhausted, "quota of 50 backends is used up in region r1"));
     world.add_node("b").await;

@@ -1,4 +1,4 @@
-//! Upstream's tests of the node sync (S2 to S5, S11): which change of which node is a call for
+//! Upstream's tests of the node sync (S2 to S5, S11): which change of a node causes a call for
 //! which Service.
 
 use std::{sync::Arc, time::Duration};
@@ -13,18 +13,18 @@ use skysail_test_conformance::world::{S, World, pass};
 
 use crate::upstream_services::{calls, patch_node, touch, with_nodes, with_web};
 
-/// How a new node reaches the Services: each load balancer gets one update with all nodes, whatever
-/// the number of workers; nothing is retried.
+/// A new node: each load balancer gets one update with all nodes, whatever the number of workers;
+/// nothing is retried.
 ///
-/// S2.6 has an entry without an object upstream; the ledger has no such entries, so here a Service
-/// goes at the same moment (which reads the set before it is published).
+/// Upstream's S2.6 has a cache entry without an object. The ledger has no such entries, so here a
+/// Service is deleted at the same moment (which reads the set before it is published).
 #[rstest]
 #[case::s2_1_none(&[], 1, 0)]
 #[case::s2_2_cluster_ip_and_node_port(&["ClusterIP", "NodePort"], 2, 0)]
 #[case::s2_3_one(&["LoadBalancer"], 3, 1)]
 #[case::s2_4_three(&["LoadBalancer", "LoadBalancer", "LoadBalancer"], 4, 3)]
 #[case::s2_5_two_of_four(&["NodePort", "LoadBalancer", "LoadBalancer", "ClusterIP"], 5, 2)]
-#[case::s2_6_one_that_goes_meanwhile(&["LoadBalancer", "gone"], 6, 1)]
+#[case::s2_6_one_that_is_deleted_meanwhile(&["LoadBalancer", "gone"], 6, 1)]
 #[case::s2_7_four_and_two_workers(&["LoadBalancer", "LoadBalancer", "LoadBalancer", "LoadBalancer"], 2, 4)]
 #[tokio::test(start_paused = true)]
 async fn a_new_node_reaches_each_load_balancer_once(
@@ -60,8 +60,8 @@ async fn change_node(world: &World, change: &str) {
     let taint = |key: &str| json!({ "spec": { "taints": [{ "key": key, "value": "1", "effect": "NoSchedule" }] } });
     match change {
         "nothing" => world.heartbeat("n2", "True").await,
-        "n3 comes" => world.add_node("n3").await,
-        "n3 goes" => world.delete_node("n3").await,
+        "n3 added" => world.add_node("n3").await,
+        "n3 deleted" => world.delete_node("n3").await,
         "n2 not ready" => world.heartbeat("n2", "False").await,
         "n2 ready again" => {
             world.heartbeat("n2", "False").await;
@@ -82,16 +82,16 @@ async fn change_node(world: &World, change: &str) {
     }
 }
 
-/// Two Services of policy Local and one of Cluster see the same nodes. S3.5 and S3.9 happen at once
-/// here; upstream waits for another reason to look.
+/// Two Services with the policy Local and one with Cluster get the same nodes. S3.5 and S3.9 take
+/// effect at once; upstream waits for another trigger.
 #[rstest]
 #[case::s3_1_no_change(3, "nothing", None)]
-#[case::s3_2_node_added(2, "n3 comes", Some("n1,n2,n3"))]
+#[case::s3_2_node_added(2, "n3 added", Some("n1,n2,n3"))]
 #[case::s3_4_not_ready(3, "n2 not ready", None)]
 #[case::s3_5_autoscaler_taint(3, "n2 autoscaler taint", Some("n1,n3"))]
 #[case::s3_6_ready_again(3, "n2 ready again", None)]
 #[case::s3_7_exclude_label(3, "n2 exclude label", Some("n1,n3"))]
-#[case::s3_8_node_gone(3, "n3 goes", Some("n1,n2"))]
+#[case::s3_8_node_gone(3, "n3 deleted", Some("n1,n2"))]
 #[case::s3_9_node_being_deleted(3, "n2 being deleted", Some("n1,n3"))]
 #[case::s3_10_unrelated_taint(3, "n2 other taint", None)]
 #[tokio::test(start_paused = true)]
@@ -113,11 +113,11 @@ async fn a_changed_node(#[case] nodes: usize, #[case] change: &str, #[case] upda
     assert_eq!(made, expected);
 }
 
-/// Upstream remembers the set in spite of the failure and never repeats the update: the Service
-/// gets an ensure instead. Here the update itself is repeated, with the Service's own backoff, and
-/// a second look without a change costs nothing.
+/// Upstream stores the set despite the failure and never repeats the update: the Service gets an
+/// ensure instead. Here the update is repeated with the Service's backoff, and a heartbeat without
+/// a change causes no call.
 #[tokio::test(start_paused = true)]
-async fn s3_3_a_failed_update_is_repeated_and_a_second_look_costs_nothing() {
+async fn s3_3_a_failed_update_is_repeated_and_a_heartbeat_causes_no_call() {
     let world = with_web(&["n1", "n2"]).await;
     world.fake().fail_next("update", Error::new(Code::Unavailable, "busy"));
     world.add_node("n3").await;
@@ -153,9 +153,8 @@ async fn four_services_and_their_first_nodes(#[case] nodes: usize, #[case] worke
     assert!(!world.transcript().await.contains("UpdateLoadBalancerFailed"));
 }
 
-/// Upstream's node lister fails and all Services are put back into the queue. Here the set stays
-/// what it was while the API tells nothing of nodes, and each Service is updated once when it does
-/// again.
+/// Upstream's node lister fails, and all Services are requeued. Here the set stays unchanged while
+/// nodes cannot be listed, and each Service is updated once afterwards.
 #[rstest]
 #[case::s4_4_three_workers(3)]
 #[case::s4_5_one_worker(1)]
@@ -187,7 +186,7 @@ async fn while_nodes_cannot_be_listed_nothing_is_called(#[case] workers: usize) 
     assert_eq!(made, [1, 2, 3, 4].map(|n| format!("update default/s{n} nodes=n1,n2")));
 }
 
-/// A provider ID never changes, so the nodes are others of the same names.
+/// A provider ID is immutable, so these are other nodes with the same names.
 #[tokio::test(start_paused = true)]
 async fn s5_1_other_provider_ids_of_the_same_names_are_another_set() {
     let world = with_web(&["a", "b"]).await;
@@ -203,7 +202,7 @@ async fn s5_1_other_provider_ids_of_the_same_names_are_another_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_2_identical_nodes_are_no_update() {
+async fn s5_2_identical_nodes_cause_no_update() {
     let world = with_web(&["a"]).await;
     world.add_raw_node("b", json!({ "providerID": "fake:///a/special/id" })).await;
     pass(60 * S).await;
@@ -226,10 +225,10 @@ async fn s5_3_a_node_replaced_by_one_of_another_name_is_another_set() {
     assert_eq!(calls(&world), ["update default/two nodes=a,c", "update default/web nodes=a,c"]);
 }
 
-/// A slow update of A must not push the older set to B after B's newer ensure: the set is that of
-/// the call, not that of the event. Upstream's test ends before A learns of the third node.
+/// A slow update of A must not write the older set to B after B's newer ensure: each call uses the
+/// current set, not that of its trigger. Upstream's test ends before A gets the third node.
 #[tokio::test(start_paused = true)]
-async fn s11_a_slow_node_sync_pushes_no_older_set_after_a_newer_ensure() {
+async fn s11_a_slow_node_sync_writes_no_older_set_after_a_newer_ensure() {
     let world = with_nodes(&["n1"]).await;
     world.add_service("a", json!({})).await;
     world.add_service("b", json!({})).await;

@@ -11,7 +11,7 @@ use skysail_test_conformance::world::{S, World, pass};
 
 use crate::upstream_services::{touch, with_nodes, with_web};
 
-/// What `workqueue_METRIC` says of the queue of Services.
+/// The value of `workqueue_METRIC` for the queue of Services.
 fn service(world: &World, metric: &str) -> String {
     let start = format!(r#"workqueue_{metric}{{name="service",provider="fake"}} "#);
     let lines = world.metrics(&start);
@@ -19,8 +19,8 @@ fn service(world: &World, metric: &str) -> String {
     line.replacen(&start, "", 1)
 }
 
-/// Upstream has the one for routes behind its gate only, and none of a controller that does not
-/// run.
+/// As upstream, the queue for routes has metrics only behind its feature gate, and a disabled
+/// controller has none.
 #[rstest]
 #[case::all(EnabledControllers::default(), false, &["Nodes", "service"])]
 #[case::with_the_gate(EnabledControllers::default(), true, &["Nodes", "Routes", "service"])]
@@ -28,7 +28,7 @@ fn service(world: &World, metric: &str) -> String {
 #[case::without_nodes(EnabledControllers { cloud_node: false, ..EnabledControllers::default() }, false, &["service"])]
 #[case::without_routes(EnabledControllers { route: false, ..EnabledControllers::default() }, true, &["Nodes", "service"])]
 #[tokio::test(start_paused = true)]
-async fn a_queue_is_shown_where_its_controller_runs(
+async fn a_queue_is_shown_if_its_controller_runs(
     #[case] controllers: EnabledControllers,
     #[case] watch_based_routes: bool,
     #[case] names: &[&str],
@@ -45,10 +45,9 @@ async fn a_queue_is_shown_where_its_controller_runs(
     assert_eq!(world.metrics("workqueue_depth"), shown);
 }
 
-/// The state is that of the moment of the scrape: nothing has to happen in the queue for it to go
-/// on.
+/// The metrics show the state at the scrape, without any activity of the queue.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_is_seen_and_so_is_what_waits_behind_it() {
+async fn a_call_that_hangs_and_waiting_items_are_shown() {
     let world = with_nodes(&["a"]).await;
     world.fake().on_call(|line| match line.starts_with("ensure") {
         true => Box::pin(pending()),
@@ -67,7 +66,7 @@ async fn a_call_that_hangs_is_seen_and_so_is_what_waits_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_a_retry_and_its_end_is_none() {
+async fn a_failure_counts_as_a_retry_and_a_success_does_not() {
     let world = with_web(&["a"]).await;
     let before = service(&world, "work_duration_seconds_count").parse::<u32>().unwrap();
     assert_eq!(service(&world, "retries_total"), "0");
@@ -75,7 +74,7 @@ async fn a_failure_is_a_retry_and_its_end_is_none() {
     world.fake().fail_next("ensure", Error::retry_after(5 * S, "not yet"));
     touch(&world, "web", "1").await;
     pass(60 * S).await;
-    assert_eq!(service(&world, "retries_total"), "2", "with and without a time of the provider's own");
+    assert_eq!(service(&world, "retries_total"), "2", "with and without a retry-after");
     assert_eq!(service(&world, "work_duration_seconds_count"), (before + 3).to_string());
     assert_eq!(service(&world, "depth"), "0");
 }

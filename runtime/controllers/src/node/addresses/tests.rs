@@ -1,4 +1,4 @@
-//! H1, H2 and N3 of the catalogue: which addresses a node shall have.
+//! H1, H2 and N3 of the catalogue: the desired addresses of a node.
 
 use expect_test::{Expect, expect};
 use rstest::rstest;
@@ -46,7 +46,7 @@ fn check(present: &str, cloud: &str, node_ip: Option<&str>, expected: Expect) {
 }
 
 #[test]
-fn n1_1_the_clouds_host_name_wins() {
+fn n1_1_the_clouds_host_name_takes_precedence() {
     check("H:old", "H:new I:10.0.0.1 E:192.0.2.1", None, expect!["H:new I:10.0.0.1 E:192.0.2.1"]);
 }
 
@@ -57,7 +57,7 @@ fn n1_2_where_the_cloud_has_no_host_name_the_kubelets_is_kept() {
 
 /// N1.12, lesson 35.
 #[test]
-fn a_cloud_without_addresses_takes_none_away() {
+fn an_empty_list_from_the_cloud_removes_no_address() {
     check("H:old I:10.0.0.1", "", None, expect![""]);
 }
 
@@ -73,11 +73,11 @@ fn an_address_is_added_once(#[case] present: &str, #[case] more: &str, #[case] e
 }
 
 #[test]
-fn a_cloud_that_repeats_itself_is_written_once() {
+fn a_repeated_address_of_the_cloud_is_written_once() {
     check("H:h", "I:10.0.0.1 I:10.0.0.1", None, expect!["I:10.0.0.1 H:h"]);
 }
 
-/// Each line: the node IP, the cloud's list, what comes of it.
+/// Each case: the node IP, the cloud's list, the result.
 #[rstest]
 #[case::h2_1_the_only_one("10.1.1.1", "I:10.1.1.1 H:h", Some("I:10.1.1.1 H:h"))]
 #[case::h2_2_an_external_one("55.55.55.55", "I:10.1.1.1 E:55.55.55.55 H:h", Some("E:55.55.55.55 I:10.1.1.1 H:h"))]
@@ -145,7 +145,7 @@ fn leading_zeros_of_a_node_ip_are_read_as_decimal() {
 #[case::n3_3_one_less("I:10.0.0.1 E:132.143.154.163 H:h", "I:10.0.0.1 E:132.143.154.163", true)]
 #[case::n3_4_one_more("I:10.0.0.1 E:132.143.154.163", "I:10.0.0.1 E:132.143.154.163 H:h", true)]
 #[case::n3_5_types_swapped("I:10.0.0.1 E:132.143.154.163", "I:132.143.154.163 E:10.0.0.1", true)]
-// Upstream finds these two the wrong way round: lesson 32.
+// Upstream's result is the opposite for these two: lesson 32.
 #[case::dual_stack("I:10.0.0.1 I:fd00::1", "I:10.0.0.1 I:fd00::1", false)]
 #[case::a_new_order("I:10.0.0.1 E:132.143.154.163", "E:132.143.154.163 I:10.0.0.1", true)]
 #[case::nothing("I:10.0.0.1", "", false)]
@@ -155,7 +155,7 @@ fn lists_are_compared_in_order(#[case] present: &str, #[case] desired: &str, #[c
 
 /// Lesson 35.
 #[test]
-fn an_answer_in_part_takes_no_internal_ip_away() {
+fn a_partial_answer_removes_no_internal_ip() {
     let kept = |present: &str, cloud: &str| update(&parse(present), &parse(cloud), None);
     assert_eq!(kept("I:10.0.0.1 E:192.0.2.1", "E:192.0.2.1"), Err(AddressError::Partial));
     let update = kept("I:10.0.0.1 E:192.0.2.1 H:h", "I:10.0.0.2").unwrap().unwrap();
@@ -163,7 +163,11 @@ fn an_answer_in_part_takes_no_internal_ip_away() {
         (print(&update.addresses), print(&update.removed)),
         ("I:10.0.0.2 H:h".into(), "I:10.0.0.1 E:192.0.2.1".into())
     );
-    assert_eq!(kept("E:192.0.2.1", "E:192.0.2.2").unwrap().unwrap().removed, parse("E:192.0.2.1"), "it never had one");
+    assert_eq!(
+        kept("E:192.0.2.1", "E:192.0.2.2").unwrap().unwrap().removed,
+        parse("E:192.0.2.1"),
+        "the node never had an InternalIP"
+    );
     assert_eq!(kept("I:10.0.0.1", ""), Ok(None));
 }
 
@@ -174,7 +178,9 @@ fn a_node_ip_that_is_wrong_or_unknown_is_an_error() {
         "",
         "I:10.0.0.1",
         Some("10.0.0.2"),
-        expect!["the cloud does not know the node IP 10.0.0.2 that the kubelet was given"],
+        expect![
+            "the cloud's addresses of the machine do not include the kubelet's --node-ip 10.0.0.2; correct --node-ip or the machine's addresses"
+        ],
     );
     for annotation in
         ["", "x", "10.0.0.1,", "10.0.0.1, 2001:db8::1", "10.0.0.1,10.0.0.2", "0.0.0.0,2001:db8::1", "1.2.3.4,::1,::2"]
@@ -185,18 +191,23 @@ fn a_node_ip_that_is_wrong_or_unknown_is_an_error() {
 }
 
 #[test]
-fn what_a_provider_gives_is_judged() {
+fn invalid_addresses_of_a_provider_are_refused() {
     check(
         "",
         "I:10.0.0.300",
         None,
-        expect![[r#"the provider gave the address "10.0.0.300", which is not valid for its type"#]],
+        expect![[r#"the provider returned the address "10.0.0.300", which is not valid for its type"#]],
     );
-    check("", "E:host", None, expect![[r#"the provider gave the address "host", which is not valid for its type"#]]);
-    // Lists without end are the guest's to give: 10,000 are refused as 65 are.
+    check(
+        "",
+        "E:host",
+        None,
+        expect![[r#"the provider returned the address "host", which is not valid for its type"#]],
+    );
+    // A guest can return lists of any length: 10,000 addresses are refused as 65 are.
     let many = vec![NodeAddress { kind: AddressKind::InternalIp, address: "10.0.0.1".to_owned() }; ADDRESSES_MAX + 1];
     assert_eq!(
         desired(&[], &many, None).unwrap_err().to_string(),
-        "the provider gave 65 addresses; at most 64 are written"
+        "the provider returned 65 addresses; at most 64 are allowed"
     );
 }

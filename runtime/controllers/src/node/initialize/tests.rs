@@ -1,5 +1,5 @@
-//! N5 of the catalogue, and N1, as far as they are pure: what is written when a machine was
-//! described.
+//! The pure cases of N5 and N1 of the catalogue: the patch of a node from the description of its
+//! machine.
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use skysail_provider::Instance;
@@ -22,7 +22,7 @@ fn provider_id(node_has: Option<&str>, cloud_has: &str) -> Result<Option<String>
 }
 
 #[test]
-fn n5_4_the_machines_id_is_the_nodes() {
+fn n5_4_the_node_gets_the_provider_id_of_its_machine() {
     assert_eq!(provider_id(None, "fake://12345"), Ok(Some("fake://12345".to_owned())));
 }
 
@@ -45,11 +45,11 @@ fn n5_6_the_nodes_own_id_is_kept_and_its_machine_has_the_type() {
     let machine = Instance { instance_type: "t1.micro".to_owned(), ..Instance::default() };
     let plan = initialize(&node(Some("fake://12345")), &machine, &["fake".to_owned()]).unwrap();
     assert_eq!((plan.provider_id, &*plan.labels["node.kubernetes.io/instance-type"]), (None, "t1.micro"));
-    assert_eq!(provider_id(Some("fake://old"), "fake://12345"), Ok(None), "it is immutable");
+    assert_eq!(provider_id(Some("fake://old"), "fake://12345"), Ok(None), "spec.providerID is immutable");
 }
 
 #[test]
-fn an_id_that_would_make_the_node_anothers_is_refused() {
+fn a_provider_id_with_a_foreign_scheme_is_refused() {
     for id in ["other://1", "no-scheme", "fake://"] {
         let error = InitializeError::ForeignProviderId(id.to_owned(), "fake".to_owned());
         assert_eq!(provider_id(None, id), Err(error));
@@ -58,7 +58,7 @@ fn an_id_that_would_make_the_node_anothers_is_refused() {
 
 /// N1.16.
 #[test]
-fn only_the_one_taint_goes() {
+fn only_the_uninitialized_taint_is_removed() {
     let plan = initialize(&node(None), &instance("fake://1"), &["fake".to_owned()]).unwrap();
     assert_eq!(plan.taints.into_iter().map(|taint| taint.key).collect::<Vec<_>>(), ["other"]);
 }

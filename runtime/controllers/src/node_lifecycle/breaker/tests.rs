@@ -1,4 +1,4 @@
-//! How many nodes may go, as tables and as attacks.
+//! How many nodes may be deleted, as tables and as attacks.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn fleet(nodes: usize) -> Fleet {
     Fleet { nodes, ..Fleet::default() }
 }
 
-/// Old nodes that are missing since then, not announced.
+/// Nodes that existed before the start, missing since `since`, not announced.
 fn missing(count: usize, since: Moment) -> Vec<Missing> {
     vec![Missing { since, arrived: None, announced: false }; count]
 }
@@ -23,7 +23,7 @@ fn count(may_go: &[bool]) -> usize {
     may_go.iter().filter(|may| **may).count()
 }
 
-/// How many of `gone` out of `nodes` go at once.
+/// How many nodes may be deleted at once if `gone` of `nodes` are missing.
 fn go_at_once(nodes: usize, gone: usize) -> usize {
     let now = START;
     let judgement = Breaker::default().judge(LIMITS, &fleet(nodes), &missing(gone, now), now);
@@ -31,7 +31,7 @@ fn go_at_once(nodes: usize, gone: usize) -> usize {
     count(&judgement.may_go)
 }
 
-/// The most that go at once; one more, and none does.
+/// The most nodes that may be deleted at once; if one more is missing, none may.
 #[rstest]
 #[case::one(1, 1)]
 #[case::two(2, 1)]
@@ -41,15 +41,15 @@ fn go_at_once(nodes: usize, gone: usize) -> usize {
 #[case::a_zone_of_three(9, 3)]
 #[case::thirty(30, 10)]
 #[case::a_thousand(1000, 340)]
-fn a_third_may_go_at_once_and_of_more_none(#[case] nodes: usize, #[case] most: usize) {
+fn a_third_may_be_deleted_at_once_and_if_more_are_missing_none(#[case] nodes: usize, #[case] most: usize) {
     assert_eq!(go_at_once(nodes, most), most);
     if most < nodes {
-        assert_eq!(go_at_once(nodes, most + 1), 0, "not even the first of them");
+        assert_eq!(go_at_once(nodes, most + 1), 0, "not even the first one");
         assert_eq!(go_at_once(nodes, nodes), 0);
     }
 }
 
-/// The most that go at once where the provider finds all others; one more, and none does.
+/// The same if the provider finds all other machines.
 #[rstest]
 #[case::two(2, 1)]
 #[case::three(3, 1)]
@@ -59,7 +59,7 @@ fn a_third_may_go_at_once_and_of_more_none(#[case] nodes: usize, #[case] most: u
 #[case::twenty_five(25, 10)]
 #[case::a_third_is_as_much(30, 10)]
 #[case::a_thousand(1000, 340)]
-fn small_numbers_go_where_the_provider_finds_all_other_machines(#[case] nodes: usize, #[case] most: usize) {
+fn up_to_ten_nodes_may_be_deleted_if_the_provider_finds_all_other_machines(#[case] nodes: usize, #[case] most: usize) {
     let now = START;
     for (gone, expected) in [(most, most), (most + 1, 0)] {
         let fleet = Fleet { others_found: true, ..fleet(nodes) };
@@ -69,7 +69,7 @@ fn small_numbers_go_where_the_provider_finds_all_other_machines(#[case] nodes: u
 }
 
 #[test]
-fn nothing_missing_is_nothing_to_stop() {
+fn without_a_missing_machine_the_breaker_stays_closed() {
     assert_eq!(go_at_once(0, 0), 0);
     assert_eq!(go_at_once(100, 0), 0);
 }
@@ -84,14 +84,14 @@ fn a_hundred_percent_never_stops() {
     }
 }
 
-/// A cluster played minute by minute.
+/// A simulated cluster, minute by minute.
 struct Play {
     breaker: Breaker,
     start: Moment,
     minute: u32,
-    /// When each node came, where that was after the start.
+    /// When each node with an existing machine was first seen, if after the start.
     nodes: Vec<Option<Moment>>,
-    /// Those that are said to be gone; the nodes above are the others.
+    /// The nodes whose machines are missing.
     waiting: Vec<Missing>,
     deleted: usize,
 }
@@ -106,7 +106,8 @@ impl Play {
         self.start + MINUTE * self.minute
     }
 
-    /// A minute in which so many nodes come, and then the oldest nodes are said to be gone.
+    /// A minute in which `come` nodes arrive, and then the machines of the oldest `gone` nodes are
+    /// missing.
     fn minute(&mut self, come: usize, gone: usize) {
         self.minute += 1;
         let now = self.now();
@@ -130,13 +131,13 @@ impl Play {
     }
 }
 
-/// An attacker who is patient gets a third of what there is in a window, and no more.
+/// A slow attacker can delete a third of the nodes within a window, and no more.
 #[rstest]
 #[case::it_began(30, 9, 9)]
 #[case::an_hour(30, 60, 10)]
 #[case::to_the_end_of_the_window(30, 6 * 60, 10)]
 #[case::a_small_cluster(3, 6 * 60, 1)]
-fn who_says_gone_slowly_gets_no_more_than_who_says_it_at_once(
+fn missing_machines_reported_slowly_delete_no_more_nodes_than_all_at_once(
     #[case] nodes: usize,
     #[case] minutes: u32,
     #[case] deleted: usize,
@@ -146,9 +147,9 @@ fn who_says_gone_slowly_gets_no_more_than_who_says_it_at_once(
     assert_eq!(play.deleted, deleted);
 }
 
-/// And says it about new nodes, which were no loss to nobody a minute ago.
+/// The same attack against nodes that arrived within the window.
 #[test]
-fn a_cluster_that_grew_may_not_lose_its_growth_whether_at_once_or_slowly() {
+fn growth_of_the_cluster_does_not_allow_more_deletions() {
     for at_once in [1, 97] {
         let mut play = Play::new(3);
         play.minute(97, 0);
@@ -157,10 +158,9 @@ fn a_cluster_that_grew_may_not_lose_its_growth_whether_at_once_or_slowly() {
     }
 }
 
-/// The window passed and nobody said anything: the loss counts as true, and the next third of what
-/// is left goes.
+/// After a whole window the loss is accepted, and a third of the remaining nodes may be deleted.
 #[test]
-fn time_lets_the_longest_missing_go_within_the_budget() {
+fn nodes_missing_for_a_whole_window_may_be_deleted_within_the_budget() {
     let start = START;
     let mut breaker = Breaker::default();
     let mut nodes = missing(8, start);
@@ -179,18 +179,18 @@ fn time_lets_the_longest_missing_go_within_the_budget() {
     assert_eq!(count(&next.may_go), 2, "a third of six");
 }
 
-/// An upgrade that replaces every machine, and fleets of machines that are lent for an hour.
+/// An upgrade that replaces every machine, and short-lived machines.
 #[rstest]
 #[case::of_three(3)]
 #[case::of_thirty(30)]
-fn machines_that_are_replaced_one_by_one_are_no_loss(#[case] nodes: usize) {
+fn machines_that_are_replaced_one_by_one_do_not_count_as_loss(#[case] nodes: usize) {
     let mut play = Play::new(nodes);
     (0..6 * 60).for_each(|_| play.minute(1, 1));
     assert_eq!(play.deleted, 6 * 60);
 }
 
 #[test]
-fn what_was_announced_goes_whatever_else_is_missing_and_does_not_count() {
+fn announced_nodes_may_be_deleted_whatever_else_is_missing_and_do_not_count() {
     let now = START;
     let mut nodes = missing(9, now);
     for node in &mut nodes[..5] {
@@ -204,9 +204,9 @@ fn what_was_announced_goes_whatever_else_is_missing_and_does_not_count() {
     assert!(!autoscaled.is_open() && autoscaled.may_go == [true; 5]);
 }
 
-/// A person who deletes what is held by hand ends the stop.
+/// A person who deletes the kept nodes closes the breaker.
 #[test]
-fn what_others_delete_is_no_loss_of_ours() {
+fn deletions_by_others_do_not_count_as_loss() {
     let now = START;
     let mut breaker = Breaker::default();
     let nodes = missing(5, now);

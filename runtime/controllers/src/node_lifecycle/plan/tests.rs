@@ -1,4 +1,4 @@
-//! L1 to L3 of the catalogue: what becomes of a node that is not ready.
+//! L1 to L3 of the catalogue: the actions for a node that is not ready.
 
 use std::time::Duration;
 
@@ -36,13 +36,13 @@ fn keys(action: Action) -> Vec<String> {
 
 /// L1.1, L1.4, and 4.9 item 14.
 #[test]
-fn a_machine_that_is_gone_for_certain_takes_its_node_with_it() {
+fn not_found_for_the_machine_means_that_it_is_gone() {
     assert_eq!(act(&[], 0, Some(Err(Error::new(Code::NotFound, "")))), Action::Gone);
 }
 
-/// L1.2, lesson 39: a token that expired is not a cluster that is gone.
+/// L1.2, lesson 39: an expired token must not delete nodes.
 #[test]
-fn no_other_error_is_ever_gone() {
+fn no_other_error_means_that_the_machine_is_gone() {
     for code in Code::ALL.into_iter().filter(|code| *code != Code::NotFound) {
         let error = Error::new(code, "");
         assert_eq!(act(&[], 9999, Some(Err(error.clone()))), Action::Unknown(error), "{code:?}");
@@ -51,14 +51,14 @@ fn no_other_error_is_ever_gone() {
 
 /// L1.3, L1.5, L1.6, L3.8.
 #[test]
-fn a_machine_that_is_there_or_not_asked_about_changes_nothing() {
+fn an_existing_machine_or_a_ready_node_changes_nothing() {
     assert_eq!(act(&[OTHER], 0, Some(Ok(Instance::default()))), Action::Keep);
     assert_eq!(act(&[OTHER], 0, None), Action::Keep);
 }
 
 /// 4.9 item 15, lesson 38: clouds list a new machine late.
 #[test]
-fn a_node_that_was_never_initialised_has_time() {
+fn a_node_that_was_never_initialised_has_a_grace_period() {
     let gone = || Some(Err(Error::new(Code::NotFound, "")));
     assert_eq!(act(&[UNINITIALIZED], 299, gone()), Action::Keep);
     assert_eq!(act(&[UNINITIALIZED], 300, gone()), Action::Gone);
@@ -66,10 +66,14 @@ fn a_node_that_was_never_initialised_has_time() {
 
 /// L3.1, 4.9 item 16.
 #[test]
-fn the_shutdown_taint_comes_and_goes_and_other_taints_stay() {
+fn the_shutdown_taint_is_added_and_removed_and_other_taints_stay() {
     let off = || Some(Ok(Instance { shutdown: true, ..Instance::default() }));
     assert_eq!(keys(act(&[OTHER], 0, off())), ["other", SHUTDOWN.0]);
-    assert_eq!(act(&[SHUTDOWN], 0, off()), Action::Keep, "no write where it is there");
-    assert_eq!(act(&[SHUTDOWN], 0, Some(Ok(Instance::default()))), Action::Keep, "it stays until the node is ready");
+    assert_eq!(act(&[SHUTDOWN], 0, off()), Action::Keep, "no write if the taint is present");
+    assert_eq!(
+        act(&[SHUTDOWN], 0, Some(Ok(Instance::default()))),
+        Action::Keep,
+        "the taint stays until the node is ready"
+    );
     assert_eq!(keys(act(&[OTHER, SHUTDOWN], 0, None)), ["other"]);
 }

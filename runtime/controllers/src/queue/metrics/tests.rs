@@ -1,4 +1,4 @@
-//! What a scrape shows of a queue, on a paused clock.
+//! The metrics of a queue, on a paused clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Scraped {
         text
     }
 
-    /// All but buckets, without the labels.
+    /// Compares all samples except buckets, without the labels.
     #[track_caller]
     fn shows(&self, expected: Expect) {
         let text = self.text();
@@ -70,7 +70,7 @@ async fn names_types_and_buckets_are_those_of_client_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_is_followed_from_its_add_to_its_end() {
+async fn an_item_is_measured_from_its_add_to_its_end() {
     let scraped = Scraped::new();
     let queue = &scraped.queue;
     queue.add("a");
@@ -118,7 +118,7 @@ async fn an_item_is_followed_from_its_add_to_its_end() {
     "#]]);
 }
 
-/// It waits from the first add on, and client-go counts it as waiting while it runs.
+/// The item waits from the first add on; as client-go, it counts as waiting while it runs.
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_added_while_it_runs_waits_meanwhile() {
     let scraped = Scraped::new();
@@ -154,7 +154,7 @@ async fn an_item_that_is_added_while_it_runs_waits_meanwhile() {
     "#]]);
 }
 
-/// A nudge is an add only where it leads to a run.
+/// A nudge counts as an add only if it leads to a run.
 #[tokio::test(start_paused = true)]
 async fn a_nudge_that_waits_for_a_backoff_is_no_add() {
     let scraped = Scraped::new();
@@ -168,9 +168,9 @@ async fn a_nudge_that_waits_for_a_backoff_is_no_add() {
     }
 }
 
-/// Where all workers are busy nobody asks the queue for the next item, and it waits all the same.
+/// While all workers are busy, no worker takes the next item.
 #[tokio::test(start_paused = true)]
-async fn an_item_whose_time_has_come_waits_though_nobody_took_it() {
+async fn a_due_item_counts_as_waiting_although_no_worker_took_it() {
     let scraped = Scraped::new();
     let queue = &scraped.queue;
     queue.add_after("a", 5 * S);
@@ -213,7 +213,7 @@ async fn an_item_whose_time_has_come_waits_though_nobody_took_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_are_those_after_a_failure() {
+async fn only_runs_after_a_failure_count_as_retries() {
     let scraped = Scraped::new();
     let queue = &scraped.queue;
     queue.add("a");
@@ -239,7 +239,7 @@ async fn retries_are_those_after_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_gone_holds_nothing_and_the_next_one_of_its_name_counts_on() {
+async fn a_dropped_queue_is_not_shown_and_a_new_queue_of_its_name_continues_its_counters() {
     let Scraped { registry, metrics, queue } = Scraped::new();
     queue.add("a");
     drop(queue);
@@ -261,7 +261,7 @@ async fn a_queue_that_is_gone_holds_nothing_and_the_next_one_of_its_name_counts_
     assert_eq!(queue.next().await, "b");
 }
 
-/// As upstream's queue of routes without its gate.
+/// As upstream's queue of routes without its feature gate.
 #[tokio::test(start_paused = true)]
 async fn a_queue_without_a_name_is_not_shown() {
     let mut registry = Registry::default();

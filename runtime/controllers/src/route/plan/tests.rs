@@ -1,4 +1,4 @@
-//! What a pass does with what it sees.
+//! The plan of a pass.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ fn route(name: &str, target: &str, cidr: &str) -> Route {
     Route { name: name.to_owned(), target_node, destination_cidr: cidr.to_owned(), ..Route::default() }
 }
 
-/// What is done about these routes, with the nodes `a` and `b`, beside `elsewhere`, a node that is
-/// another's.
+/// Plans a pass over these routes, with the provider's nodes `a` and `b`, and `elsewhere`, a node
+/// of another provider.
 #[track_caller]
 fn check(routes: &[Route], expected: Expect) {
     let nodes = [node("a", "10.0.0.1", &["10.244.1.0/24"]), node("b", "10.0.0.2", &["10.244.2.0/24", "a00:200::/24"])];
@@ -55,7 +55,7 @@ fn check_nodes(nodes: &[Node], routes: &[Route], expected: Expect) {
         text += &format!("{}: {has_routes:?}{said}\n", node.name);
     }
     expected.assert_eq(&text);
-    // Whatever is listed: while no node is known, nothing is deleted.
+    // While no node is known, no route is deleted.
     let blind = plan(&Observed { routes, nodes: &[], cluster: &cluster, may_delete: false }, |_| false);
     assert_eq!(blind.deletions, []);
 }
@@ -70,7 +70,7 @@ fn check_beside_right(further: &[Route], expected: Expect) {
 }
 
 #[test]
-fn routes_that_are_right_are_left_alone() {
+fn correct_routes_stay_unchanged() {
     check(
         &right(),
         expect![[r#"
@@ -80,9 +80,9 @@ fn routes_that_are_right_are_left_alone() {
     );
 }
 
-/// Lesson 24 of the routes: the list decides, not what was made before.
+/// Lesson 24 of the routes: the list decides, not the memory of earlier passes.
 #[test]
-fn what_is_missing_is_created_and_what_leads_to_no_node_is_deleted() {
+fn missing_routes_are_created_and_routes_to_no_node_are_deleted() {
     check(
         &[route("r1", "a", "10.244.1.0/24"), route("r9", "gone", "10.244.9.0/24")],
         expect![[r#"
@@ -108,7 +108,7 @@ fn another_spelling_of_a_network_is_the_same_network() {
 }
 
 #[test]
-fn what_leads_to_a_node_of_another_provider_or_of_nobody_is_not_touched() {
+fn routes_to_a_node_of_another_provider_stay_unchanged() {
     let blackhole = Route { blackhole: true, ..route("r9", "elsewhere", "10.244.9.0/24") };
     let taken = route("r8", "elsewhere", "10.244.1.0/24");
     check_beside_right(
@@ -121,7 +121,7 @@ fn what_leads_to_a_node_of_another_provider_or_of_nobody_is_not_touched() {
 }
 
 #[test]
-fn what_lies_outside_of_the_cluster_or_is_no_network_is_not_touched() {
+fn routes_outside_of_the_cluster_or_without_a_valid_network_stay_unchanged() {
     let blackhole = Route { blackhole: true, ..route("r9", "-", "10.9.9.0/24") };
     let nonsense = ["", "10.244.9.0", "pods\u{7}", "10.244.9.0/99"].map(|cidr| route("x", "gone", cidr));
     check_beside_right(
@@ -148,7 +148,7 @@ fn a_route_without_target_is_deleted_whether_it_is_a_blackhole_or_not() {
     );
 }
 
-/// Upstream deletes it, and takes it for the node's route all the same: the node is without until
+/// Upstream deletes the blackhole but counts it as the node's route, so the node has no route until
 /// the next pass.
 #[test]
 fn a_blackhole_of_a_node_is_deleted_and_its_route_made_in_the_same_pass() {
@@ -164,7 +164,7 @@ fn a_blackhole_of_a_node_is_deleted_and_its_route_made_in_the_same_pass() {
     );
 }
 
-/// Upstream leaves it for ever.
+/// Upstream never deletes it.
 #[test]
 fn a_second_route_for_the_same_range_of_a_node_is_deleted() {
     check_beside_right(
@@ -177,7 +177,7 @@ fn a_second_route_for_the_same_range_of_a_node_is_deleted() {
     );
 }
 
-/// A page that overlaps with the next, or names that are all one: deleting one would delete both.
+/// Overlapping pages list a route twice, or all names are equal: deleting one would delete both.
 #[test]
 fn a_second_route_of_the_same_name_is_the_same_route() {
     check_beside_right(
@@ -190,7 +190,7 @@ fn a_second_route_of_the_same_name_is_the_same_route() {
 }
 
 #[test]
-fn addresses_are_compared_only_where_the_provider_asks_for_it() {
+fn addresses_are_compared_only_if_the_provider_enables_it() {
     let stale = |enable_node_addresses| Route {
         target_addresses: vec![address("10.0.0.99")],
         enable_node_addresses,
@@ -220,7 +220,7 @@ fn addresses_are_compared_only_where_the_provider_asks_for_it() {
         b: Some(true)
     "#]],
     );
-    // The second is right: the first is the one too many.
+    // The second route is right, so the first one is deleted.
     let second = Route { name: "r1b".to_owned(), ..fresh };
     check(
         &[vec![stale(true), second], right()[1..].to_vec()].concat(),
@@ -233,7 +233,7 @@ fn addresses_are_compared_only_where_the_provider_asks_for_it() {
 }
 
 #[test]
-fn a_node_without_range_is_in_trouble_only_where_it_has_a_route() {
+fn a_node_without_pod_cidr_is_unavailable_only_if_it_has_a_route() {
     let nodes = [node("a", "10.0.0.1", &[]), node("b", "10.0.0.2", &[])];
     check_nodes(
         &nodes,
@@ -248,7 +248,7 @@ fn a_node_without_range_is_in_trouble_only_where_it_has_a_route() {
 
 /// Lesson 50: a wrong `--cluster-cidr` deletes no route and taints no node.
 #[test]
-fn a_node_whose_ranges_lie_outside_of_the_cluster_is_told_and_left_alone() {
+fn pod_cidrs_outside_of_the_cluster_are_reported_and_their_routes_stay() {
     let nodes = [node("a", "10.0.0.1", &["10.9.1.0/24"]), node("b", "10.0.0.2", &["10.9.2.0/24", "10.244.2.0/24"])];
     let routes = [route("r1", "a", "10.9.1.0/24"), route("r2", "b", "10.9.2.0/24")];
     check_nodes(
@@ -263,7 +263,7 @@ fn a_node_whose_ranges_lie_outside_of_the_cluster_is_told_and_left_alone() {
 }
 
 #[test]
-fn routes_to_a_range_that_two_nodes_have_are_left_as_they_are() {
+fn routes_to_a_pod_cidr_of_two_nodes_stay_unchanged() {
     let nodes = [node("a", "10.0.0.1", &["10.244.1.0/24"]), node("b", "10.0.0.2", &["10.244.1.0/24"])];
     let both = [route("r1", "a", "10.244.1.0/24"), route("r2", "b", "10.244.1.0/24")];
     check_nodes(

@@ -1,4 +1,4 @@
-//! Which pod ranges are routed, and which routes are ours to delete.
+//! Which pod CIDRs are routed, and which routes we may delete.
 
 use expect_test::{Expect, expect};
 use ipnet::IpNet;
@@ -24,13 +24,13 @@ fn networks(texts: &str) -> Vec<IpNet> {
 #[case::r1_10_right_behind("10.244.0.0/14", "10.248.0.0/24", false)]
 #[case::r1_11_right_before("10.244.0.0/14", "10.243.255.0/24", false)]
 #[case::r1_12_ipv6_behind("a00:100::/10", "b00:100::/24", false)]
-// As upstream: its first or last address is enough.
+// As upstream: the first or the last address in the network is sufficient.
 #[case::a_route_that_begins_in_the_network("10.244.0.0/16", "10.244.0.0/15", true)]
 #[case::a_route_that_ends_in_the_network("10.245.0.0/16", "10.244.0.0/15", true)]
 #[case::a_route_around_the_network("10.244.0.0/16", "10.0.0.0/8", false)]
 #[case::the_second_of_two_networks("10.244.0.0/16,a00::/10", "a00:100::/24", true)]
 #[case::no_network("10.244.0.0/16", "0.0.0.0/0", false)]
-fn a_route_is_ours_where_it_begins_or_ends_in_the_cluster(
+fn a_route_is_ours_if_it_begins_or_ends_in_the_cluster(
     #[case] cluster: &str,
     #[case] route: &str,
     #[case] responsible: bool,
@@ -38,7 +38,8 @@ fn a_route_is_ours_where_it_begins_or_ends_in_the_cluster(
     assert_eq!(is_responsible(&network(route).unwrap(), &networks(cluster)), responsible);
 }
 
-/// For each node, its name and its ranges: what is routed, and what is said.
+/// `nodes` has the name and the pod CIDRs of each node. Prints the routed pod CIDRs and the
+/// problems.
 #[track_caller]
 fn check(nodes: &[(&str, &[&str])], with_route: &[(&str, &str)], expected: Expect) {
     let node = |(name, cidrs): &(&str, &[&str])| Node {
@@ -62,7 +63,7 @@ fn check(nodes: &[(&str, &[&str])], with_route: &[(&str, &str)], expected: Expec
 }
 
 #[test]
-fn ranges_in_the_cluster_are_routed_and_no_range_is_no_complaint() {
+fn pod_cidrs_in_the_cluster_are_routed_and_a_missing_one_is_not_reported() {
     check(
         &[("a", &["10.244.1.0/24", "a00:100::/24"]), ("b", &[]), ("c", &[""])],
         &[],
@@ -76,68 +77,68 @@ fn ranges_in_the_cluster_are_routed_and_no_range_is_no_complaint() {
 
 /// Lesson 50.
 #[test]
-fn a_range_outside_of_the_cluster_is_told_and_the_others_of_the_node_are_routed() {
+fn a_pod_cidr_outside_of_the_cluster_is_reported_and_the_others_are_routed() {
     check(
         &[("a", &["10.9.1.0/24", "a00:100::/24"])],
         &[],
         expect![[r#"
         a: a00:100::/24
-          the pod range 10.9.1.0/24 lies outside of --cluster-cidr 10.244.0.0/16,a00::/10: no route is made for it. Correct --cluster-cidr, or switch routes off with --configure-cloud-routes=false
+          no route for the pod CIDR 10.9.1.0/24: it lies outside of --cluster-cidr 10.244.0.0/16,a00::/10. Correct --cluster-cidr, or disable routes with --configure-cloud-routes=false
     "#]],
     );
 }
 
 #[test]
-fn what_is_no_network_is_told_and_the_others_of_the_node_are_routed() {
+fn an_invalid_pod_cidr_is_reported_and_the_others_are_routed() {
     check(
         &[("a", &["10.244.1.0/24", "pods\n", "10.244.1.0"])],
         &[],
         expect![[r#"
         a: 10.244.1.0/24
-          "pods\n" in spec.podCIDRs is no network such as 10.244.3.0/24: no route is made for it
-          "10.244.1.0" in spec.podCIDRs is no network such as 10.244.3.0/24: no route is made for it
+          no route for "pods\n" in spec.podCIDRs: it is not a CIDR such as 10.244.3.0/24
+          no route for "10.244.1.0" in spec.podCIDRs: it is not a CIDR such as 10.244.3.0/24
     "#]],
     );
 }
 
 #[test]
-fn a_range_that_a_node_names_twice_is_routed_once_and_told() {
+fn a_repeated_pod_cidr_is_routed_once_and_reported() {
     check(
         &[("a", &["10.244.1.0/24", "10.244.1.0/24", "10.244.1.9/24"])],
         &[],
         expect![[r#"
         a: 10.244.1.0/24
-          spec.podCIDRs names 10.244.1.0/24 more than once: it gets one route
-          spec.podCIDRs names 10.244.1.9/24 more than once: it gets one route
+          spec.podCIDRs contains 10.244.1.0/24 more than once; it gets one route
+          spec.podCIDRs contains 10.244.1.9/24 more than once; it gets one route
     "#]],
     );
 }
 
 #[test]
-fn of_two_nodes_with_one_range_the_first_gets_the_route_and_the_other_is_told() {
+fn of_two_nodes_with_one_pod_cidr_the_first_gets_the_route_and_the_other_is_reported() {
     check(
         &[("a", &["10.244.1.0/24"]), ("b", &["10.244.1.0/24", "a00:100::/24"])],
         &[],
         expect![[r#"
         a: 10.244.1.0/24
         b: a00:100::/24
-          10.244.1.0/24 is the pod range of node a too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+          no route for 10.244.1.0/24: the node a has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
     "#]],
     );
 }
 
 #[test]
-fn of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it() {
+fn of_two_nodes_with_one_pod_cidr_the_one_with_the_route_keeps_it() {
     let nodes: &[(&str, &[&str])] = &[("a", &["10.244.1.0/24"]), ("b", &["10.244.1.0/24"]), ("c", &["10.244.1.0/24"])];
     check(
         nodes,
         &[("b", "10.244.1.0/24")],
         expect![[r#"
         a: 
-          10.244.1.0/24 is the pod range of node b too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+          no route for 10.244.1.0/24: the node b has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
         b: 10.244.1.0/24
         c: 
-          10.244.1.0/24 is the pod range of node b too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+          no route for 10.244.1.0/24: the node b has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
     "#]],
     );
     check(
@@ -145,10 +146,10 @@ fn of_two_nodes_with_one_range_the_one_that_has_the_route_keeps_it() {
         &[("c", "10.244.1.0/24"), ("b", "10.244.1.0/24")],
         expect![[r#"
         a: 
-          10.244.1.0/24 is the pod range of node b too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+          no route for 10.244.1.0/24: the node b has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
         b: 10.244.1.0/24
         c: 
-          10.244.1.0/24 is the pod range of node b too, which keeps its route: no route is made to this node. Delete one of the nodes, so that it comes back with a range of its own
+          no route for 10.244.1.0/24: the node b has the same pod CIDR and keeps its route. Delete one of the two nodes, so that it registers again with its own pod CIDR
     "#]],
     );
 }

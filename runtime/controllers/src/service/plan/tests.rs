@@ -1,4 +1,4 @@
-//! One Service's state in, one plan out.
+//! The plan for a given state of one Service.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::{
     service_spec::convert,
 };
 
-/// What the world looks like, in words: `lb`, `clusterip`, `nodeport`, `typeless`, `class`,
-/// `finalizer`, `deleting`, `gone`, `bad-port`; what is remembered: `begun`, `ensured`, `failed`
-/// after it was ensured, `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`; what differs
-/// from it: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`, `two-failed-updates`,
-/// `other-release`, `other-class`; whose it is: `anothers`, `nobodys`.
+/// Checks the plan for a state in words. The object: `lb`, `clusterip`, `nodeport`, `typeless`,
+/// `class`, `finalizer`, `deleting`, `gone`, `bad-port`. The ledger entry: `begun`, `ensured`,
+/// `failed` after a successful ensure, `elsewhere`, `deleted`, `unwritten`, `repaired`, `overdue`.
+/// Differences between them: `other-uid`, `other-port`, `other-nodes`, `unknown-nodes`,
+/// `two-failed-updates`, `other-release`, `other-class`. The owner: `other-owner`, `no-owner`; by
+/// default this provider.
 #[track_caller]
 fn check(words: &str, expected: Expect) {
     expected.assert_eq(&planned(words));
@@ -63,9 +64,9 @@ fn planned(words: &str) -> String {
         object: (!has("gone")).then(|| Arc::new(object)),
         entry,
         standing: match () {
-            () if has("anothers") => Standing::Anothers,
-            () if has("nobodys") || !has("lb") => Standing::Nobodys,
-            () => Standing::Mine,
+            () if has("other-owner") => Standing::OtherProvider,
+            () if has("no-owner") || !has("lb") => Standing::NoOwner,
+            () => Standing::Own,
         },
         provider: "fake".to_owned(),
         shared,
@@ -74,7 +75,7 @@ fn planned(words: &str) -> String {
     });
     match plan {
         Plan::Nothing => "nothing".to_owned(),
-        Plan::DeleteRemembered(service) => format!("delete what uid {} has", service.uid),
+        Plan::DeleteRemembered(service) => format!("delete the load balancer of uid {}", service.uid),
         Plan::Cleanup(service) if service.ports.iter().any(|port| port.port == 81) => "cleanup port=81".to_owned(),
         Plan::Cleanup(_) => "cleanup".to_owned(),
         Plan::Release(_) => "release".to_owned(),
@@ -120,25 +121,25 @@ fn object(uid: &str, port: i32, has: &impl Fn(&str) -> bool) -> Service {
 
 /// S1.1, S1.5.
 #[test]
-fn without_a_wish_nothing_is_done() {
+fn a_service_that_wants_no_load_balancer_of_this_provider_is_ignored() {
     check("clusterip", expect!["nothing"]);
-    check("lb class nobodys", expect!["nothing"]);
-    check("lb class anothers", expect!["nothing"]);
+    check("lb class no-owner", expect!["nothing"]);
+    check("lb class other-owner", expect!["nothing"]);
     check("gone", expect!["nothing"]);
 }
 
 /// S1.2 to S1.4, S1.8.
 #[test]
-fn a_wish_is_ensured_once() {
+fn a_wanted_load_balancer_is_ensured_once() {
     check("lb", expect!["ensure port=80 finalizer=true"]);
     check("lb finalizer", expect!["ensure port=80 finalizer=true"]);
     check("lb finalizer begun", expect!["ensure port=80 finalizer=true"]);
     check("lb finalizer ensured", expect!["nothing"]);
 }
 
-/// S12, S19, and what upstream cannot: a release that became active is asked once.
+/// S12, S19, and an addition to upstream: a new active release ensures each load balancer once.
 #[test]
-fn what_changed_decides_between_ensure_and_update() {
+fn the_kind_of_change_decides_between_ensure_and_update() {
     check("lb finalizer ensured other-port", expect!["ensure port=81 finalizer=false"]);
     check("lb finalizer ensured other-nodes", expect!["update"]);
     check("lb finalizer ensured other-nodes other-port", expect!["ensure port=81 finalizer=false"]);
@@ -146,49 +147,50 @@ fn what_changed_decides_between_ensure_and_update() {
     check("lb finalizer begun other-nodes", expect!["ensure port=80 finalizer=true"]);
 }
 
-/// Row B3 of the review: a part of the load balancer that is gone comes back by an `ensure` alone.
+/// Only an `ensure` restores a missing part of the load balancer.
 #[test]
 fn an_update_that_failed_twice_is_followed_by_an_ensure() {
     check("lb finalizer ensured unknown-nodes", expect!["update"]);
     check("lb finalizer ensured unknown-nodes two-failed-updates", expect!["ensure port=80 finalizer=false"]);
-    // The Service as it is cannot be ensured, so that only the nodes can be brought.
+    // An invalid Service cannot be ensured, so only its backends are updated.
     check("lb finalizer ensured bad-port unknown-nodes two-failed-updates", expect!["update"]);
 }
 
-/// What serves goes on hearing of its nodes while what is wanted is refused or has failed.
+/// A serving load balancer gets its nodes while the wanted one is refused or fails.
 #[test]
-fn what_cannot_be_had_keeps_no_nodes_from_what_serves() {
+fn a_serving_load_balancer_is_updated_while_the_wanted_one_is_refused_or_fails() {
     check("lb finalizer failed", expect!["ensure port=80 finalizer=false"]);
     check("lb finalizer failed other-nodes", expect!["update"]);
     check("lb finalizer failed other-nodes other-port", expect!["update"]);
     check("lb finalizer ensured bad-port other-nodes", expect!["update"]);
 }
 
-/// 4.9 item 2: another controller does the work, so nodes are not ours to bring.
+/// 4.9 item 2: another controller manages the load balancer and its backends.
 #[test]
-fn what_is_implemented_elsewhere_is_left_alone() {
+fn a_load_balancer_of_another_controller_stays_unchanged() {
     check("lb finalizer elsewhere", expect!["nothing"]);
     check("lb finalizer elsewhere other-nodes", expect!["nothing"]);
     check("lb finalizer elsewhere other-port", expect!["ensure port=81 finalizer=false"]);
 }
 
-/// As upstream's `needsCleanup`; a wish that goes on is an ensure, not a cleanup.
+/// As upstream's `needsCleanup`; a load balancer that is still wanted is ensured, not cleaned up.
 #[rstest]
 #[case::s10_1_without_the_finalizer("clusterip", "nothing")]
 #[case::s10_2_finalizer_and_type_node_port("nodeport finalizer", "cleanup")]
 #[case::s10_3_finalizer_and_type_load_balancer("lb finalizer", "ensure port=80 finalizer=true")]
 #[case::s10_4_finalizer_and_deletion_without_a_type("typeless finalizer deleting", "cleanup")]
-fn what_needs_cleanup(#[case] words: &str, #[case] line: &str) {
+fn cleanup_depends_on_the_finalizer_the_type_and_the_deletion(#[case] words: &str, #[case] line: &str) {
     assert_eq!(planned(words), line);
 }
 
-/// S1.6, S1.7; lesson 5: an object that is being deleted takes no finalizer.
+/// S1.6, S1.7; lesson 5: an object that is being deleted gets no finalizer.
 #[test]
-fn what_has_to_go_is_cleaned_up() {
+fn a_load_balancer_that_is_not_wanted_any_more_is_cleaned_up() {
     check("clusterip finalizer", expect!["cleanup"]);
     check("clusterip ensured", expect!["cleanup"]);
     check("clusterip finalizer ensured other-port", expect!["cleanup port=81"]);
-    // Our finalizer went with the type: what was handed over last is what is deleted.
+    // The finalizer was removed together with the type: the last ensured Service is used for the
+    // deletion.
     check("clusterip ensured other-port", expect!["cleanup"]);
     check("lb finalizer deleting", expect!["cleanup"]);
     check("lb deleting begun", expect!["cleanup"]);
@@ -196,46 +198,46 @@ fn what_has_to_go_is_cleaned_up() {
     check("lb finalizer deleting other-nodes ensured", expect!["cleanup"]);
 }
 
-/// 4.9 item 9: a class that is not ours keeps its finalizer, unless it was ours in this very
-/// process.
+/// 4.9 item 9: a Service with another class keeps its finalizer, unless this process ensured its
+/// load balancer.
 #[test]
-fn another_classes_finalizer_is_not_touched() {
-    check("lb class finalizer deleting nobodys", expect!["nothing"]);
-    check("lb class finalizer deleting anothers", expect!["nothing"]);
-    check("lb class finalizer ensured anothers", expect!["cleanup"]);
-    check("lb class other-class finalizer ensured nobodys", expect!["cleanup"]);
+fn the_finalizer_of_a_service_with_another_class_stays() {
+    check("lb class finalizer deleting no-owner", expect!["nothing"]);
+    check("lb class finalizer deleting other-owner", expect!["nothing"]);
+    check("lb class finalizer ensured other-owner", expect!["cleanup"]);
+    check("lb class other-class finalizer ensured no-owner", expect!["cleanup"]);
 }
 
-/// The claims changed and the Service did not: a slip in the provider file must not delete what
-/// serves.
+/// The claims changed and the Service did not: an error in the provider file must not delete a
+/// serving load balancer.
 #[test]
-fn what_nobody_owns_any_more_stays_until_its_service_goes() {
-    check("lb class finalizer ensured nobodys", expect!["nothing"]);
-    check("lb class finalizer ensured nobodys other-nodes other-port", expect!["nothing"]);
-    check("lb class finalizer ensured nobodys deleting", expect!["cleanup"]);
+fn a_load_balancer_without_an_owner_stays_until_its_service_is_deleted() {
+    check("lb class finalizer ensured no-owner", expect!["nothing"]);
+    check("lb class finalizer ensured no-owner other-nodes other-port", expect!["nothing"]);
+    check("lb class finalizer ensured no-owner deleting", expect!["cleanup"]);
 }
 
-/// S8.2, S9, S6: the object vanished, or another took its name.
+/// S8.2, S9, S6: the object was deleted, or another object has its name.
 #[test]
-fn what_an_object_left_behind_is_deleted_by_what_is_remembered() {
-    check("gone ensured", expect!["delete what uid one has"]);
-    check("lb begun other-uid", expect!["delete what uid one has"]);
+fn the_load_balancer_of_a_deleted_object_is_deleted_by_its_ledger_entry() {
+    check("gone ensured", expect!["delete the load balancer of uid one"]);
+    check("lb begun other-uid", expect!["delete the load balancer of uid one"]);
 }
 
-/// A drift repair differs from an `ensure` that has another reason: only the first is silent.
+/// Only a drift repair emits no Event; an `ensure` for another reason does.
 #[test]
-fn a_drift_repair_is_an_ensure_without_a_reason_of_its_own() {
+fn a_drift_repair_is_an_ensure_without_another_reason() {
     check("lb finalizer ensured overdue", expect!["ensure port=80 finalizer=false repeated"]);
     check("lb finalizer ensured overdue other-port", expect!["ensure port=81 finalizer=false"]);
 }
 
 #[test]
-fn only_what_is_missing_is_written_again() {
+fn only_missing_writes_are_repeated() {
     check("lb finalizer ensured unwritten", expect!["repair finalizer=false status=true"]);
     check("lb ensured", expect!["repair finalizer=true status=false"]);
 }
 
-/// Row B4 of the review: the nodes do not wait with the repair.
+/// The update of the backends does not wait for the repair.
 #[test]
 fn a_second_repair_waits() {
     check("lb finalizer ensured unwritten repaired", expect!["wait 1s"]);
@@ -244,9 +246,9 @@ fn a_second_repair_waits() {
     check("lb finalizer ensured repaired", expect!["nothing"]);
 }
 
-/// Row B5 of the review: of a load balancer that is deleted only our writes are repeated.
+/// After the deletion of a load balancer only our writes to the object are repeated.
 #[test]
-fn what_is_deleted_in_the_cloud_is_not_deleted_there_again() {
+fn a_deleted_load_balancer_is_not_deleted_again() {
     check("lb finalizer deleting deleted", expect!["release"]);
     check("clusterip finalizer deleted", expect!["release"]);
     check("lb finalizer deleted", expect!["ensure port=80 finalizer=true"]);
@@ -255,8 +257,8 @@ fn what_is_deleted_in_the_cloud_is_not_deleted_there_again() {
 }
 
 #[test]
-fn a_service_that_no_schema_would_pass_is_refused_but_can_be_deleted() {
-    check("lb bad-port", expect!["port 70000/TCP (node port 0) is out of range or of an unknown protocol"]);
+fn an_invalid_service_is_refused_but_can_be_deleted() {
+    check("lb bad-port", expect!["port 70000/TCP (node port 0) is out of range or has an unknown protocol"]);
     check("lb finalizer bad-port deleting", expect!["cleanup"]);
 }
 

@@ -1,4 +1,4 @@
-//! S12 of the catalogue: what makes a Service change enough.
+//! S12 of the catalogue: which changes of a Service require a reconcile.
 
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
@@ -68,18 +68,17 @@ fn families(service: &mut Service, families: &[&str]) {
 #[case::deletion(|s: &mut Service| s.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)))]
 #[case::finalizer_taken_away(|s: &mut Service| s.metadata.finalizers = None)]
 #[case::a_problem_of_the_object(|s: &mut Service| port(s).port = 70_000)]
-fn what_a_load_balancer_depends_on_is_relevant(#[case] change: Change) {
+fn a_change_that_affects_the_load_balancer_is_relevant(#[case] change: Change) {
     let mut new = base();
     change(&mut new);
     assert!(is_relevant(&base(), &new));
-    // And back: a change is one in both directions, but for the finalizer that comes, which is our
-    // own write.
+    // The reverse change is relevant too, except an added finalizer, which is our own write.
     let back = is_relevant(&new, &base());
     assert!(back || new.metadata.finalizers.is_none());
 }
 
 #[test]
-fn another_holder_is_relevant() {
+fn another_provider_in_the_annotation_is_relevant() {
     let held_by = |name: &str| {
         let mut service = base();
         service.metadata.annotations =
@@ -100,7 +99,7 @@ fn another_holder_is_relevant() {
 #[case::another_finalizer(|s: &mut Service| s.metadata.finalizers.as_mut().unwrap().push("x/y".to_owned()))]
 #[case::status(|s: &mut Service| s.status = Some(k8s_openapi::api::core::v1::ServiceStatus::default()))]
 #[case::version(|s: &mut Service| s.metadata.resource_version = Some("9".to_owned()))]
-fn what_a_load_balancer_does_not_depend_on_is_not(#[case] change: Change) {
+fn a_change_that_does_not_affect_the_load_balancer_is_not_relevant(#[case] change: Change) {
     let mut new = base();
     change(&mut new);
     assert!(!is_relevant(&base(), &new));
@@ -123,8 +122,8 @@ fn s12_15_app_protocol_http_to_tcp() {
     assert!(is_relevant(&with("http"), &with("tcp")));
 }
 
-/// Upstream's first two rules: where neither wants a load balancer nothing else counts, the ports
-/// neither.
+/// Upstream's first two rules: without a wanted load balancer no change counts, not even of the
+/// ports.
 #[test]
 fn a_service_that_wants_no_load_balancer_is_not_ensured_whatever_changes() {
     let without = |ports: i32| {

@@ -1,5 +1,5 @@
-//! Two candidates, a bad API, bad clocks: never two leaders. Each round has a seed, which a failure
-//! prints.
+//! Two candidates with a faulty API and faulty clocks never lead at once. A failure prints the seed
+//! of its round.
 
 use std::sync::Mutex;
 
@@ -40,7 +40,7 @@ fn open(fences: &Fences) -> usize {
     fences.lock().unwrap().iter().filter(|fence| fence.check().is_ok()).count()
 }
 
-/// Of ten requests, half fail in one way or another.
+/// Half of all requests fail, in one of five ways.
 fn bad_api(seed: u64) -> impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static {
     let random = Mutex::new(Random(seed));
     move |_| {
@@ -56,8 +56,8 @@ fn bad_api(seed: u64) -> impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static 
     }
 }
 
-/// One replica after another on one machine: each leads for a while, then is stopped, crashes or
-/// loses.
+/// Consecutive replicas on one machine: each leads for a while, then is stopped, crashes or loses
+/// the lease.
 async fn replicas(world: Arc<World>, name: String, mut random: Random, fences: Fences) {
     for number in 0.. {
         let clock = TestClock {
@@ -68,7 +68,7 @@ async fn replicas(world: Arc<World>, name: String, mut random: Random, fences: F
         clock.freeze(random.ms(1_000_000));
         let elector = world.elector_with(&format!("{name}{number}"), clock);
         let Some(mut leader) = elector.acquire(&CancellationToken::new()).await else { continue };
-        assert_eq!(open(&fences), 0, "{name}{number} leads beside another one");
+        assert_eq!(open(&fences), 0, "{name}{number} leads while another replica leads");
         fences.lock().unwrap().push(leader.fence().clone());
         if timeout(random.ms(60_000), leader.lost()).await.is_err() {
             match random.below(2) {
@@ -94,12 +94,12 @@ async fn b19_two_candidates_never_lead_at_once() {
         }
         for _ in 0..6_000 {
             sleep(S / 10).await;
-            assert!(open(&fences) <= 1, "two lead");
+            assert!(open(&fences) <= 1, "two replicas lead");
             if let Some(ended) = running.try_join_next() {
                 ended.unwrap();
             }
         }
         let leaders = fences.lock().unwrap().len();
-        assert!(leaders > 10, "only {leaders} leaders in ten minutes: this shows nothing");
+        assert!(leaders > 10, "only {leaders} leaders in ten minutes, too few for this test");
     }
 }

@@ -1,5 +1,5 @@
-//! Upstream's test double for `Instances` and `Zones`, behind the SDK's adapter and the glue that
-//! the host is in real life.
+//! Upstream's test double for `Instances` and `Zones`, behind the SDK's adapter and the conversions
+//! that the host does in production.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -14,7 +14,7 @@ use skysail_provider::{
 
 type Answer<T> = sdk::Result<T>;
 
-/// What the cloud answers, whatever it is asked about.
+/// The cloud's answers, the same for every machine.
 pub(super) struct Knobs {
     pub(super) addresses: Vec<sdk::NodeAddress>,
     pub(super) instance_id: Answer<String>,
@@ -24,7 +24,7 @@ pub(super) struct Knobs {
     pub(super) zone: Option<sdk::Zone>,
 }
 
-/// A cloud of upstream's older interface.
+/// A cloud with upstream's older interface.
 #[derive(Clone)]
 pub(super) struct Double {
     name: String,
@@ -43,7 +43,7 @@ impl Double {
         Self { name: name.to_owned(), knobs: Arc::new(Mutex::new(knobs)), calls: Arc::default() }
     }
 
-    /// The calls since the last time.
+    /// The calls since the last call.
     pub(super) fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }

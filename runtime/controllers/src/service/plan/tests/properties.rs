@@ -1,4 +1,4 @@
-//! What holds for the plan of every state that can be written: all of them are tried.
+//! Properties of the plan, checked for all states.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -23,16 +23,16 @@ use crate::{
     service_spec::{convert, has_finalizer, is_load_balancer},
 };
 
-/// The version of each object that is tried.
+/// The resource version of each object.
 const VERSION: u64 = 10;
-/// Steps from any state to one in which nothing is left to do, repairs and their pauses included.
+/// Most steps from any state until nothing is left to do, including repairs and their pauses.
 const STEPS_MAX: usize = 8;
 
 fn shared() -> SharedNodes {
     Nodes::default().shared(0)
 }
 
-/// All states of what is remembered.
+/// All states of a ledger entry.
 fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Option<State>> {
     let nodes = [
         Backends::Known(membership),
@@ -41,7 +41,8 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
         Backends::Unknown { failed: 1 },
         Backends::Unknown { failed: 2 },
     ];
-    let mut states = vec![None, Some(State::Hearsay), Some(State::Unsettled { before: None }), Some(State::Deleted)];
+    let mut states =
+        vec![None, Some(State::Unconfirmed), Some(State::Unsettled { before: None }), Some(State::Deleted)];
     states.extend([1, 2].map(|generation| Some(State::Elsewhere { generation })));
     for nodes in nodes {
         for retry in [None, Some((now() + Duration::from_secs(60), false))] {
@@ -61,7 +62,7 @@ fn states(service: &Arc<skysail_provider::Service>, membership: u64) -> Vec<Opti
     states
 }
 
-/// All objects, each with the words that made it; none is one that is gone.
+/// All objects; none is a deleted object.
 fn objects() -> Vec<Option<Service>> {
     let words = ["lb", "clusterip", "lb other-class", "lb bad-port"];
     let mut objects = vec![None];
@@ -89,13 +90,13 @@ fn write_status(object: &mut Service) {
     object.status = Some(ServiceStatus { load_balancer, ..ServiceStatus::default() });
 }
 
-/// One moment for all cases.
+/// The same moment for all cases.
 fn now() -> Instant {
     static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
     *NOW
 }
 
-/// Calls `check` with everything that can be observed: some 20,000 cases.
+/// Calls `check` with all observable states: some 20,000 cases.
 fn for_all(mut check: impl FnMut(Observed)) {
     let shared = shared();
     let mut contested = Repairs::default();
@@ -109,9 +110,9 @@ fn for_all(mut check: impl FnMut(Observed)) {
                     let entry = Entry::new("fake", Arc::clone(&service), state);
                     Entry { repairs, ..entry }
                 });
-                // What is no Service of type LoadBalancer has no owner.
+                // Only a Service of type LoadBalancer has an owner.
                 let owned = object.as_deref().is_some_and(is_load_balancer);
-                let standings = [Standing::Nobodys, Standing::Mine, Standing::Anothers];
+                let standings = [Standing::NoOwner, Standing::Own, Standing::OtherProvider];
                 for standing in standings.into_iter().take(if owned { 3 } else { 1 }) {
                     check(Observed {
                         object: object.clone(),
@@ -128,10 +129,10 @@ fn for_all(mut check: impl FnMut(Observed)) {
     }
 }
 
-/// Whether this provider is to serve the object.
+/// Whether this provider has to serve the object.
 fn is_wanted(observed: &Observed) -> bool {
     let alive = |object: &Service| object.metadata.deletion_timestamp.is_none();
-    observed.standing == Standing::Mine && observed.object.as_deref().is_some_and(alive)
+    observed.standing == Standing::Own && observed.object.as_deref().is_some_and(alive)
 }
 
 fn is_same_object(observed: &Observed) -> bool {
@@ -145,7 +146,7 @@ fn shown(observed: &Observed, plan: &Plan) -> String {
 }
 
 #[test]
-fn what_is_wanted_is_never_deleted_and_what_is_not_wanted_is_never_made() {
+fn a_wanted_load_balancer_is_never_deleted_and_an_unwanted_one_is_never_created() {
     for_all(|observed| {
         let plan = plan(&observed);
         let wanted = is_wanted(&observed) && is_same_object(&observed);
@@ -159,7 +160,7 @@ fn what_is_wanted_is_never_deleted_and_what_is_not_wanted_is_never_made() {
 }
 
 #[test]
-fn what_is_held_for_an_object_that_is_gone_is_deleted_once() {
+fn the_load_balancer_of_a_deleted_object_is_deleted_once() {
     for_all(|observed| {
         let Some(entry) = observed.entry.as_ref().filter(|_| !is_same_object(&observed)) else { return };
         let plan = plan(&observed);
@@ -171,9 +172,9 @@ fn what_is_held_for_an_object_that_is_gone_is_deleted_once() {
     });
 }
 
-/// Whatever is refused, has failed or is contested.
+/// Also while the wanted load balancer is refused, fails or is contested.
 #[test]
-fn what_serves_never_rests_with_nodes_that_are_gone() {
+fn a_serving_load_balancer_never_keeps_outdated_nodes() {
     for_all(|observed| {
         let nodes = match observed.entry.as_ref().map(|entry| &entry.state) {
             Some(State::Serving(serving)) => serving.nodes,
@@ -191,7 +192,7 @@ fn what_serves_never_rests_with_nodes_that_are_gone() {
 }
 
 #[test]
-fn after_two_failed_updates_what_can_be_ensured_is_not_updated() {
+fn after_two_failed_updates_a_valid_service_is_ensured() {
     for_all(|observed| {
         let plan = plan(&observed);
         let Plan::Update(_) = plan else { return };
@@ -204,10 +205,10 @@ fn after_two_failed_updates_what_can_be_ensured_is_not_updated() {
     });
 }
 
-/// A provider and an API server that do what they are asked: each state comes to rest, and the rest
-/// is what the object wants.
+/// With a provider and an API server that never fail, each state becomes stable, and the stable
+/// state is the wanted one.
 #[test]
-fn every_state_comes_to_rest_where_all_calls_succeed() {
+fn every_state_becomes_stable_if_all_calls_succeed() {
     for_all(|mut observed| {
         let first = shown(&observed, &plan(&observed));
         for _ in 0..STEPS_MAX {
@@ -217,7 +218,7 @@ fn every_state_comes_to_rest_where_all_calls_succeed() {
             }
         }
         let rest = plan(&observed);
-        assert!(matches!(rest, Plan::Nothing | Plan::Refuse(_)), "{rest:?} at last, and first\n{first}");
+        assert!(matches!(rest, Plan::Nothing | Plan::Refuse(_)), "{rest:?} at the end; the initial state was\n{first}");
         if rest == Plan::Nothing {
             assert_eq!(after_success(&observed), Next::OnChange);
         }
@@ -230,12 +231,12 @@ fn every_state_comes_to_rest_where_all_calls_succeed() {
         let leaves =
             object.is_none_or(|object| !is_load_balancer(object) || object.metadata.deletion_timestamp.is_some());
         if leaves {
-            assert!(state.is_none(), "{state:?} at last, and first\n{first}");
+            assert!(state.is_none(), "{state:?} at the end; the initial state was\n{first}");
         }
     });
 }
 
-/// Does what the plan says, as `service/apply.rs` where nothing fails.
+/// Carries out the plan like `service/apply.rs` without failures.
 fn succeed(observed: &mut Observed, plan: Plan) {
     let Observed { object, entry, shared, waits, generation, .. } = observed;
     let mut current = object.as_deref().cloned();
@@ -251,7 +252,7 @@ fn succeed(observed: &mut Observed, plan: Plan) {
             }
         }
         Plan::Ensure { service, add_finalizer, .. } => {
-            let former = entry.take().unwrap_or_else(|| Entry::new("fake", Arc::clone(&service), State::Hearsay));
+            let former = entry.take().unwrap_or_else(|| Entry::new("fake", Arc::clone(&service), State::Unconfirmed));
             let mut begun = former.ensured(service);
             begun.state = State::Serving(Serving {
                 nodes: Backends::Known(shared.membership),
@@ -285,10 +286,10 @@ fn succeed(observed: &mut Observed, plan: Plan) {
     *object = current.map(Arc::new);
 }
 
-/// A provider that fails with each call: no state has it called again at once, unless nodes went
-/// while an `ensure` failed.
+/// With a provider that fails at each call, no state calls it again at once, unless nodes were
+/// removed while an `ensure` failed.
 #[test]
-fn no_failure_is_tried_again_at_once() {
+fn no_failure_is_retried_at_once() {
     let retry = Retry { after: Duration::from_secs(5), counts: true, until_change: false };
     for_all(|observed| {
         assert_eq!(after_failure(&observed, observed.shared.membership, retry), Next::After(retry.after));
@@ -298,7 +299,7 @@ fn no_failure_is_tried_again_at_once() {
     });
 }
 
-/// Only nodes were brought: the `ensure` that failed keeps its wait.
+/// An update of the backends does not shorten the wait of the failed `ensure`.
 #[test]
 fn the_wait_of_a_failed_ensure_outlives_an_update() {
     for_all(|mut observed| {
@@ -313,7 +314,7 @@ fn the_wait_of_a_failed_ensure_outlives_an_update() {
     });
 }
 
-/// An object that is being deleted by force, or that a person takes the finalizer from.
+/// An object that is deleted by force, or whose finalizer a person removes.
 #[test]
 fn an_object_that_is_being_deleted_gets_no_finalizer() {
     for_all(|observed| {

@@ -122,7 +122,7 @@ impl Reporter {
                 for (kind, reason, message) in events::of(&before, &after) {
                     let object =
                         ObjectReference { kind: KIND, namespace: String::new(), name: name.clone(), uid: uid.clone() };
-                    events.tell(Notice {
+                    events.emit(Notice {
                         source: Arc::from(FIELD_MANAGER),
                         object,
                         kind,

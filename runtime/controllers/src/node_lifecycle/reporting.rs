@@ -1,0 +1,77 @@
+//! Reports the breaker's decisions: Events on the Namespace that represents the cluster and on the
+//! kept nodes, and metrics.
+
+use super::{
+    Moment,
+    alarm::{Alarm, Turn},
+    breaker::Judgement,
+};
+use crate::{
+    context::Context,
+    findings::Finding,
+    lane::Lane,
+    metrics::ProviderLabels,
+    names::{self, reasons},
+    nodes::NodeView,
+    report::{Actor, cluster},
+};
+use skysail_provider::EventKind;
+
+/// Reports the breaker's state in the metrics and as an Event about the cluster.
+pub(crate) fn breaker(context: &Context, actor: &Actor, alarm: &mut Alarm, judgement: &Judgement, now: Moment) {
+    let metrics = &context.reporter.metrics;
+    let labels = ProviderLabels { provider: actor.provider.clone() };
+    let held = judgement.may_go.iter().filter(|may_go| !**may_go).count();
+    metrics.node_deletion_stopped.get_or_create(&labels).set(i64::from(judgement.is_open()));
+    metrics.nodes_held.get_or_create(&labels).set(i64::try_from(held).unwrap_or(i64::MAX));
+    let turn = alarm.turn(judgement.is_open(), now);
+    if turn == Turn::Opened {
+        metrics.node_deletion_stops.get_or_create(&labels).inc();
+    }
+    let (kind, reason, text) = match turn {
+        Turn::Unchanged => return,
+        Turn::Closed => {
+            let text = format!(
+                "The breaker of the provider {} closed: Skysail deletes nodes whose machines do not exist again",
+                actor.provider
+            );
+            (EventKind::Normal, reasons::NODE_DELETION_RESUMED, text)
+        }
+        Turn::Opened | Turn::Reminded => {
+            (EventKind::Warning, reasons::NODE_DELETION_STOPPED, stopped(context, actor, judgement))
+        }
+    };
+    context.reporter.event(actor, &cluster(), (kind, reason), text);
+}
+
+fn stopped(context: &Context, actor: &Actor, Judgement { loss, budget, peak, .. }: &Judgement) -> String {
+    format!(
+        "The breaker stopped the deletion of nodes of the provider {}: {loss} of {peak} nodes would be lost, and at most {budget} may be deleted within {} minutes. \
+         If the machines still exist in the cloud, correct the provider or its credential. If they do not, delete the nodes with kubectl, or annotate them: {}=true",
+        actor.provider,
+        context.settings.node_deletion_window.as_secs() / 60,
+        names::ALLOW_DELETION_ANNOTATION,
+    )
+}
+
+/// Reports the nodes that are kept as a finding about the provider.
+pub(crate) fn finding(context: &Context, lane: &Lane, actor: &Actor, judgement: &Judgement, held: &[NodeView]) {
+    let finding = held.first().map(|first| {
+        let stopped = stopped(context, actor, judgement);
+        format!("{} nodes without a machine are kept, such as {}. {stopped}", held.len(), first.node.name)
+    });
+    lane.findings.set(Finding::NodesHeld, finding);
+}
+
+/// Emits the Events about the kept nodes.
+pub(crate) fn held(context: &Context, actor: &Actor, alarm: &mut Alarm, held: &[NodeView], now: Moment) {
+    for view in alarm.due(held.iter().map(|view| (view.node.uid.as_str(), view)), now) {
+        let text = format!(
+            "The breaker keeps this node: the provider {} reports too many missing machines, among them this node's. If the machine does not exist, delete the node with kubectl, or annotate it: {}=true",
+            actor.provider,
+            names::ALLOW_DELETION_ANNOTATION,
+        );
+        let kind = (EventKind::Warning, reasons::NODE_DELETION_HELD);
+        context.reporter.event(actor, &view.reference(), kind, text);
+    }
+}
