@@ -1,11 +1,12 @@
-//! Work that holds a thread, with a bound for how much of it is under way. Must not know what the
-//! work is.
+//! Blocking work on the thread pool, with a limit of concurrent jobs. Must not know what the work
+//! does.
 
 use std::{io, sync::Arc};
 
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-/// Places for work that blocks, in the runtime's pool of 512 threads, which all providers share.
+/// Limits how many of the 512 threads of tokio's blocking pool, which all providers share, one user
+/// may hold.
 #[derive(Debug)]
 pub(crate) struct Blocking {
     places: Arc<Semaphore>,
@@ -16,11 +17,11 @@ impl Blocking {
         Self { places: Arc::new(Semaphore::new(at_once)) }
     }
 
-    /// Runs work that blocks. The place is given back when it *returns*: a request that ends
-    /// earlier ends the wait, not the work.
+    /// Runs blocking work. Its place is free again when the work *returns*, not when the caller
+    /// stops waiting.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves work that has begun to its end, and none that has not.
+    /// After the future is dropped, work that has begun runs to its end; other work never begins.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -44,13 +45,13 @@ mod tests {
     use super::Blocking;
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_any_more_keeps_its_place_until_it_returns() {
+    async fn work_whose_caller_has_gone_keeps_its_place_until_it_returns() {
         let blocking = Blocking::new(2);
         let mut ends = Vec::new();
         for _ in 0..2 {
             let (end, ended) = mpsc::channel();
             ends.push(end);
-            // Polled once, which begins it, and dropped, as when the request's time is over.
+            // The first poll begins the work; the drop is what a timeout of the request does.
             let work = blocking.run(move || Ok(ended.recv().is_ok()));
             assert!(work.now_or_never().is_none());
         }

@@ -1,15 +1,16 @@
 //! Named credentials that the host adds to requests and the guest never sees.
 //!
-//! A guest writes the *name* of a credential in a request. Whether it may is the operator's
-//! decision, twice: the egress rules allow the request, and the credential's own origins allow *it*
-//! there. The value is added last, after everything of the guest's was judged, and is taken out of
-//! whatever comes back ([`redact`]). Values live in [`Secret`], whose `Debug` shows nothing.
+//! A guest writes the *name* of a credential in a request. Two settings of the operator have to
+//! allow that: an egress rule allows the request, and the credential's own origins include the
+//! request's origin. The host adds the value last, after it has checked the guest's request, and
+//! removes the value from the answer ([`redact`]). Values are held in [`Secret`], whose `Debug`
+//! shows nothing.
 //!
-//! [`Credentials::exchange`] exchanges all values at once: requests that began keep the value they
-//! began with, later ones take the new one. Values of the previous generation are still redacted,
-//! because answers may still repeat them.
+//! [`Credentials::exchange`] replaces all values at once: a request under way keeps the old value,
+//! later requests use the new one. Values of the previous generation are still redacted, because
+//! answers may still repeat them.
 //!
-//! Must not send anything and must not decide about addresses.
+//! Must not send requests and must not decide which addresses are allowed.
 
 mod read;
 mod redact;
@@ -45,7 +46,7 @@ pub(crate) struct Generation {
     redactor: Redactor,
 }
 
-/// Values that are not in force yet.
+/// New values that are not used yet: see [`Credentials::exchange`].
 #[derive(Debug)]
 pub struct Rotation(Generation);
 
@@ -59,13 +60,13 @@ pub(crate) struct Credential {
 /// What is added to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Proof {
-    /// A header; `secrets` are the texts that must not come back.
+    /// A header; `secrets` are the texts that are redacted from answers.
     Header { name: HeaderName, value: HeaderValue, secrets: Vec<Secret> },
-    /// A certificate of the connection.
+    /// A client certificate for the TLS handshake.
     ClientCertificate(Arc<ClientCertificate>),
 }
 
-/// What is wrong with a credential. No text of it contains a value.
+/// What is wrong with a credential. No message contains a value.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// Too many, or a bad name.
@@ -74,7 +75,7 @@ pub enum CredentialError {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Not exactly one scheme.
+    /// The number of schemes is not one.
     #[error("credentials.{name}: has {count} of bearer, header, basic and clientCertificate; write exactly one")]
     Scheme {
         /// Of the credential.
@@ -82,7 +83,7 @@ pub enum CredentialError {
         /// How many there are.
         count: usize,
     },
-    /// No origin, or too many.
+    /// There is no origin, or there are too many.
     #[error("credentials.{name}.origins: {reason}")]
     Origins {
         /// Of the credential.
@@ -115,7 +116,7 @@ pub enum CredentialError {
         #[source]
         source: io::Error,
     },
-    /// A value is not there.
+    /// An environment variable is not set.
     #[error(
         "credentials.{name}.{field}: environment variable {variable} is not set; set it for this process, or name a file"
     )]
@@ -127,7 +128,7 @@ pub enum CredentialError {
         /// As written.
         variable: String,
     },
-    /// A value is not in its Secret.
+    /// A Secret does not have the value.
     #[error("credentials.{name}.{field}: {}", place.missing())]
     Secret {
         /// Of the credential.
@@ -152,9 +153,9 @@ pub enum CredentialError {
 // === impl Credentials ===
 
 impl Credentials {
-    /// The most credentials of one provider: the largest that we know needs three.
+    /// The most credentials of one provider. The largest known provider needs three.
     pub const COUNT_MAX: usize = 32;
-    /// The largest value, in bytes: a certificate chain; tokens have at most some kilobytes.
+    /// The largest value, in bytes: enough for a certificate chain; tokens have a few kilobytes.
     pub const VALUE_BYTES_MAX: u64 = 64 * 1024;
     /// The most origins of one credential.
     pub const ORIGINS_MAX: usize = 64;
@@ -165,11 +166,11 @@ impl Credentials {
         Self { current: ArcSwap::default() }
     }
 
-    /// Checks the specs and reads all values (blocking); `env` looks up an environment variable of
-    /// the host, `secrets` has what the specs name of the cluster's Secrets.
+    /// Checks the specs and reads all values (blocking). `env` looks up an environment variable of
+    /// the host; `secrets` holds the values of the Secrets that the specs name.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place, the reason and the way out; never a value.
+    /// The first fault, with its place, the reason and the remedy; never a value.
     pub fn load(
         specs: &BTreeMap<String, CredentialSpec>,
         env: &dyn Fn(&str) -> Option<String>,
@@ -187,15 +188,15 @@ impl Credentials {
         Ok(Self { current: ArcSwap::from_pointee(generation) })
     }
 
-    /// What is in force in `other`, to be taken up here; changes nothing yet.
+    /// Prepares a change to the values of `other`; [`Self::exchange`] makes the change.
     ///
     /// # Errors
-    /// The values of both are too large together.
+    /// The old and the new values are too large together.
     pub fn rotation_to(&self, other: &Self) -> Result<Rotation, CredentialError> {
         Generation::new(other.current.load().by_name.clone(), &self.current.load()).map(Rotation)
     }
 
-    /// Exchanges all values at once; returns the names of those that changed.
+    /// Replaces all values at once; returns the names of the credentials that changed.
     pub fn exchange(&self, Rotation(after): Rotation) -> Vec<String> {
         let before = self.current.load_full();
         let changed = |(name, credential): (&String, &Credential)| {
@@ -203,16 +204,16 @@ impl Credentials {
             (!known).then(|| name.clone())
         };
         let changed: Vec<_> = after.by_name.iter().filter_map(changed).collect();
-        // The same values keep the generation, and with it the values of before that are still
-        // redacted.
+        // If no value changed, the generation stays, and with it the redaction of the previous
+        // generation's values.
         if !changed.is_empty() {
             self.current.store(Arc::new(after));
         }
         changed
     }
 
-    /// `text` without any value of a credential: for everything that is shown or logged about this
-    /// provider.
+    /// Removes every value of a credential from `text`. Every text that is shown or logged about
+    /// this provider has to pass this function.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         self.current.load().redactor.text(text).into_owned()
@@ -256,8 +257,8 @@ impl Proof {
     fn secrets(&self) -> &[Secret] {
         match self {
             Self::Header { secrets, .. } => secrets,
-            // The key never leaves the process: a handshake proves that it is there without sending
-            // it.
+            // The key never leaves the process: the handshake proves its possession without
+            // sending it.
             Self::ClientCertificate(_) => &[],
         }
     }

@@ -1,9 +1,8 @@
 //! Reads small files: those that a configuration names (values of credentials, certificates,
 //! texts), and those that this process keeps for its next start.
 //!
-//! Another process may replace such a file with anything at any time: a link, a pipe, a device
-//! without an end. So a file is opened first, and its kind, owner, size and content are those of
-//! the opened file.
+//! Another process may replace such a file at any time by a link, a pipe or an endless device. So
+//! the kind, the owner, the size and the content are always those of the open file.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -27,12 +26,11 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// The content of a regular file of at most `bytes_max` bytes. Follows links: mounted Secrets and
-/// ConfigMaps consist of them. Blocks no longer than a disk does.
+/// ConfigMaps consist of them. Blocks for the time of a disk read, and never waits for a writer.
 ///
 /// # Errors
-/// Those of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a
-/// socket or a device, which could keep the reader waiting for ever or have no end;
-/// [`ErrorKind::FileTooLarge`], without a byte of it read.
+/// Errors of the system; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a
+/// socket or a device, which could block for ever or have no end; [`ErrorKind::FileTooLarge`].
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     content(open_file(path)?, bytes_max, |_| Ok(()))
 }
@@ -74,7 +72,7 @@ fn content(file: File, bytes_max: u64, check: impl FnOnce(&Metadata) -> io::Resu
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default() + 1);
-    // One byte more than allowed: the file may grow between the look and the reading.
+    // One byte more than allowed, because the file may grow after its size was read.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_large());

@@ -1,11 +1,11 @@
-//! Names of headers that only the host may set. Must not look at values.
+//! Names of headers that only the host may set. Must not read header values.
 
 use http::HeaderName;
 
-/// Headers that are the host's, each for one of these reasons.
+/// Headers that only the host may set, each for one of these reasons.
 const HOSTS: [&str; 22] = [
-    // They frame the message: two opinions about its end make two messages of one (request
-    // smuggling).
+    // They frame the message: if the peer disagrees about where the message ends, it reads a second
+    // request from the body (request smuggling).
     "connection",
     "content-length",
     "expect",
@@ -16,19 +16,18 @@ const HOSTS: [&str; 22] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    // Of the next hop, which only the host may set; any other `proxy-…` too.
+    // They are addressed to the next hop, as is every other `proxy-…`.
     "proxy-authenticate",
     "proxy-authorization",
     "proxy-connection",
-    // The host decompresses; in a coding of the guest's choice an echoed credential would pass the
-    // redaction unseen.
+    // The host does not decompress: the redaction would not find an echoed credential in a
+    // compressed answer.
     "accept-encoding",
-    // Cookies are off in both directions: a session that a login with the credential opened is as
-    // good as the credential, so the guest neither gets `set-cookie` nor could give one back.
+    // Cookies are off in both directions: the cookie of a session that the credential opened is as
+    // powerful as the credential, so the guest neither receives `set-cookie` nor sends a cookie.
     "cookie",
     "cookie2",
-    // Many servers take them for the method or the path, which would lead around the operator's
-    // rules.
+    // Many servers read the method or the path from them, which would bypass the operator's rules.
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
@@ -37,17 +36,17 @@ const HOSTS: [&str; 22] = [
     "x-rewrite-url",
 ];
 
-/// Whether neither a guest nor an operator's credential may set it.
+/// Whether only the host may set the header: neither a guest nor an operator's credential may.
 #[must_use]
 pub fn is_hosts_header(name: &HeaderName) -> bool {
     HOSTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }
 
-/// Whether a server may take this name for another one.
+/// Whether a server may read this name as another one.
 ///
-/// Servers that hand headers on as variables (CGI, WSGI, PHP) make one character of `-`, `_` and,
-/// some of them, of everything that is neither letter nor digit. `x_http_method_override` would
-/// pass as a header that is not the host's, and arrive as one that is.
+/// Servers that pass headers on as variables (CGI, WSGI, PHP) map `-` and `_`, and some of them
+/// every character that is neither letter nor digit, to one character. `x_http_method_override`
+/// would pass [`is_hosts_header`] and arrive as `x-http-method-override`.
 #[must_use]
 pub fn is_ambiguous(name: &HeaderName) -> bool {
     !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

@@ -1,23 +1,22 @@
-//! The only way out of the sandbox: one judged, bounded, accounted exchange at a time, or several
-//! in parallel.
+//! The HTTP client of a guest, and the only path from the sandbox to the network.
 //!
-//! Flow of one request, in this order; whatever fails first is the answer:
-//! 1. the budget of the call gives a request ([`HttpBudget::admit`]);
-//! 2. URL, method and headers are read, strictly (`malformed`);
-//! 3. the operator's rules judge origin, method and path, and an address that stands in the URL
+//! The steps of one request, in this order; the first failure ends the request:
+//! 1. the budget of the call admits the request ([`HttpBudget::admit`]);
+//! 2. the method and the URL are parsed strictly (`malformed`);
+//! 3. the operator's rules check origin, method, path, and an address in the URL
 //!    ([`crate::policy`], `forbidden`);
-//! 4. the credential is looked up and its origins are judged ([`crate::credentials`]);
+//! 4. the credential is looked up and its origins are checked ([`crate::credentials`]), and the
+//!    headers are checked (`malformed`);
 //! 5. sizes (`limited`), then the call's concurrency (a wait), then the provider's rate (a wait of
 //!    at most a second, or `limited`);
-//! 6. the fence is asked (`fenced`); the credential was added, last, and the request goes to a
-//!    connection whose peer address was judged when it was made;
-//! 7. the answer is read up to its bounds, one in a coding is refused, and every value of a
-//!    credential in it is redacted.
+//! 6. the fence is checked (`fenced`), and the request with its credential is sent on a connection
+//!    whose peer address was checked when the connection was made;
+//! 7. the answer is read up to its bounds; a content coding is refused, and every value of a
+//!    credential is redacted.
 //!
-//! It follows no redirect, keeps no cookie, asks no proxy, and sends nothing twice, with one
-//! exception that is the transport's own: a request on a reused connection that the peer had closed
-//! before a single byte of the request was written goes to a fresh one, and an HTTP/2 stream that
-//! the peer refused unprocessed is sent once more. In both cases the peer did nothing with it.
+//! The client follows no redirect, keeps no cookie, uses no proxy, and sends no request twice, with
+//! two exceptions in which the peer has not processed the request: the peer closed a reused
+//! connection before any byte of the request was written, or refused an HTTP/2 stream unprocessed.
 //!
 //! Must not know wasm. Dropping the future of a request ends its exchange.
 
@@ -54,14 +53,15 @@ pub use limits::HttpLimits;
 pub use message::{Failure, FailureKind, HttpRequest, HttpResponse};
 use rate::Rate;
 
-/// Redactions of large answers of one provider under way at once: each keeps a core busy, for
-/// seconds where answers of 256 MiB are allowed.
+/// Concurrent redactions of large answers of one provider: each keeps a core busy, for seconds
+/// where answers of 256 MiB are allowed.
 const REDACTIONS_MAX: usize = 2;
 
-/// The methods that change nothing, of those that can be allowed.
+/// The safe methods (RFC 9110, section 9.2.1) among those that can be allowed.
 const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
-/// The HTTP of one provider: its rules, credentials, connections and rate. Shared by all its calls.
+/// The HTTP client of one provider, with its rules, credentials, connections and rate. All calls of
+/// the provider share the client.
 pub struct HttpClient {
     policy: Arc<EgressPolicy>,
     credentials: Arc<Credentials>,
@@ -77,16 +77,15 @@ struct Judged {
     bytes: u64,
     timeout: Option<Duration>,
     has_credential: bool,
-    /// Keeps the redaction of the very values that are sent, even when they are exchanged
-    /// meanwhile.
+    /// Redacts the values that are sent, even if the credentials are rotated meanwhile.
     generation: Arc<Generation>,
 }
 
 // === impl HttpClient ===
 
 impl HttpClient {
-    /// A client that resolves names with a system's resolver of its own. Of `limits` it takes the
-    /// rate and the count of headers; the others are those of each call's [`HttpBudget`].
+    /// A client with a system resolver of its own. Only the rate and the header count of `limits`
+    /// are used; the other limits come from each call's [`HttpBudget`].
     ///
     /// # Errors
     /// A certificate of the policy's CA bundle or of a credential cannot be used.
@@ -98,7 +97,8 @@ impl HttpClient {
         Self::with_resolver(policy, credentials, limits, Arc::new(SystemResolver::default()))
     }
 
-    /// A client that resolves names with `resolver`; its answers are judged like any other's.
+    /// A client that resolves names with `resolver`. The policy checks the addresses as in
+    /// [`Self::new`].
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -109,8 +109,8 @@ impl HttpClient {
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, HttpClientError> {
         let clients = Clients::new(&policy, limits, resolver)?;
-        // Built now, so that a certificate without its key is an error of the operator's file and
-        // not of a request.
+        // Built now, so that a faulty certificate is an error of the operator's file and not of a
+        // request.
         for (name, credential) in credentials.current().iter() {
             if let Proof::ClientCertificate(certificate) = &credential.proof {
                 clients.with_certificate(name, certificate)?;
@@ -131,7 +131,7 @@ impl HttpClient {
         self.credentials.current().redactor().seeks()
     }
 
-    /// What may leave.
+    /// The operator's rules.
     #[must_use]
     pub fn policy(&self) -> &EgressPolicy {
         &self.policy
@@ -171,9 +171,9 @@ impl HttpClient {
         result
     }
 
-    /// Sends all requests, as many at once as the budget allows; answers in the order of the
-    /// requests. They are held until the last one is there: beyond `room` bytes of answers, which
-    /// is what the guest can hold, nothing more is asked for.
+    /// Sends all requests, with the concurrency that the budget allows; returns the answers in the
+    /// order of the requests. All answers are held until the last one arrives, so no further
+    /// request is sent when they exceed `room`, the bytes that fit into the guest's memory.
     ///
     /// # Cancel safety
     /// Dropping the future ends all exchanges.
@@ -183,8 +183,8 @@ impl HttpClient {
         mut requests: Vec<HttpRequest>,
         room: u64,
     ) -> Vec<Result<HttpResponse, Failure>> {
-        // Those that the call has no budget for are refused as a whole: the guest chooses how many
-        // they are.
+        // Requests beyond the budget are refused together, without work for each: the guest
+        // chooses their number.
         let beyond = requests.split_off(budget.left().min(requests.len())).len();
         let at_once = usize::try_from(budget.limits().concurrency_per_call.max(1)).unwrap_or(1);
         let held = &Held::new(room);
@@ -237,7 +237,7 @@ impl HttpClient {
         result
     }
 
-    /// Everything that needs no network.
+    /// All checks that need no network.
     fn judge(&self, budget: &HttpBudget, request: HttpRequest) -> Result<Judged, Failure> {
         let HttpRequest { method, url, headers, body, credential, timeout } = request;
         if !METHODS.contains(&method.as_str()) {
@@ -246,7 +246,7 @@ impl HttpClient {
         if budget.reads_only() && !SAFE_METHODS.contains(&method.as_str()) {
             let safe = SAFE_METHODS.join(", ");
             return Err(Failure::forbidden(format!(
-                "this call may only read, and {method} can change something; it may use {safe}"
+                "method {method} is not allowed in a call that only reads; use one of {safe}"
             )));
         }
         let Target { url, authority } = Target::parse(&url).map_err(|error| Failure::malformed(error.to_string()))?;
@@ -280,7 +280,7 @@ impl HttpClient {
         *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| unsent("method"))?;
         *request.uri_mut() = target.url.as_str().parse::<Uri>().map_err(|_| unsent("URL"))?;
         *request.headers_mut() = headers;
-        // Last, and as the only one of its name.
+        // Inserted last, so that no header of the guest has the same name.
         if let Some((_, Proof::Header { name, value, secrets: _ })) = proof {
             request.headers_mut().insert(name, value.clone());
         }
@@ -297,10 +297,10 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-/// Credentials that the error names: an operator has one to three.
+/// The most credentials that the error lists: an operator has one to three.
 const CREDENTIALS_NAMED_MAX: usize = 10;
 
-/// What the operator forgot: the provider asks for a credential that was not given to it.
+/// The message for a credential that the provider names and the operator has not configured.
 fn unknown_credential(shown: &str, generation: &Generation) -> String {
     let names: Vec<_> = generation.iter().map(|(name, _)| name.as_str()).take(CREDENTIALS_NAMED_MAX).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -309,7 +309,7 @@ fn unknown_credential(shown: &str, generation: &Generation) -> String {
     )
 }
 
-/// The guest's text, fit for a log: its beginning, on one line.
+/// The beginning of a guest's text on one line, for a log line or an error.
 fn shown(text: &str) -> String {
     one_line(text, 200)
 }
@@ -326,8 +326,8 @@ fn check_request(limits: &HttpLimits, target: &Target, headers: &HeaderMap, body
     Ok(bytes)
 }
 
-/// When an exchange that begins now must be over, and, where the provider's limit is what ends it,
-/// that limit.
+/// The deadline of an exchange that begins now, and the provider's limit if that limit sets the
+/// deadline.
 fn end_of(budget: &HttpBudget, timeout: Option<Duration>) -> (Instant, Option<Duration>) {
     let now = Instant::now();
     let max = budget.limits().exchange_time_max;

@@ -1,10 +1,10 @@
-//! The way out for what is not trusted: which requests may leave, to which addresses, with which
-//! credentials, and what may come back.
+//! HTTP for untrusted code: which requests may leave the process, to which addresses, with which
+//! credentials, and which answers may come back.
 //!
-//! The host sends the requests of providers through it. It knows neither WebAssembly nor
-//! Kubernetes.
+//! The host sends the requests of providers through this crate. The crate knows neither WebAssembly
+//! nor Kubernetes.
 //!
-//! Read [`http_client`] first: it is the walk of one request.
+//! Read [`http_client`] first: its documentation lists the steps of one request.
 
 mod blocking;
 pub mod credentials;

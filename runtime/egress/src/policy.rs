@@ -1,23 +1,23 @@
-//! May this request leave? The operator's rules judge the name, the method and the path; then every
-//! address is judged by itself.
+//! Decides whether a request may leave the process. The operator's rules check the origin, the
+//! method and the path; then every address of the name is checked.
 //!
-//! The threat: an untrusted component asks for a URL. The name in it may be permitted and lead to
-//! the metadata service, to the API server or to a neighbour's database: by DNS that the attacker
-//! controls, by an address in an odd spelling, by a redirect. So
-//! - what no rule allows is refused: a policy without rules refuses everything;
-//! - a URL is judged in the spelling in which it is sent, and a URL that two readers could
-//!   understand differently is refused;
-//! - a permitted name is resolved by us, once for each connection, and *each* address is judged;
-//!   the connection goes to those very addresses. If one of several is refused, the whole name is:
-//!   an honest API does not mix public and internal addresses, and dropping only the bad ones would
-//!   leave an attacker's answer half working and make the outcome hang on the order of an answer;
-//! - an address in a URL is judged the same way, without a look-up;
+//! The threat is server-side request forgery: an untrusted component requests a URL whose name is
+//! allowed and leads to the metadata service, to the API server or to another tenant's database, by
+//! DNS that the attacker controls, by an unusual spelling of an address or by a redirect. So
+//! - a request that no rule allows is refused: a policy without rules refuses everything;
+//! - a URL is checked in the spelling in which it is sent, and a URL that two parsers could read
+//!   differently is refused;
+//! - the host resolves an allowed name, once for each connection, and checks *each* address; the
+//!   connection goes to one of the checked addresses. One refused address refuses the whole name:
+//!   an honest API does not mix public and internal addresses, and dropping only the refused ones
+//!   would make the outcome depend on the order of the attacker's DNS answer;
+//! - an address in a URL is checked the same way, without a look-up;
 //! - private, link-local and the other special ranges are refused unless the operator opens them in
-//!   `allowCidrs`. A CIDR there must lie inside one such range, so `0.0.0.0/0` is an error and not
-//!   a hole. The metadata services' addresses open only by themselves (`169.254.169.254/32`): a
-//!   CIDR around them, be it `169.254.0.0/16`, leaves them shut.
+//!   `allowCidrs`. A CIDR there must lie inside one such range, so `0.0.0.0/0` is an error. A
+//!   metadata service's address opens only as a single address (`169.254.169.254/32`): a wider CIDR
+//!   such as `169.254.0.0/16` does not open it.
 //!
-//! Must not open sockets; [`crate::http_client`] does, and asks here first.
+//! Must not open sockets; [`crate::http_client`] opens them after these checks.
 
 mod address;
 mod origin;
@@ -42,31 +42,31 @@ pub(crate) use target::Target;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EgressSpec {
-    /// A request leaves where one rule allows its origin, its method and its path. At most 64.
-    /// Default: none, so that nothing leaves.
+    /// A request is allowed where one rule allows its origin, its method and its path. At most 64.
+    /// Default: none, which refuses every request.
     pub rules: Vec<EgressRuleSpec>,
     /// CIDRs that may be reached although they are private, link-local, loopback or special in
     /// another way, for example 10.20.0.0/16; at most 64. A metadata service's address opens only
-    /// by itself: 169.254.169.254/32. Default: none.
+    /// as a single address: 169.254.169.254/32. Default: none.
     pub allow_cidrs: Vec<String>,
-    /// Certificates of authorities that are trusted beside the system's.
+    /// CA certificates that are trusted in addition to the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundleSpec>,
 }
 
-/// A rule: it allows each of its methods below each of its path prefixes at each of its origins.
+/// A rule allows each of its methods below each of its path prefixes at each of its origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EgressRuleSpec {
-    /// Scheme, host and port, the last where it is not the scheme's own: `https://api.example.com`,
+    /// Scheme, host and, where it is not the scheme's default, port: `https://api.example.com`,
     /// `https://*.example.com:8443` (exactly one label), or `https://[fd00::1]`. 1 to 64.
     pub origins: Vec<String>,
-    /// The methods that it allows, in upper case. Default: GET, HEAD, POST, PUT, PATCH, DELETE and
-    /// OPTIONS, which are all that there are.
+    /// The allowed methods, in upper case. Default: GET, HEAD, POST, PUT, PATCH, DELETE and
+    /// OPTIONS, which are all methods that can be allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methods: Option<Vec<String>>,
-    /// The paths that it allows, by whole segments: /v2/lb covers /v2/lb/1 and not /v2/lbx.
-    /// 1 to 64. Default: every path.
+    /// The allowed paths, by whole segments: /v2/lb covers /v2/lb/1 and not /v2/lbx. 1 to 64.
+    /// Default: every path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_prefixes: Option<Vec<String>>,
 }
@@ -82,7 +82,7 @@ pub enum CaBundleSpec {
     Pem(String),
 }
 
-/// An operator's rules, checked: what may leave.
+/// An operator's rules after validation: which requests may leave.
 #[derive(Clone, Debug)]
 pub struct EgressPolicy {
     rules: Vec<Rule>,
@@ -94,7 +94,7 @@ pub struct EgressPolicy {
 struct Rule {
     origins: Vec<Origin>,
     methods: BTreeSet<String>,
-    /// Empty covers every path.
+    /// An empty list covers every path.
     paths: Vec<PathPrefix>,
 }
 
@@ -116,7 +116,7 @@ pub enum EgressError {
         /// What is wrong, and what to write.
         reason: OriginError,
     },
-    /// An origin is a refused address that no CIDR opens.
+    /// An origin is an address that is refused and that no CIDR of `allowCidrs` opens.
     #[error("{place}: origin {origin} can never be reached: {reason}")]
     UnreachableOrigin {
         /// For example `rules[0].origins[1]`.
@@ -126,7 +126,7 @@ pub enum EgressError {
         /// Why, and what to write.
         reason: String,
     },
-    /// A method is none.
+    /// A text that is not one of [`METHODS`].
     #[error("{place}: method {text:?} cannot be allowed; write one of {METHODS:?}")]
     Method {
         /// For example `rules[0].methods[1]`.
@@ -144,7 +144,7 @@ pub enum EgressError {
         /// What is wrong, and what to write.
         reason: PathPrefixError,
     },
-    /// A list that is there is empty, or too long.
+    /// A list is given and is empty, or is too long.
     #[error("{place}: {reason}")]
     List {
         /// For example `rules[0].origins`.
@@ -171,7 +171,7 @@ pub enum EgressError {
         #[source]
         source: std::io::Error,
     },
-    /// The CA bundle holds no certificates, or something else.
+    /// The CA bundle holds no certificates, or is not PEM.
     #[error("caBundle: {reason}; it must be PEM with at least one certificate")]
     CaBundle {
         /// What is wrong.
@@ -179,19 +179,19 @@ pub enum EgressError {
     },
 }
 
-/// The methods that can be allowed. CONNECT makes tunnels and TRACE echoes the credential; neither
-/// belongs to a cloud's API.
+/// The methods that can be allowed. CONNECT opens tunnels and TRACE echoes the credential; no cloud
+/// API needs either.
 pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// The system's own bundle has a fifth of this.
+/// The bundle of a usual Linux distribution has a fifth of this size.
 const CA_BUNDLE_BYTES_MAX: u64 = 1024 * 1024;
 
 // === impl EgressPolicy ===
 
 impl EgressPolicy {
-    /// The most rules: the largest provider that we know needs six.
+    /// The most rules. The largest known provider needs six.
     pub const RULES_MAX: usize = 64;
-    /// The most origins, path prefixes of one rule: a rule is looked through for each request.
+    /// The most origins, methods or path prefixes of one rule: each request searches these lists.
     pub const ENTRIES_MAX: usize = 64;
     /// The most CIDRs: an operator lists networks, not machines.
     pub const CIDRS_MAX: usize = 64;
@@ -199,7 +199,7 @@ impl EgressPolicy {
     /// Checks a spec, and reads the CA bundle's file (blocking, at most 1 MiB).
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place, the reason and the way out.
+    /// The first fault, with its place, the reason and the remedy.
     pub fn new(spec: &EgressSpec) -> Result<Self, EgressError> {
         let EgressSpec { rules, allow_cidrs, ca_bundle } = spec;
         let mut addresses = Addresses::default();
@@ -218,11 +218,11 @@ impl EgressPolicy {
         Ok(Self { rules, addresses, ca })
     }
 
-    /// Judges origin, method, path, and the address where the URL names one. A name's addresses are
-    /// judged later, by [`Self::judge_address`].
+    /// Checks the origin, the method, the path and an address in the URL. The addresses of a name
+    /// are checked later, by [`Self::judge_address`].
     pub(crate) fn judge(&self, method: &str, target: &Target) -> Result<(), Refusal> {
         let Target { url, authority } = target;
-        // First, for no rule helps where an address is refused.
+        // First, because no rule can allow an address that is refused.
         if let AuthorityHost::Address(address) = authority.host {
             self.judge_address(address)?;
         }
@@ -238,16 +238,16 @@ impl EgressPolicy {
         let path = url.path();
         let ambiguous = path::is_ambiguous(path);
         if !by_method.iter().any(|rule| rule.allows_path(path, ambiguous)) {
-            let why = if ambiguous { "a path that can be read in two ways" } else { "the path" };
+            let why = if ambiguous { "the ambiguous path" } else { "the path" };
             return Err(Refusal(format!("no rule allows {why} of {method} {authority}{path}")));
         }
         Ok(())
     }
 
-    /// Whether requests to this origin may leave at all, whatever their method and path.
+    /// Checks whether the policy allows any request to this origin, with any method and path.
     ///
     /// # Errors
-    /// Names what is not allowed.
+    /// Names the address or the origin that is not allowed.
     pub fn judge_origin(&self, origin: &Origin) -> Result<(), Refusal> {
         if let Some(address) = origin.address() {
             self.judge_address(address)?;
@@ -256,7 +256,7 @@ impl EgressPolicy {
         if is_allowed { Ok(()) } else { Err(Refusal(format!("no rule allows origin {origin}"))) }
     }
 
-    /// Judges one address and gives it back in its plain spelling.
+    /// Checks one address and returns its canonical form.
     pub(crate) fn judge_address(&self, address: IpAddr) -> Result<IpAddr, Refusal> {
         self.addresses.judge(address).map_err(|refused| Refusal(refused.to_string()))
     }
@@ -266,11 +266,11 @@ impl EgressPolicy {
     }
 }
 
-/// Whether an address is public: neither private nor link-local nor special in another way, and no
-/// metadata service.
+/// Checks that an address is public: not private, link-local or special in another way, and not a
+/// metadata service's.
 ///
 /// # Errors
-/// What it is.
+/// The address and the range that it belongs to.
 pub fn judge_public_address(address: IpAddr) -> Result<(), String> {
     Addresses::default().judge(address).map(drop).map_err(|refused| refused.reason())
 }
@@ -297,7 +297,7 @@ impl Rule {
                 Ok(origin) => origin,
                 Err(reason) => return Err(EgressError::Origin { place, text: text.clone(), reason }),
             };
-            // Better said now than at each request.
+            // Reported at validation, because every request to this origin would fail.
             if let Some(Err(refused)) = origin.address().map(|address| addresses.judge(address)) {
                 return Err(EgressError::UnreachableOrigin { place, origin, reason: refused.to_string() });
             }
@@ -333,9 +333,9 @@ impl Rule {
     }
 }
 
-fn check_list(place: &str, length: Option<usize>, way_out: &str) -> Result<(), EgressError> {
+fn check_list(place: &str, length: Option<usize>, remedy: &str) -> Result<(), EgressError> {
     let reason = match length {
-        Some(0) => format!("is empty, which allows nothing; {way_out}"),
+        Some(0) => format!("is empty, which allows nothing; {remedy}"),
         Some(length) if length > EgressPolicy::ENTRIES_MAX => {
             format!("has {length} entries, at most {} are allowed; split the rule", EgressPolicy::ENTRIES_MAX)
         }
@@ -352,8 +352,8 @@ fn read_ca_bundle(spec: &CaBundleSpec) -> Result<Vec<CertificateDer<'static>>, E
     };
     let certificates = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()
-        // The reader's own words are lists of bytes.
-        .map_err(|_| EgressError::CaBundle { reason: "a section of it is cut, or no base64".to_owned() })?;
+        // The parser's error prints lists of bytes, so it is left out.
+        .map_err(|_| EgressError::CaBundle { reason: "a PEM section is truncated or is not base64".to_owned() })?;
     if certificates.is_empty() {
         return Err(EgressError::CaBundle { reason: "no certificate found".to_owned() });
     }

@@ -1,5 +1,5 @@
-//! Names into addresses, and how many look-ups one provider may have under way. Must not judge
-//! addresses.
+//! DNS look-ups, and the limit of concurrent look-ups of one provider. Must not decide which
+//! addresses are allowed.
 
 use std::{
     io,
@@ -10,28 +10,28 @@ use async_trait::async_trait;
 
 use crate::blocking::Blocking;
 
-/// Look-ups of one provider under way at once.
+/// Concurrent look-ups of one provider.
 ///
-/// Each holds a thread until the name servers answer or the system gives them up, which nothing
-/// ends sooner, and all providers share a pool of 512 threads: a guest that asks for names that are
-/// never answered may hold a few of them. A provider needs one or two names.
+/// A look-up holds a thread until a name server answers or the system's resolver times out, and
+/// cannot be cancelled. All providers share a pool of 512 threads, so a guest that requests names
+/// without an answer can hold only a few of them. A provider needs one or two names.
 const LOOK_UPS_MAX: usize = 8;
 
-/// Turns a name into addresses. The system's is [`SystemResolver`]; tests bring their own.
+/// Resolves a name. [`SystemResolver`] is the operating system's resolver; tests have others.
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// All addresses of `name`; an error and an empty answer are the same.
+    /// All addresses of `name`. Callers treat an empty answer as an error.
     ///
     /// # Errors
     /// The name does not exist, or the look-up failed.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The resolver of the operating system, search list and `/etc/hosts` included: whatever it says is
-/// judged.
+/// The resolver of the operating system, search list and `/etc/hosts` included. Callers check every
+/// address that it returns.
 ///
-/// Each has a bound of its own for its look-ups under way, so every provider has one to itself.
-/// Further look-ups wait.
+/// Each resolver has its own limit of concurrent look-ups, so each provider has a resolver of its
+/// own. Further look-ups wait.
 #[derive(Debug)]
 pub struct SystemResolver {
     look_ups: Blocking,
@@ -47,8 +47,7 @@ impl Default for SystemResolver {
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let name = name.to_owned();
-        // The absolute form would be wanted against search lists, but /etc/hosts knows no trailing
-        // dots.
+        // A trailing dot would switch search lists off, but /etc/hosts has no names with one.
         let look_up = move || Ok((name.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect());
         self.look_ups.run(look_up).await
     }
@@ -61,7 +60,7 @@ mod tests {
     use super::{Resolver as _, SystemResolver};
 
     #[tokio::test]
-    async fn the_system_knows_addresses() {
+    async fn an_address_resolves_to_itself() {
         let addresses = SystemResolver::default().resolve("127.0.0.1").await.unwrap();
         assert_eq!(addresses, ["127.0.0.1".parse::<IpAddr>().unwrap()]);
     }

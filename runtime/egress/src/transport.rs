@@ -1,11 +1,11 @@
-//! Connections and what goes over them: the judged look-up of names, TLS, pooled clients, answers
-//! piece by piece.
+//! HTTP connections: DNS look-up with a check of each address, TLS, connection pools, and response
+//! bodies that are read in pieces.
 //!
-//! A peer is not trusted. No name is connected to before each of its addresses was judged, nothing
-//! is decompressed, no redirect is followed, no proxy is asked, and nothing that a peer can send
-//! without end is read in one go. How much may come is decided by the reader of an [`Answer`].
+//! A peer is not trusted. Before a connection is made, each address of the name is checked. Nothing
+//! is decompressed, no redirect is followed and no proxy is used. A body is read in pieces, and the
+//! reader of an [`Answer`] decides when to stop.
 //!
-//! Must not know credentials and must not judge requests.
+//! Must not know credentials and must not decide which requests may leave.
 
 use std::{
     collections::BTreeSet,
@@ -44,39 +44,40 @@ use tower::{BoxError, Service, ServiceExt as _, service_fn, util::BoxCloneSyncSe
 
 use crate::{policy::Refusal, resolver::Resolver};
 
-/// Look-up, TCP and TLS together: a peer that takes longer is taken for unreachable while the call
-/// still has time to say so.
+/// Time for the look-up, TCP and TLS together: a slower peer counts as unreachable while the call
+/// still has time to report that.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Shorter than what common servers grant (5 s behind some load balancers are the exception, and
-/// the transport notices a close).
+/// Shorter than the idle timeout of common servers. Some load balancers close after 5 s, which the
+/// transport notices.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Addresses of one name that are taken; a longer answer is cut after all of it was judged.
+/// The most addresses of one name that are tried. All addresses of a longer DNS answer are checked
+/// before the answer is cut.
 const ADDRESSES_MAX: usize = 16;
 
-/// What a peer may send as one header list of HTTP/2, which counts 32 bytes beside each header: the
-/// most that `httpHeaderBytes` and `httpHeaders` may be. A provider's own, smaller limits are
-/// judged when the headers are here.
+/// The largest header list of HTTP/2 that a peer may send. HTTP/2 counts 32 bytes more for each
+/// header, so this is the sum of the largest `httpHeaderBytes` and `httpHeaders`. The smaller
+/// limits of a provider are checked after the headers have arrived.
 const HEADER_LIST_BYTES_MAX: u32 = 256 * 1024 + 32 * 1000;
 
-/// The fewest bytes of the head of an interim answer: `HTTP/1.1 103` and two line ends, without a
-/// header.
+/// The size of the smallest interim (1xx) answer: `HTTP/1.1 103` and two line ends, without
+/// headers.
 const INTERIM_BYTES_MIN: u64 = 16;
 
 const USER_AGENT: &str = concat!("skysail/", env!("CARGO_PKG_VERSION"));
 
-/// The address that a connection may go to for this name and address, or why there is none.
+/// Takes a name and one of its addresses; returns the address to connect to, or the refusal.
 pub type Judge = Arc<dyn Fn(&str, IpAddr) -> Result<IpAddr, Refusal> + Send + Sync>;
 
 /// How connections are made.
 #[derive(Clone)]
 pub struct TransportOptions {
-    /// Authorities that are trusted: see [`roots`].
+    /// The trusted CA certificates: see [`roots`].
     pub roots: Arc<RootCertStore>,
     /// Turns names into addresses.
     pub resolver: Arc<dyn Resolver>,
-    /// Asked for each address of each name.
+    /// Called for each address of each name.
     pub judge: Judge,
     /// Headers of one answer, interim ones included.
     pub headers_max: u32,
@@ -104,35 +105,35 @@ pub struct Answer {
     body: Incoming,
 }
 
-/// Why there is no answer, or not the whole of one.
+/// Why there is no answer, or only a part of one.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// No connection, or none that lasted until the answer's head was here.
+    /// No connection was made, or it ended before the head of the answer arrived.
     #[error("send the request")]
     Request(#[source] legacy::Error),
-    /// The body broke off.
+    /// The connection ended before the end of the body.
     #[error("read the answer")]
     Body(#[source] hyper::Error),
-    /// More interim answers (1xx) and headers of them than an answer may have headers.
+    /// The interim (1xx) answers and their headers are more than an answer may have headers.
     #[error("more than {0} headers of interim answers")]
     Interim(u64),
-    /// The body has a coding, and none was asked for.
-    #[error("the answer has a {0} that nothing asked for")]
+    /// The body has a coding, although the request asked for none.
+    #[error("the answer has a {0} that the request did not ask for")]
     Coding(HeaderName),
 }
 
-/// What a look-up can end with, found again among the [`causes`] of a [`TransportError`].
+/// Why a look-up failed. The error is one of the [`causes`] of a [`TransportError`].
 #[derive(Debug, thiserror::Error)]
 pub enum LookUpError {
-    /// An address of the name may not be connected to.
+    /// An address of the name is refused.
     #[error("look up {name}: {refusal}")]
     Refused {
-        /// What was looked up.
+        /// The name.
         name: String,
-        /// Which address, and why not.
+        /// The address and the reason.
         refusal: Refusal,
     },
-    /// There is no address.
+    /// The look-up failed or returned no address.
     #[error("look up {0}")]
     Failed(String, #[source] io::Error),
 }
@@ -140,7 +141,7 @@ pub enum LookUpError {
 // === impl Client ===
 
 impl Client {
-    /// A client whose connections show this certificate, if any.
+    /// A client whose connections present this client certificate, if any.
     ///
     /// # Errors
     /// The certificate and its key cannot be used.
@@ -173,8 +174,8 @@ impl Client {
         Ok(Self { pool, headers_max: u64::from(options.headers_max) })
     }
 
-    /// Sends, and waits for the head of the answer. `received` gets the number of bytes of the
-    /// heads, those of interim answers included.
+    /// Sends a request and waits for the head of the answer. `received` is called with the number
+    /// of bytes of each head, interim answers included.
     ///
     /// # Errors
     /// No connection, or no head of an answer within the bound for its headers.
@@ -190,7 +191,7 @@ impl Client {
         let max = self.headers_max;
         let (lines, flood) = (AtomicU64::new(0), Arc::new(Notify::new()));
         let (counted, stop) = (received.clone(), Arc::clone(&flood));
-        // A peer may send interim answers without end, and the transport passes over them.
+        // A peer may send interim answers without end; hyper skips them, so they are counted here.
         on_informational(&mut request, move |interim| {
             counted(INTERIM_BYTES_MIN.saturating_add(header_bytes(interim.headers())));
             let more = 1 + interim.headers().len() as u64;
@@ -208,7 +209,7 @@ impl Client {
         Ok(Answer { head, body })
     }
 
-    /// Sends, and a second time where the peer says that it has not processed the first one.
+    /// Sends a request, and once more if the peer reports that it has not processed the first one.
     async fn request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
         match self.pool.request(request.clone()).await {
             Err(error) if is_unprocessed(&error) => self.pool.request(request).await,
@@ -224,22 +225,23 @@ impl Answer {
         self.body.size_hint().exact()
     }
 
-    /// The next piece of the body; none at its end. One in a coding is an error, because none was
-    /// asked for.
+    /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// The body breaks off, or has a coding.
+    /// The connection ended before the end of the body, or the body has a coding, which the request
+    /// did not ask for.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
-            // Without this, a peer that always has the next frame ready keeps the caller's timers
+            // Otherwise a peer that always has the next frame ready would keep the caller's timers
             // from being polled.
             consume_budget().await;
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             match frame.map_err(TransportError::Body)?.into_data() {
-                // The answer to HEAD describes a body that is not there, so only a body is judged.
+                // The answer to HEAD may name a coding without a body, so the coding is checked
+                // only when there is a body.
                 Ok(piece) if !piece.is_empty() => {
                     check_coding(&self.head.headers)?;
                     return Ok(Some(piece));
@@ -251,7 +253,7 @@ impl Answer {
 }
 
 impl TransportError {
-    /// Whether there was no connection: nothing was sent.
+    /// Whether no connection was made, so that nothing was sent.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_connect())
@@ -265,7 +267,7 @@ fn too_slow() -> io::Error {
 fn add_defaults(headers: &mut HeaderMap) {
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
-    // Nothing is decompressed: a decoder can take input for ever without an output, and without
+    // Nothing is decompressed, because a decoder can take input for ever without an output. Without
     // this header a server may choose any coding.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
@@ -279,8 +281,8 @@ fn check_coding(headers: &HeaderMap) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// Whether the peer has refused an HTTP/2 stream, or has closed the connection before it came to
-/// this one.
+/// Whether the peer has refused an HTTP/2 stream, or has closed the connection before it processed
+/// the stream.
 fn is_unprocessed(error: &legacy::Error) -> bool {
     let causes = causes(error);
     let Some(error) = causes.iter().find_map(|cause| cause.downcast_ref::<h2::Error>()) else { return false };
@@ -296,11 +298,12 @@ pub fn header_bytes(headers: &HeaderMap) -> u64 {
     sum as u64
 }
 
-/// The error and its causes. An `io::Error` hides the error that it wraps from `source`, so it is
-/// opened.
+/// The error and its causes, including the error inside an `io::Error`, which `source` does not
+/// return.
 #[must_use]
 pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
-    /// Deeper than any chain seen; a bound because sources come from other crates.
+    /// Deeper than any known chain. The bound protects against a cycle in an error of another
+    /// crate.
     const DEPTH_MAX: usize = 16;
     let mut out: Vec<&'a (dyn StdError + 'static)> = Vec::new();
     let mut next = Some(error);
@@ -315,11 +318,11 @@ pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError 
     out
 }
 
-/// The system's roots and these. A system without any is no error: a peer may speak plain HTTP, or
-/// the operator brings the roots.
+/// The system's root certificates and `beside`. A system without root certificates is not an error:
+/// a peer may speak plain HTTP, or the operator supplies the roots.
 ///
 /// # Errors
-/// The index of the certificate that is none, and why.
+/// The index of the certificate that cannot be parsed, and the reason.
 pub fn roots(beside: &[CertificateDer<'static>]) -> Result<RootCertStore, (usize, rustls::Error)> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -354,7 +357,7 @@ impl LookUp {
             let address = (self.judge)(name, address);
             let address = address.map_err(|refusal| LookUpError::Refused { name: name.to_owned(), refusal })?;
             if seen.insert(address) {
-                // Port 0 is replaced by the port of the URL.
+                // hyper replaces port 0 by the port of the URL.
                 judged.push(SocketAddr::new(address, 0));
             }
         }

@@ -1,7 +1,6 @@
-//! From an operator's spec to a credential that is ready for use: reads the values and refuses
-//! those that cannot be used.
+//! Builds a credential from an operator's spec: reads the values and refuses invalid ones.
 //!
-//! No error of it contains a value.
+//! No error contains a value.
 
 use std::sync::Arc;
 
@@ -87,7 +86,7 @@ impl Reader<'_> {
             .parse()
             .map_err(|_| self.value("header.name", "is not a header name; write one such as X-Auth-Token"))?;
         if crate::header_names::is_hosts_header(&name) {
-            return Err(self.value("header.name", "is a header that the connection sets by itself; use another one"));
+            return Err(self.value("header.name", "is a header that only the host may set; use another one"));
         }
         Ok(name)
     }
@@ -105,7 +104,7 @@ impl Reader<'_> {
                 "has a character that a header cannot carry, such as a line break inside; give the value alone",
             )
         })?;
-        // Keeps it out of Debug texts and of HTTP/2's compression tables.
+        // Keeps the value out of Debug output and of HTTP/2's header compression tables.
         value.set_sensitive(true);
         Ok(Proof::Header { name, value, secrets })
     }
@@ -154,7 +153,8 @@ impl Reader<'_> {
                     place: place.clone(),
                 })?;
                 if value.expose().len() as u64 > Credentials::VALUE_BYTES_MAX {
-                    let reason = format!("is larger than {} bytes; is it the right key?", Credentials::VALUE_BYTES_MAX);
+                    let reason =
+                        format!("is larger than {} bytes; name the key of the value", Credentials::VALUE_BYTES_MAX);
                     return Err(self.value(field, &reason));
                 }
                 value.expose().to_owned()
@@ -172,7 +172,8 @@ impl Reader<'_> {
                     source,
                 };
                 let bytes = crate::read_file(path, Credentials::VALUE_BYTES_MAX).map_err(failed)?;
-                String::from_utf8(bytes).map_err(|_| self.value(field, "is not UTF-8 text; is it the right file?"))?
+                String::from_utf8(bytes)
+                    .map_err(|_| self.value(field, "is not UTF-8 text; name the file of the value"))?
             }
         };
         Ok(Secret::new(text.trim_ascii_end()))
@@ -183,8 +184,8 @@ impl Reader<'_> {
     }
 }
 
-/// A header's whole value, and its part behind a scheme (`PVEAPIToken=user@realm!id=uuid`,
-/// `Token abc`): servers echo either.
+/// The texts to redact for a header: its whole value, and the parts after a scheme
+/// (`PVEAPIToken=user@realm!id=uuid`, `Token abc`), because servers echo either.
 fn header_secrets(value: &Secret) -> Vec<Secret> {
     let parts = value.expose().split([' ', '=']).skip(1).filter(|part| part.len() >= SECRET_BYTES_MIN * 2);
     std::iter::once(value.clone()).chain(parts.map(Secret::new)).collect()

@@ -1,14 +1,14 @@
-//! Finds the values of credentials in what comes back, in the spellings in which servers echo them,
-//! and puts `[redacted]` there.
+//! Finds the values of credentials in answers, in the spellings in which servers echo them, and
+//! replaces each by `[redacted]`.
 //!
 //! A guest that can make a server echo a request (a debug endpoint, an error page, a login answer)
-//! would otherwise read the credential from the answer. Sought are the value itself and what
-//! `Authorization` carries; as JSON and percent-encoded text; in hexadecimal; and in base64 (both
-//! alphabets) wherever it begins inside a longer text, because the alignment changes the letters.
-//! The search ignores the case of letters. It looks at the text as it is, and once more as a reader
-//! of JSON, HTML, URLs, broken lines or UTF-16 sees it ([`view`]). This stops echoes, not a server
-//! that helps the guest (one that answers with the value reversed): the origins of a credential are
-//! the operator's choice.
+//! would otherwise read the credential from the answer. The search finds the value itself and the
+//! value of the `Authorization` header; in JSON, percent-encoded, in hexadecimal and in base64
+//! (both alphabets) at every alignment inside a longer text. It ignores the case of letters. It
+//! searches the text as received, and again after escapes of JSON, HTML and URLs, line breaks and
+//! UTF-16 are decoded ([`view`]). The redaction does not protect against a server that cooperates
+//! with the guest, for example one that reverses the value: the operator chooses a credential's
+//! origins.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write as _};
 
@@ -22,7 +22,7 @@ use super::{
     view::{self, pieces},
 };
 
-/// Below this a value would be found in ordinary text, and could be guessed anyway.
+/// A shorter value would match ordinary text, and could be guessed.
 pub(crate) const SECRET_BYTES_MIN: usize = 6;
 
 /// Redacts a fixed set of values.
@@ -32,11 +32,12 @@ pub(crate) struct Redactor {
 }
 
 impl Redactor {
-    /// None of `values` is shorter than [`SECRET_BYTES_MIN`]: shorter ones would be ignored.
+    /// Values shorter than [`SECRET_BYTES_MIN`] are ignored; [`super::Credentials::load`] refuses
+    /// them.
     ///
     /// # Errors
-    /// The values are too large together for a finder; what loads credentials bounds them far
-    /// below.
+    /// The values are too large together for the search automaton. The bounds of
+    /// [`super::Credentials`] are far below that.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, aho_corasick::BuildError> {
         let mut patterns = BTreeSet::new();
         for value in values.into_iter().filter(|value| value.len() >= SECRET_BYTES_MIN) {
@@ -45,8 +46,8 @@ impl Redactor {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        // The longest at each place, so that no tail of a longer spelling is left over. In either
-        // case: names of headers arrive in lower case, and digits of escapes in both.
+        // The longest match wins, so that no rest of a longer spelling remains. Case is ignored:
+        // header names arrive in lower case, hexadecimal digits of escapes in either case.
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .ascii_case_insensitive(true)
@@ -66,18 +67,18 @@ impl Redactor {
         self.clean(text.as_bytes()).is_some()
     }
 
-    /// `bytes` without the values, where there is one in them. They must be whole: half a value is
-    /// not found.
+    /// `bytes` without the values; `None` if there is no value in them. `bytes` has to be the whole
+    /// text, because a part of a value is not found.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Option<Bytes> {
         self.clean(bytes).map(Into::into)
     }
 
-    /// Whether there is a value to seek at all.
+    /// Whether there is any value to search for.
     pub(crate) fn seeks(&self) -> bool {
         self.finder.is_some()
     }
 
-    /// The text without the values, where there is one in it.
+    /// The text without the values; `None` if there is no value in it.
     fn clean(&self, text: &[u8]) -> Option<Vec<u8>> {
         let finder = self.finder.as_ref()?;
         let as_written = finder.is_match(text).then(|| {
@@ -93,14 +94,14 @@ impl Redactor {
     }
 }
 
-/// Looks where a reader would: an encoder chooses which characters it escapes and where it breaks
-/// lines, so no list has all spellings.
+/// Redacts values in the decoded text. An encoder chooses which characters it escapes and where it
+/// breaks lines, so no list of spellings is complete.
 fn clean_as_read(finder: &AhoCorasick, text: &[u8]) -> Option<Vec<u8>> {
     let seen = view::seen(text)?;
     let mut found = finder.find_iter(&seen).map(|found| found.range()).peekable();
     found.peek()?;
     let mut out = Vec::with_capacity(text.len());
-    // Where the piece begins in what is seen.
+    // Where the piece begins in the decoded text.
     let mut at = 0;
     for piece in pieces(text) {
         let end = at + piece.seen_len();
@@ -134,8 +135,8 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     add(value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
     let percent = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
     add(percent);
-    // Encoders differ in which characters they leave alone: once all but the unreserved ones, once
-    // only what must be.
+    // Encoders differ: some percent-encode every character but letters and digits, some leave the
+    // unreserved characters alone.
     const UNRESERVED: &percent_encoding::AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     let percent = utf8_percent_encode(value, UNRESERVED).to_string();
@@ -143,7 +144,7 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     add(percent);
     let mut hex = String::with_capacity(value.len() * 2);
     for byte in value.bytes() {
-        // Writing to a String cannot fail; a lost pair would only leave one spelling unsought.
+        // Writing to a String cannot fail.
         if write!(hex, "{byte:02x}").is_err() {
             break;
         }
@@ -156,13 +157,12 @@ fn spellings(value: &str, out: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The base64 letters that depend on `value` alone when `before` bytes (mod 3) of something else
-/// stand before it.
+/// The base64 letters that depend on `value` alone when `before` other bytes (mod 3) precede it.
 fn base64_inside(value: &str, before: usize) -> String {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value.as_bytes());
     let text = general_purpose::STANDARD_NO_PAD.encode(&bytes);
-    // A letter carries six bits: those that share bits with a neighbour are not the value's own.
+    // A letter carries six bits; the first and last letters may share bits with neighbouring bytes.
     let first = (before * 8).div_ceil(6);
     let last = bytes.len() * 8 / 6;
     text.get(first..last).unwrap_or_default().to_owned()

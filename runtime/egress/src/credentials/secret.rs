@@ -1,11 +1,11 @@
-//! A value that must not be seen: it prints as `[redacted]`. Must not implement anything that shows
-//! or serialises it.
+//! A secret value, which prints as `[redacted]`. Must not implement a trait that prints or
+//! serialises the value.
 
 use std::fmt;
 
 use rustls_pki_types::PrivateKeyDer;
 
-/// What stands where a credential's value was.
+/// The replacement for a credential's value.
 pub(crate) const REDACTED: &str = "[redacted]";
 
 /// A secret text.
@@ -19,14 +19,13 @@ pub(crate) struct ClientCertificate {
 }
 
 impl Secret {
-    /// Takes a value.
+    /// Wraps a value.
     #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value itself: only for the bytes that go to the peer, and for what looks for it in
-    /// answers.
+    /// The value itself: only for the request to the peer, and for the redaction of answers.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -1,5 +1,4 @@
-//! How an operator writes a credential: the `credentials` part of the provider file. Must not read
-//! the values; the parent does.
+//! The `credentials` part of the provider file. Must not read the values; the parent module does.
 
 use std::path::PathBuf;
 
@@ -84,12 +83,12 @@ pub struct SecretKeyRef {
 }
 
 impl SecretKeyRef {
-    /// What to say where it has no value, with the way out.
+    /// The message for a key without a value, with the remedy.
     #[must_use]
     pub fn missing(&self) -> String {
         let Self { namespace, name, key } = self;
         format!(
-            "Secret {namespace}/{name} has no text under the key {key:?}, is not there, or may not be read by this account; create it, or let the account get it"
+            "Secret {namespace}/{name} does not exist, has no text under the key {key:?}, or may not be read by the manager's ServiceAccount; create the Secret with the key, or allow the ServiceAccount to get it"
         )
     }
 }

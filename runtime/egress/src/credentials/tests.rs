@@ -27,7 +27,7 @@ fn load(json: &str) -> Result<Credentials, CredentialError> {
     Credentials::load(&spec(json), &env, &SecretValues::new())
 }
 
-/// Reads all values again; which have changed.
+/// Reads all values again; returns the names of those that changed.
 fn rotate(credentials: &Credentials, json: &str) -> Result<Vec<String>, CredentialError> {
     Ok(credentials.exchange(credentials.rotation_to(&load(json)?)?))
 }
@@ -40,7 +40,7 @@ fn wrong(json: &str, expected: Expect) {
 }
 
 #[test]
-fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
+fn the_error_of_a_bad_credential_names_the_place_the_reason_and_the_remedy() {
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"]}}"#,
         expect!["credentials.api: has 0 of bearer, header, basic and clientCertificate; write exactly one"],
@@ -85,7 +85,7 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "header": {"name": "Host", "value": {"env": "TOKEN"}}}}"#,
-        expect!["credentials.api.header.name: is a header that the connection sets by itself; use another one"],
+        expect!["credentials.api.header.name: is a header that only the host may set; use another one"],
     );
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "basic": {"username": "a:b", "password": {"env": "TOKEN"}}}}"#,
@@ -98,7 +98,7 @@ fn a_bad_credential_is_named_with_its_place_the_reason_and_the_way_out() {
     wrong(
         r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"secretKeyRef": {"namespace": "cloud", "name": "api", "key": "token"}}}}"#,
         expect![[
-            r#"credentials.api.bearer: Secret cloud/api has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+            r#"credentials.api.bearer: Secret cloud/api does not exist, has no text under the key "token", or may not be read by the manager's ServiceAccount; create the Secret with the key, or allow the ServiceAccount to get it"#
         ]],
     );
     wrong(
@@ -126,7 +126,7 @@ fn a_client_certificate_must_fit_its_key() {
 }
 
 #[test]
-fn a_value_is_in_no_debug_text() {
+fn debug_output_contains_no_value() {
     let json = r#"{
         "a": {"origins": ["https://a.example.com"], "bearer": {"env": "TOKEN"}},
         "b": {"origins": ["https://a.example.com"], "header": {"name": "X-Auth-Token", "value": {"env": "TOKEN"}}},
@@ -155,14 +155,14 @@ fn a_rotation_exchanges_a_value_and_still_redacts_the_one_before() {
     assert_eq!(rotate(&credentials, &json).unwrap(), ["api"]);
     assert_eq!(rotate(&credentials, &json).unwrap(), Vec::<String>::new());
     assert_eq!(credentials.redact("first-value second-value third-value"), "[redacted] [redacted] third-value");
-    // A file that is gone leaves the values of before in force.
+    // A file that was deleted leaves the previous values in use.
     fs::remove_file(&file).unwrap();
     assert!(rotate(&credentials, &json).is_err());
     assert_eq!(credentials.redact("second-value"), "[redacted]");
 }
 
 #[test]
-fn a_value_from_a_secret_is_redacted_and_in_no_debug_text() {
+fn a_value_from_a_secret_is_redacted_and_debug_output_does_not_contain_it() {
     let json = r#"{"api": {"origins": ["https://a.example.com"], "bearer": {"secretKeyRef": {"namespace": "cloud", "name": "api", "key": "token"}}}}"#;
     let place = SecretKeyRef { namespace: "cloud".to_owned(), name: "api".to_owned(), key: "token".to_owned() };
     let secrets = SecretValues::from([(place, Secret::new(format!("{TOKEN}\n")))]);
@@ -173,7 +173,7 @@ fn a_value_from_a_secret_is_redacted_and_in_no_debug_text() {
 
     let secrets = secrets.into_keys().map(|place| (place, Secret::new("x".repeat(64 * 1024 + 1)))).collect();
     let error = Credentials::load(&spec(json), &env, &secrets).unwrap_err().to_string();
-    assert_eq!(error, "credentials.api.bearer: is larger than 65536 bytes; is it the right key?");
+    assert_eq!(error, "credentials.api.bearer: is larger than 65536 bytes; name the key of the value");
 }
 
 #[test]

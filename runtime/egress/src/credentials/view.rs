@@ -1,8 +1,8 @@
-//! A text as its reader sees it: escapes of JSON, HTML and URLs are read, line breaks are left out,
-//! and so are the zero bytes between ASCII characters in UTF-16 and UTF-32. Must not know what is
-//! sought in it.
+//! Decodes a text for the search: escapes of JSON, HTML and URLs are decoded; line breaks, and the
+//! zero bytes between ASCII characters in UTF-16 and UTF-32, are removed. Must not know what the
+//! caller searches for.
 
-/// A piece of a text, and what a reader sees there.
+/// A piece of a text, and its decoded form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
     pub(super) text: &'a [u8],
@@ -17,11 +17,11 @@ enum Seen {
     Char(char),
 }
 
-/// Longest number of an HTML character reference, leading zeros included: `&#x0010FFFF;`. A bound
-/// for the search of its end.
+/// The most digits of an HTML character reference, leading zeros included: `&#x0010FFFF;`. Bounds
+/// the search for the `;`.
 const REFERENCE_DIGITS_MAX: usize = 8;
 
-/// The pieces of `text` in order; together they are the text. Each takes constant time.
+/// Splits `text` into pieces, in order and without gaps. Each piece takes constant time.
 pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -32,8 +32,7 @@ pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What a reader sees, where that may be anything else than what stands there. Runs of plain text
-/// are copied whole.
+/// The decoded text; `None` if the text has nothing to decode. Runs of plain text are copied whole.
 pub(super) fn seen(text: &[u8]) -> Option<Vec<u8>> {
     let is_special = |byte: &u8| matches!(byte, 0 | b'\\' | b'&' | b'%' | b'\n' | b'\r');
     let mut seen = Vec::new();
@@ -54,7 +53,7 @@ pub(super) fn seen(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Piece<'_> {
-    /// Appends what a reader sees.
+    /// Appends the decoded form.
     pub(super) fn show(self, out: &mut Vec<u8>) {
         match self.seen {
             Seen::Nothing => {}
@@ -63,7 +62,7 @@ impl Piece<'_> {
         }
     }
 
-    /// How many bytes a reader sees.
+    /// The length of the decoded form, in bytes.
     pub(super) const fn seen_len(self) -> usize {
         match self.seen {
             Seen::Nothing => 0,
@@ -73,7 +72,7 @@ impl Piece<'_> {
     }
 }
 
-/// What stands first, and how many bytes it takes.
+/// The first piece in decoded form, and how many bytes of the text it takes.
 fn first(text: &[u8]) -> Option<(Seen, usize)> {
     let byte = *text.first()?;
     let escape = match byte {
@@ -93,7 +92,7 @@ fn first(text: &[u8]) -> Option<(Seen, usize)> {
     }
 }
 
-/// `\u003d`, `\x3d`, `\n`, `\/`: of JSON, and of what programs print.
+/// Escapes of JSON and of programming languages: `\u003d`, `\x3d`, `\n`, `\/`.
 fn backslash(text: &[u8]) -> Option<(Seen, usize)> {
     let hex = |digits: usize| {
         let c = char::from_u32(number_of_hex(text.get(2..2 + digits)?)?)?;
@@ -108,7 +107,7 @@ fn backslash(text: &[u8]) -> Option<(Seen, usize)> {
     }
 }
 
-/// `&amp;`, `&#43;`, `&#x2F;`.
+/// Character references of HTML: `&amp;`, `&#43;`, `&#x2F;`.
 fn reference(text: &[u8]) -> Option<(Seen, usize)> {
     const NAMED: [(&[u8], u8); 5] =
         [(b"&amp;", b'&'), (b"&lt;", b'<'), (b"&gt;", b'>'), (b"&quot;", b'"'), (b"&apos;", b'\'')];
@@ -127,7 +126,7 @@ fn reference(text: &[u8]) -> Option<(Seen, usize)> {
 }
 
 fn number_of_hex(digits: &[u8]) -> Option<u32> {
-    // The parser would take a sign.
+    // `from_str_radix` would accept a sign.
     if !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -142,7 +141,7 @@ mod tests {
         let mut out = Vec::new();
         pieces(text.as_bytes()).for_each(|piece| piece.show(&mut out));
         let whole = super::seen(text.as_bytes()).unwrap_or_else(|| text.into());
-        assert_eq!(whole, out, "runs and pieces are seen alike");
+        assert_eq!(whole, out, "`seen` and `pieces` decode alike");
         String::from_utf8_lossy(&out).into_owned()
     }
 

@@ -1,4 +1,4 @@
-//! What one call may still spend on HTTP, and what it has spent. Must not send anything.
+//! The HTTP budget of one provider call, and its usage. Must not send requests.
 
 use std::{
     sync::{
@@ -22,24 +22,24 @@ pub struct HttpBudget {
     shared: Arc<Shared>,
 }
 
-/// What a call has spent on HTTP so far.
+/// The HTTP usage of a call so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpUsage {
     /// Requests asked for, refused ones included.
     pub requests: u64,
-    /// Of these, refused before anything was sent.
+    /// Requests that were refused before anything was sent.
     pub refused: u64,
     /// Bytes of URLs, headers and bodies handed to the transport.
     pub bytes_sent: u64,
-    /// Bytes of headers and decompressed bodies taken from the transport, those of discarded
-    /// answers included.
+    /// Bytes of headers and bodies received from the transport, those of discarded answers
+    /// included.
     pub bytes_received: u64,
     /// Time during which at least one exchange was under way: parallel exchanges count once.
     pub time: Duration,
     /// Most exchanges in flight at once.
     pub in_flight_max: u32,
-    /// Requests that had no whole answer because of the cloud or the way to it, or an answer with
-    /// 408, 429 or 5xx.
+    /// Requests that received no whole answer because of the cloud or the network, or an answer
+    /// with 408, 429 or 5xx.
     pub failed: u64,
     /// Requests that the operator's rules and credentials do not allow, or that were answered with
     /// 401 or 403.
@@ -70,7 +70,7 @@ struct Spent {
 #[must_use]
 pub struct Admitted(());
 
-/// One exchange in flight; dropping it ends the exchange, whatever became of it.
+/// One exchange in flight; a drop ends the exchange.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     shared: Arc<Shared>,
@@ -84,14 +84,14 @@ impl HttpBudget {
         Self::fenced(limits, deadline, Fence::default())
     }
 
-    /// The same, for a call that may send only while this fence is open.
+    /// As [`Self::new`], for a call that may send only while this fence is open.
     #[must_use]
     pub fn fenced(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
         Self::with_methods(limits, deadline, fence, false)
     }
 
-    /// The same, for a call that may change nothing: only requests leave whose method is safe by
-    /// RFC 9110, section 9.2.1.
+    /// As [`Self::fenced`], for a call that only reads: the method of each request has to be safe
+    /// by RFC 9110, section 9.2.1.
     #[must_use]
     pub fn reading(limits: HttpLimits, deadline: Option<Instant>, fence: Fence) -> Self {
         Self::with_methods(limits, deadline, fence, true)
@@ -115,17 +115,17 @@ impl HttpBudget {
         self.shared.deadline
     }
 
-    /// Whether only requests may leave that change nothing.
+    /// Whether only requests with a safe method are allowed.
     pub(super) fn reads_only(&self) -> bool {
         self.shared.reads_only
     }
 
-    /// What has to be open for a request to leave.
+    /// The fence that has to be open for a request to leave.
     pub(super) fn fence(&self) -> &Fence {
         &self.shared.fence
     }
 
-    /// What was spent so far; exchanges still in flight are counted up to now.
+    /// The usage so far; exchanges in flight count up to now.
     #[must_use]
     pub fn usage(&self) -> HttpUsage {
         let spent = self.shared.spent();
@@ -134,12 +134,12 @@ impl HttpBudget {
         usage
     }
 
-    /// Takes one request from the budget of a guest that holds these answers already: before
-    /// anything of the request is read.
+    /// Takes one request from the budget, before anything of the request is read. `held` are the
+    /// answers that the guest holds already.
     ///
     /// # Errors
-    /// The call has asked for as many requests as it may, or the answers fill the guest's memory.
-    /// Either is noted.
+    /// The call has used all its requests, or the answers fill the guest's memory. The usage
+    /// records either.
     pub fn admit(&self, held: &Held) -> Result<Admitted, Failure> {
         let failure = match (self.take_request(), held.full()) {
             (Ok(()), None) => return Ok(Admitted(())),
@@ -172,8 +172,8 @@ impl HttpBudget {
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Notes `count` requests that the call has no budget for; all have the answer of the first.
-    /// None where there are none.
+    /// Records `count` requests beyond the budget; returns their common failure, or `None` if
+    /// `count` is 0.
     pub(crate) fn refuse(&self, count: usize) -> Option<Failure> {
         let more = (count as u64).checked_sub(1)?;
         let failure = self.take_request().err()?;
@@ -203,7 +203,7 @@ impl HttpBudget {
         spent.usage.bytes_sent = spent.usage.bytes_sent.saturating_add(bytes);
     }
 
-    /// For a request that never left.
+    /// Subtracts the bytes of a request that was not sent.
     pub(crate) fn take_back_sent(&self, bytes: u64) {
         let mut spent = self.shared.spent();
         spent.usage.bytes_sent = spent.usage.bytes_sent.saturating_sub(bytes);
@@ -214,7 +214,7 @@ impl HttpBudget {
         spent.usage.bytes_received = spent.usage.bytes_received.saturating_add(bytes);
     }
 
-    /// Writes down what the status of an answer says about the cloud.
+    /// Counts an answer as failed or denied by its status.
     pub(crate) fn note_status(&self, status: u16) {
         let mut spent = self.shared.spent();
         match status {
@@ -224,7 +224,7 @@ impl HttpBudget {
         }
     }
 
-    /// Writes a failure down: its limit, and whether anything was sent.
+    /// Counts a failure, and records its limit.
     pub fn note(&self, failure: &Failure) {
         let mut spent = self.shared.spent();
         match failure.kind {
@@ -247,7 +247,7 @@ impl HttpBudget {
     }
 }
 
-/// The bytes of answers that a guest holds, against what it can hold.
+/// The bytes of answers that a guest holds, and the most that it can hold.
 #[derive(Debug)]
 pub struct Held {
     bytes: AtomicU64,
@@ -255,19 +255,19 @@ pub struct Held {
 }
 
 impl Held {
-    /// Nothing is held yet, of at most `max` bytes.
+    /// No bytes yet, of at most `max`.
     #[must_use]
     pub const fn new(max: u64) -> Self {
         Self { bytes: AtomicU64::new(0), max }
     }
 
-    /// Where the answers so far are more than fits: nothing more is asked for.
+    /// The limit, if the answers so far exceed it; no further request is sent then.
     pub(super) fn full(&self) -> Option<LimitHit> {
         let used = self.bytes.load(Ordering::Relaxed);
         (used > self.max).then_some(LimitHit { limit: Limit::Memory, used, max: self.max })
     }
 
-    /// The guest holds so many bytes more.
+    /// Adds the bytes of an answer.
     pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -275,7 +275,7 @@ impl Held {
 
 impl Shared {
     fn spent(&self) -> MutexGuard<'_, Spent> {
-        // Plain counters: each is valid whatever a panicking thread was doing.
+        // A panicking thread leaves the counters valid.
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,9 +20,9 @@ const POOL_IDLE_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
     /// A certificate of the CA bundle.
-    #[error("take certificate {index} of caBundle as a root; it must be an X.509 certificate")]
+    #[error("certificate {index} of caBundle cannot be used as a root; it must be an X.509 certificate")]
     CaBundle {
-        /// In the bundle, from 0.
+        /// The index in the bundle, from 0.
         index: usize,
         /// Why.
         #[source]
@@ -33,11 +33,11 @@ pub enum HttpClientError {
     Tls(#[source] rustls::Error),
 }
 
-/// All connections of one provider.
+/// The clients of one provider, which hold all its connections.
 pub(super) struct Clients {
     options: TransportOptions,
     plain: Client,
-    /// At most one client for each credential, so bounded by the count of credentials.
+    /// At most one client for each credential.
     by_certificate: Mutex<BTreeMap<String, (Arc<ClientCertificate>, Client)>>,
 }
 
@@ -64,8 +64,8 @@ impl Clients {
         self.plain.clone()
     }
 
-    /// The client whose connections show `certificate`; another one when the certificate was
-    /// exchanged.
+    /// The client whose connections present `certificate`; a new client if the credential's
+    /// certificate has changed.
     pub(super) fn with_certificate(
         &self,
         name: &str,

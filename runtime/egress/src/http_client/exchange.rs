@@ -1,7 +1,7 @@
-//! One exchange on the wire: the answer is read up to its bounds, and the transport's errors become
-//! the contract's failures.
+//! One HTTP exchange: sends the request, reads the answer up to its bounds, and maps the
+//! transport's errors to the contract's failures.
 //!
-//! Must not judge requests; by the time one arrives here, it may leave.
+//! Must not check requests; the parent module has checked them.
 
 use std::sync::Arc;
 
@@ -18,30 +18,30 @@ use crate::{
     transport::{Answer, Client, LookUpError, TransportError, causes, header_bytes},
 };
 
-/// The largest body that is redacted on the spot, in bytes: a millisecond at most. Larger ones go
-/// to a thread that may block.
+/// The largest body that is redacted on the async thread, in bytes: at most a millisecond. Larger
+/// bodies go to the blocking pool.
 const REDACTED_AT_ONCE_MAX: usize = 64 << 10;
 
 /// What one exchange needs besides its request.
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a Client,
     pub(super) budget: &'a HttpBudget,
-    /// Its values are redacted from all texts that come back.
+    /// The credentials whose values are redacted from the answer and from errors.
     pub(super) generation: &'a Arc<Generation>,
-    /// Whether one of these values travels with the request, so that the answer may repeat it.
+    /// Whether the request carries a credential, which the answer may repeat.
     pub(super) has_credential: bool,
     pub(super) redactions: &'a Blocking,
 }
 
 impl Exchange<'_> {
-    /// Sends and reads.
+    /// Sends the request and reads the answer.
     pub(super) async fn run(self, request: Request<Full<Bytes>>) -> Result<HttpResponse, Failure> {
         let counted = self.budget.clone();
         let answer = self.client.send(request, move |bytes| counted.add_received(bytes)).await;
         let mut answer = answer.map_err(|error| self.classify(&error))?;
         let status = answer.head.status.as_u16();
         if status < 200 {
-            return Err(interrupted(format!("the peer answered {status}, which nothing asked for")));
+            return Err(interrupted(format!("the peer answered {status}, which the request did not ask for")));
         }
         let limits = self.budget.limits();
         check_headers(&answer.head.headers, limits)?;
@@ -55,7 +55,7 @@ impl Exchange<'_> {
         Ok(HttpResponse { status, headers, body: clean.unwrap_or(body) })
     }
 
-    /// Reads the body piece by piece; what lies behind the bound is never read.
+    /// Reads the body in pieces; stops at the bound.
     async fn read_body(&self, answer: &mut Answer) -> Result<Bytes, Failure> {
         let max = self.budget.limits().response_bytes_max;
         let too_large = |size, used| {
@@ -78,7 +78,7 @@ impl Exchange<'_> {
         Ok(body.freeze())
     }
 
-    /// The body without values of credentials, where there are some in it.
+    /// The body without values of credentials; `None` if there is no value in it.
     async fn redact(&self, body: &Bytes) -> Result<Option<Bytes>, Failure> {
         if body.len() <= REDACTED_AT_ONCE_MAX || !self.generation.redactor().seeks() {
             return Ok(self.generation.redactor().bytes(body));
@@ -102,17 +102,17 @@ fn interrupted(why: impl AsRef<str>) -> Failure {
     Failure::new(FailureKind::Interrupted, why)
 }
 
-/// Refuses a part of an answer: a guest cannot ask for one beside a credential, and an echo in
-/// pieces passes the redaction.
+/// Refuses a partial answer: a request with a credential cannot ask for a range, and the redaction
+/// does not find a value that is split over several answers.
 fn check_whole(status: u16, received: &HeaderMap) -> Result<(), Failure> {
     if matches!(status, 206 | 226) || received.contains_key(header::CONTENT_RANGE) {
-        return Err(interrupted("the answer is a part of one, which nothing asked for"));
+        return Err(interrupted("the answer is partial, although the request asked for no range"));
     }
     Ok(())
 }
 
-/// Refuses characters that are not those of ASCII, such as UTF-16 and EBCDIC: the redaction seeks
-/// values in ASCII.
+/// Refuses charsets that do not contain ASCII, such as UTF-16 and EBCDIC: the redaction searches
+/// for values in ASCII.
 fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
     let plain = |charset: &str| {
         let charset = charset.trim().trim_matches('"').to_ascii_lowercase();
@@ -125,14 +125,16 @@ fn check_charset(received: &HeaderMap) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(value.as_bytes());
         let mut parameters = text.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
         if parameters.any(|(name, charset)| name.trim().eq_ignore_ascii_case("charset") && !plain(charset)) {
-            return Err(interrupted("the answer has a charset that the host does not read beside a credential"));
+            return Err(interrupted(
+                "the answer has a charset that is refused for a request with a credential; serve UTF-8",
+            ));
         }
     }
     Ok(())
 }
 
 impl Exchange<'_> {
-    /// The transport's error in the contract's words.
+    /// Maps an error of the transport to a failure of the contract.
     fn classify(&self, error: &TransportError) -> Failure {
         let max = u64::from(self.budget.limits().headers_max);
         let too_many_headers = || {
@@ -149,23 +151,23 @@ impl Exchange<'_> {
         }
         if chain.iter().any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large))
         {
-            // The parser counts headers and has a buffer that is larger than `httpHeaderBytes` may
-            // be; it does not say which of both it was.
+            // The parser limits the number of headers and the size of its buffer, which is larger
+            // than `httpHeaderBytes` may be; the error does not say which limit was exceeded.
             return too_many_headers();
         }
         let is_connect = error.is_connect();
         let tls = chain.iter().find_map(|cause| cause.downcast_ref::<rustls::Error>());
         let kind = match tls {
             Some(_) if is_connect => FailureKind::Tls,
-            // With TLS 1.3 the peer judges our certificate after our side is done: it has refused
-            // before it read the request.
+            // With TLS 1.3 the server checks the client certificate after the client has finished
+            // its handshake, and refuses it before the server reads the request.
             Some(rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => FailureKind::Tls,
             _ if is_connect => FailureKind::Unreachable,
             _ => FailureKind::Interrupted,
         };
         let mut texts: Vec<String> = Vec::new();
         for text in chain.iter().map(ToString::to_string) {
-            // Layers of the transport repeat each other.
+            // The layers of the transport repeat each other's messages.
             if texts.last().is_none_or(|last| !last.contains(&text)) {
                 texts.push(text);
             }

@@ -1,5 +1,5 @@
-//! Which headers a guest may set, and which of an answer it gets. Must not look at values of
-//! credentials.
+//! Which headers a guest may set, and which headers of an answer it receives. Must not read values
+//! of credentials.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -9,7 +9,7 @@ use crate::{
     http_client::Failure,
 };
 
-/// Headers of an answer that stay with the host.
+/// Headers of an answer that the guest does not receive.
 const KEPT: [&str; 10] = [
     "connection",
     "keep-alive",
@@ -23,8 +23,8 @@ const KEPT: [&str; 10] = [
     "upgrade",
 ];
 
-/// The guest's headers, judged. Those that `proof` sets are refused: the guest's copy must neither
-/// win nor travel beside it.
+/// Checks the guest's headers. A header that `proof` sets is refused, so that only the host's value
+/// is sent.
 pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -33,7 +33,7 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
             name.parse().map_err(|_| Failure::malformed(format!("header name {:?} cannot be sent", shown())))?;
         if is_ambiguous(&name) {
             return Err(Failure::malformed(format!(
-                "header name {:?} can be taken for another; write it with letters, digits and dashes only",
+                "header name {:?} is ambiguous; write it with letters, digits and dashes only",
                 shown()
             )));
         }
@@ -50,7 +50,7 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
         }
         if proof.is_some() && shapes_the_echo(&name, &value) {
             return Err(Failure::malformed(format!(
-                "header {name} cannot go together with a credential; leave one out"
+                "header {name} is not allowed in a request with a credential; leave one of them out"
             )));
         }
         headers.append(name, value);
@@ -58,21 +58,21 @@ pub(super) fn of_guest(given: &[(String, String)], proof: Option<&Proof>) -> Res
     Ok(headers)
 }
 
-/// Whether the guest would choose with it how an echo of the credential is spelled, or would get
-/// the echo in pieces, neither of which the redaction finds: character sets, and ranges under the
-/// names that servers have for them (`request-range`, `x-ms-range`).
+/// Whether the header lets the guest choose the charset of an answer, or ask for a part of it (also
+/// under other names that servers have for ranges: `request-range`, `x-ms-range`). The redaction
+/// would not find an echoed credential in such an answer.
 fn shapes_the_echo(name: &HeaderName, value: &HeaderValue) -> bool {
     let charset = || value.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"charset");
     match *name {
         header::ACCEPT_CHARSET | header::RANGE => true,
         header::ACCEPT => charset(),
-        // Of a part that is sent, not asked for.
+        // It describes a part that the guest sends.
         header::CONTENT_RANGE => false,
         _ => name.as_str().ends_with("-range"),
     }
 }
 
-/// An answer's headers as the guest gets them.
+/// The headers of an answer for the guest.
 pub(super) fn for_guest(headers: &HeaderMap, redactor: &Redactor, body_changed: bool) -> Vec<(String, String)> {
     let mut out = Vec::with_capacity(headers.len());
     for (name, value) in headers {
@@ -80,7 +80,7 @@ pub(super) fn for_guest(headers: &HeaderMap, redactor: &Redactor, body_changed: 
         if stale || KEPT.contains(&name.as_str()) {
             continue;
         }
-        // A name cannot hold the brackets of the usual mark.
+        // A header name cannot contain the brackets of `[redacted]`.
         let name = if redactor.finds(name.as_str()) { "redacted" } else { name.as_str() };
         let value = String::from_utf8_lossy(value.as_bytes());
         out.push((name.to_owned(), redactor.text(&value).into_owned()));

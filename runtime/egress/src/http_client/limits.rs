@@ -1,11 +1,11 @@
-//! The numbers that bound HTTP: plain data, made by `Limits::http` of the host, which also has the
-//! ranges, the defaults and their reasons.
+//! The limits of HTTP as plain data. `Limits::http` of the host builds them and documents the
+//! ranges, the defaults and the reasons.
 
 use std::time::Duration;
 
 /// Bounds of one provider's HTTP.
 ///
-/// Zero means "none at all", never "unlimited".
+/// Zero allows nothing; it never means "unlimited".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Requests of one call, refused ones included.
@@ -16,7 +16,7 @@ pub struct HttpLimits {
     pub requests_per_second: u32,
     /// Bytes of one request: URL, headers and body.
     pub request_bytes_max: u64,
-    /// Bytes of one response's body after decompression.
+    /// Bytes of one response's body.
     pub response_bytes_max: u64,
     /// Headers of one request or response.
     pub headers_max: u32,

@@ -1,12 +1,12 @@
-//! A request as the guest gives it, the response it gets, and why there is none. Must know neither
-//! wasm nor the transport.
+//! A guest's request, the response, and the failure in place of a response. Must know neither wasm
+//! nor the transport.
 
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use skysail_provider::{FenceClosed, LimitHit, text::one_line};
 
-/// A request as a guest gives it: not yet judged in any way.
+/// A guest's request, before any check.
 #[derive(Clone, Default)]
 pub struct HttpRequest {
     /// `GET`, `POST`, …; upper case.
@@ -15,18 +15,17 @@ pub struct HttpRequest {
     pub url: String,
     /// Name and value, in order.
     pub headers: Vec<(String, String)>,
-    /// None and empty are the same on the wire for methods without a body.
+    /// For methods without a body, `None` and an empty body send the same bytes.
     pub body: Option<Bytes>,
     /// Name of one of the provider's credentials.
     pub credential: Option<String>,
-    /// For the whole exchange; none means the provider's limit. Never longer than that limit or
-    /// than what is left of the call.
+    /// For the whole exchange; `None` means the provider's limit. The provider's limit and the rest
+    /// of the call's time bound it.
     pub timeout: Option<Duration>,
 }
 
 impl fmt::Debug for HttpRequest {
-    /// Leaves out header values, query and body: they are the cloud's business and may carry
-    /// tokens.
+    /// Leaves out header values, query and body, because they may contain tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpRequest")
             .field("method", &self.method)
@@ -38,14 +37,14 @@ impl fmt::Debug for HttpRequest {
     }
 }
 
-/// A whole answer, fit for the guest: decompressed, bounded, credentials redacted.
+/// A whole answer for the guest: bounded, and with credentials redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpResponse {
     /// 200 to 599.
     pub status: u16,
     /// Lower-case names, in the order received; without hop-by-hop headers and `set-cookie`.
     pub headers: Vec<(String, String)>,
-    /// Decompressed.
+    /// The body, which has no content coding.
     pub body: Bytes,
 }
 
@@ -69,25 +68,26 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Why there is no response: the cases of the contract's `failure`, one to one (`other` never
-/// arises here), and one that a guest takes for `forbidden`: its answer to it is thrown away.
+/// Why there is no response: the cases of the contract's `failure` except `other`, and
+/// [`Self::Fenced`], which the guest receives as `forbidden`; the result of a fenced call is
+/// discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No rule of the operator allows it. Nothing was sent.
     Forbidden,
-    /// A budget of this call or provider is used up. Nothing was sent.
+    /// A budget of this call or provider is exhausted. Nothing was sent.
     Limited,
-    /// Not a request. Nothing was sent.
+    /// The request is invalid. Nothing was sent.
     Malformed,
-    /// This process does not lead any more. What was not sent yet is not sent.
+    /// This process is no longer the leader. A request that was not sent yet is not sent.
     Fenced,
-    /// The name could not be resolved, or the connection not made. Nothing was sent.
+    /// The name was not resolved, or no connection was made. Nothing was sent.
     Unreachable,
-    /// The peer's certificate or the handshake. Nothing was carried out.
+    /// The TLS handshake failed, for example because of a certificate. Nothing was carried out.
     Tls,
-    /// Sent, perhaps carried out, and no whole answer came.
+    /// The request was sent and may have been carried out; no whole answer arrived.
     Interrupted,
-    /// The time is over. Perhaps carried out.
+    /// The time is over. The request may have been carried out.
     Timeout,
     /// The answer is larger than allowed, in bytes; 0 where its size is unknown. The request was
     /// carried out.
@@ -118,16 +118,16 @@ impl FailureKind {
 pub struct Failure {
     /// What the guest branches on.
     pub kind: FailureKind,
-    /// What a person reads: without any value of a credential, one line, at most
+    /// One line for a person, without any value of a credential; at most
     /// [`Failure::MESSAGE_BYTES_MAX`] bytes.
     pub message: String,
-    /// Where a limit of the provider was the reason: which, and how much was used.
+    /// The limit of the provider that was the reason, and how much was used.
     pub limit: Option<LimitHit>,
 }
 
 impl Failure {
-    /// Longest message, in bytes: it names an origin, a reason and a way out, and reaches the
-    /// guest.
+    /// Longest message, in bytes: the message names an origin, a reason and a remedy, and the guest
+    /// receives it.
     pub const MESSAGE_BYTES_MAX: usize = 512;
 
     /// A failure without a limit; the message is cut to [`Self::MESSAGE_BYTES_MAX`] bytes on one

@@ -9,18 +9,17 @@ use std::{
 use skysail_provider::{Limit, LimitHit};
 use tokio::time::Instant;
 
-/// How long a request waits for its turn before it is refused.
+/// How long a request may wait for a token.
 ///
-/// A burst that is over within a second is smoothed; a flood is an answer to the guest and not a
-/// queue in the host.
+/// A burst of up to a second is smoothed; further requests are refused, so that a flood does not
+/// become a queue in the host.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A bucket that holds one second's worth of tokens.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_second: u32,
-    /// When the bucket would be empty of debts: the time of the next token, less the burst (the
-    /// "theoretical arrival time").
+    /// The time of the next token, less the burst: the "theoretical arrival time" of GCRA.
     next: Mutex<Option<Instant>>,
 }
 

@@ -1,5 +1,4 @@
-//! Tests of `crate::http_client` against real servers on loopback: what leaves, what comes back,
-//! what stops it.
+//! Tests of `crate::http_client` against real servers on loopback.
 
 mod fence;
 mod http2;
@@ -30,7 +29,7 @@ use crate::{
     policy::{EgressPolicy, EgressSpec},
 };
 
-/// What `Limits` of the host has for a provider that names none.
+/// The defaults of `Limits` in the host.
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
@@ -48,7 +47,7 @@ impl Default for HttpLimits {
 
 const TOKEN: &str = "t0p-s3cr3t-t0ken";
 
-/// A resolver that gives prepared answers, one for each look-up; the last one stays.
+/// A resolver that returns prepared answers, one for each look-up, and then repeats the last one.
 #[derive(Default)]
 struct Answers {
     queue: Mutex<VecDeque<Vec<IpAddr>>>,
@@ -216,8 +215,8 @@ async fn a_reused_connection_needs_no_look_up_because_its_peer_was_judged() {
     let client = client(&egress, credentials("{}"), Arc::clone(&resolver));
     for _ in 0..3 {
         assert_eq!(send(&client, get(format!("http://api.example.com:{port}/"))).await.unwrap().body, "again");
-        // The transport's task takes the connection back to the pool once it runs; there is nothing
-        // else to see of it.
+        // The transport's task returns the connection to the pool when it next runs; a test cannot
+        // observe the return otherwise.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -239,8 +238,8 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     assert_eq!(target.connections(), 0);
 }
 
-/// Runs the test above in a process whose environment names a proxy for everything: it must not
-/// notice.
+/// Runs the test above in a process whose environment names a proxy for every scheme: the test has
+/// to pass.
 #[test]
 fn proxies_of_the_environment_are_ignored() {
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -308,8 +307,7 @@ async fn an_echo_of_the_request_shows_no_credential() {
     }
 }
 
-/// An answer to a request with a credential: these headers, and a body that is not redacted if the
-/// guest gets it.
+/// The answer to a request with a credential. The server sends these headers and a body.
 async fn answer_beside_a_credential(status: &str, headers: &str) -> Result<HttpResponse, Failure> {
     let reply = format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\n\r\n5\r\nsome \r\n0\r\n\r\n");
     let server = Server::start(move |_| Reply::Last(reply.clone().into_bytes())).await;
@@ -318,7 +316,7 @@ async fn answer_beside_a_credential(status: &str, headers: &str) -> Result<HttpR
 }
 
 #[tokio::test]
-async fn an_answer_that_the_redaction_cannot_look_into_is_interrupted() {
+async fn an_answer_that_the_redaction_cannot_decode_is_interrupted() {
     for headers in [
         "content-encoding: gzip\r\n",
         "content-encoding: identity\r\ncontent-encoding: gzip\r\n",
@@ -340,7 +338,7 @@ async fn an_answer_that_the_redaction_cannot_look_into_is_interrupted() {
 }
 
 #[tokio::test]
-async fn a_part_of_an_answer_does_not_pass_as_all_of_it_beside_a_credential() {
+async fn a_partial_answer_to_a_request_with_a_credential_is_interrupted() {
     for (status, headers) in [
         ("206 Partial Content", "content-range: bytes 0-4/100\r\n"),
         ("206 Partial Content", "content-type: multipart/byteranges; boundary=x\r\n"),
@@ -364,7 +362,7 @@ async fn a_header_whose_name_is_the_credential_arrives_under_another_name() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_redacted_as_a_small_one() {
+async fn a_large_answer_is_redacted_like_a_small_one() {
     let server = Server::start(|_| ok(&format!("{}{TOKEN}{}", "a".repeat(200_000), "b".repeat(200_000)))).await;
     let client = client(&local_egress(&server), local_credentials(&server), Answers::new(&[]));
     let response = send(&client, with_credential(get(server.url("/")), "api")).await.unwrap();
@@ -388,7 +386,7 @@ async fn a_credential_goes_only_where_it_may_and_an_unknown_one_is_forbidden_wit
     assert_eq!(server.connections(), 0);
 }
 
-/// Who is to blame for a call is decided by these counts.
+/// These counts decide whether the cloud or the release is at fault for a failed call.
 #[tokio::test]
 async fn requests_that_the_cloud_failed_or_denied_are_counted() {
     let server = Server::start(|request| {
@@ -444,7 +442,7 @@ async fn headers_of_the_host_and_of_the_credential_are_malformed() {
         "HTTP2-Settings",
         "X-HTTP-Method-Override",
         "X-Original-URL",
-        // Servers that make variables of headers cannot tell them from those with dashes.
+        // Servers that pass headers on as variables do not distinguish underscores from dashes.
         "X_HTTP_Method_Override",
         "Transfer_Encoding",
         "x.original.url",
@@ -486,7 +484,7 @@ async fn headers_of_the_host_and_of_the_credential_are_malformed() {
         assert_eq!(failure.kind, FailureKind::Malformed, "{method}");
     }
     assert_eq!(server.connections(), 0);
-    // The guest's own authorization is its own business where it names no credential.
+    // Without a credential, the guest may set the header Authorization.
     send(&client, with_header(get(server.url("/")), "Authorization", "mine")).await.unwrap();
     assert!(server.requests()[0].contains("\r\nauthorization: mine\r\n"));
 }

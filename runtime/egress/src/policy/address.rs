@@ -1,9 +1,9 @@
-//! May a connection go to this address? One table of ranges that no provider reaches by default,
-//! and the operator's exceptions.
+//! Decides whether a connection may go to an address: a table of ranges that are refused by
+//! default, and the operator's exceptions.
 //!
-//! An address is judged as what it is, not as it is spelled: IPv4 inside IPv6 (mapped, compatible,
-//! translated, NAT64, 6to4, Teredo, ISATAP) is judged as the IPv4 address *and* as the IPv6 address
-//! that carries it. Must not resolve names.
+//! An IPv4 address inside an IPv6 address (mapped, compatible, translated, NAT64, 6to4, Teredo,
+//! ISATAP) is checked as the IPv4 address *and* as the IPv6 address that carries it. Must not
+//! resolve names.
 
 use std::{
     fmt,
@@ -28,9 +28,9 @@ enum Exception {
     /// Any CIDR inside the range.
     Cidr,
     /// Only the single address (`/32`, `/128`): a metadata service hands out the machine's own
-    /// credentials, so it is never opened by a range that happens to contain it.
+    /// credentials, so a wider CIDR that contains its address does not open it.
     Single,
-    /// Nothing: no server has such an address.
+    /// No CIDR: no server has such an address.
     Never,
 }
 
@@ -49,7 +49,7 @@ const fn v6(bits: u128, prefix: u8, what: &'static str, exception: Exception) ->
 /// Sources: the IANA special-purpose registries for IPv4 and IPv6, and the clouds' documentation
 /// for the metadata services.
 const REFUSED: &[Range] = &[
-    // Metadata services and their relatives.
+    // Metadata services, and other services of a cloud at fixed addresses.
     v4([169, 254, 169, 254], 32, "the metadata service", Exception::Single),
     v4([169, 254, 170, 2], 32, "the metadata service of container tasks", Exception::Single),
     v4([169, 254, 170, 23], 32, "the metadata service of pod identities", Exception::Single),
@@ -80,8 +80,8 @@ const REFUSED: &[Range] = &[
     v4([224, 0, 0, 0], 4, "multicast", Exception::Never),
     v4([255, 255, 255, 255], 32, "broadcast", Exception::Never),
     v4([240, 0, 0, 0], 4, "reserved", Exception::Never),
-    // IPv6. What is not global unicast (2000::/3) and not named here is refused by the last entry's
-    // complement in `range_of`.
+    // IPv6. `range_of` also refuses every address that is not listed here and is neither global
+    // unicast (2000::/3) nor in the well-known NAT64 prefix.
     v6(0, 128, "unspecified", Exception::Never),
     v6(1, 128, "loopback", Exception::Cidr),
     v6(0x0064_ff9b_0001_0000_0000_0000_0000_0000, 48, "local-use NAT64", Exception::Cidr),
@@ -111,7 +111,7 @@ pub(super) struct Addresses {
     allowed: Vec<IpNet>,
 }
 
-/// An address that was refused, and as what.
+/// An address that was refused, and the range that refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RefusedAddress {
     address: IpAddr,
@@ -127,7 +127,7 @@ pub enum CidrError {
     #[error("is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32")]
     Syntax,
     /// `10.1.2.3/8`.
-    #[error("has bits set behind the prefix length; write {0}")]
+    #[error("has bits set after the prefix length; write {0}")]
     HostBits(IpNet),
     /// `::ffff:10.0.0.0/104`.
     #[error("spells IPv4 addresses as IPv6; write them as IPv4")]
@@ -135,22 +135,22 @@ pub enum CidrError {
     /// No part of it is refused.
     #[error("is public; public addresses need no permission, leave it out")]
     Public,
-    /// It reaches over the edges of a refused range.
+    /// It contains more than one refused range, or a refused range and public addresses.
     #[error("is wider than any range that may be opened; allow each network by itself, for example {0} ({1})")]
     TooWide(IpNet, &'static str),
-    /// No server lives there.
+    /// No server has an address in the range.
     #[error("is {0}: no server has such an address, and it cannot be allowed")]
     Never(&'static str),
     /// See [`EgressPolicy::CIDRS_MAX`].
-    #[error("is one too many: at most {} CIDRs; join neighbouring networks", EgressPolicy::CIDRS_MAX)]
+    #[error("exceeds the limit of {} CIDRs; join neighbouring networks", EgressPolicy::CIDRS_MAX)]
     TooMany,
 }
 
 // === impl Addresses ===
 
 impl Addresses {
-    /// Allows one more CIDR: it must lie inside one refused range, so that no careless `0.0.0.0/0`
-    /// opens everything.
+    /// Allows one more CIDR. The CIDR must lie inside one refused range, so that `0.0.0.0/0` cannot
+    /// open everything by mistake.
     pub(super) fn allow(&mut self, text: &str) -> Result<(), CidrError> {
         let net: IpNet = text.parse().map_err(|_| CidrError::Syntax)?;
         if net != net.trunc() {
@@ -166,8 +166,8 @@ impl Addresses {
             Some(range) if range.exception == Exception::Never => return Err(CidrError::Never(range.what)),
             Some(_) => {}
             None => {
-                // The example is the widest network in it that may be opened as a whole: never a
-                // metadata service.
+                // The example in the message is the widest range inside the CIDR that may be opened
+                // as a whole: a metadata service's address only where the CIDR contains no other.
                 let inside = REFUSED.iter().filter(|range| net.contains(&range.net));
                 let example = inside
                     .clone()
@@ -188,8 +188,8 @@ impl Addresses {
         Ok(())
     }
 
-    /// The address that a connection may go to, in its plain spelling (an IPv4-mapped one comes
-    /// back as IPv4).
+    /// The address that a connection may go to, in its canonical form (an IPv4-mapped address is
+    /// returned as IPv4).
     pub(super) fn judge(&self, address: IpAddr) -> Result<IpAddr, RefusedAddress> {
         let plain = address.to_canonical();
         let refused = |judged_as: IpAddr, range: &Range| RefusedAddress {
@@ -237,8 +237,8 @@ fn range_of(address: IpAddr) -> Option<&'static Range> {
 fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
-        // ::1 and :: are themselves; what else lies in ::/96 is "compatible", ::ffff:0:0/96 mapped,
-        // ::ffff:0:0:0/96 translated.
+        // ::1 and :: carry no IPv4 address; the rest of ::/96 is "compatible", ::ffff:0:0/96
+        // mapped, ::ffff:0:0:0/96 translated.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Vec::new(),
         [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => vec![v4(a, b)],
         // NAT64: the well-known prefix, then the local-use one in its three common layouts (RFC
@@ -246,14 +246,14 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0x64, 0xff9b, 0, 0, 0, 0, a, b] => vec![v4(a, b)],
         [0x64, 0xff9b, 1, a, b, c, d, e] => {
             let layouts = [v4(a, (b << 8) | (c >> 8)), v4((b << 8) | (c >> 8), (c << 8) | (d >> 8)), v4(d, e)];
-            // Which layout a network uses is not to be seen; an address that begins with zero is
-            // the padding of another one.
+            // The address does not say which layout the network uses. A layout that yields an IPv4
+            // address beginning with zero is not in use: it reads the padding of another layout.
             layouts.into_iter().filter(|layout| layout.octets().first() != Some(&0)).collect()
         }
         // 6to4 carries the router, Teredo the server and, inverted, the client.
         [0x2002, a, b, ..] => vec![v4(a, b)],
         [0x2001, 0, a, b, _, _, c, d] => vec![v4(a, b), v4(!c, !d)],
-        // ISATAP: any prefix, the interface identifier tells.
+        // ISATAP: any prefix; the interface identifier marks it.
         [_, _, _, _, 0 | 0x200, 0x5efe, a, b] => vec![v4(a, b)],
         _ => Vec::new(),
     }
@@ -262,7 +262,7 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
 // === impl RefusedAddress ===
 
 impl RefusedAddress {
-    /// Without the way out that a provider's settings have.
+    /// The reason without the remedy, which exists only for a provider's settings.
     pub(super) fn reason(&self) -> String {
         let Self { address, judged_as, what, .. } = self;
         if address == judged_as {

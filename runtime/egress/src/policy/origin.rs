@@ -1,5 +1,5 @@
-//! Where a request may go by name: scheme, host, port. Must not look at addresses;
-//! [`super::address`] does.
+//! Origins: scheme, host, port. Must not decide which addresses are allowed; [`super::address`]
+//! does.
 
 use std::{
     fmt,
@@ -8,11 +8,11 @@ use std::{
 
 use url::{Host, Url};
 
-/// An origin of the operator: exact, or with `*.` for exactly one label.
+/// An origin in an operator's rule: exact, or with `*.` for exactly one label.
 ///
 /// Its text form is `https://api.example.com`, `https://*.example.com:8443`,
-/// `http://127.0.0.1:9000` or `https://[fd00::1]:8443`. The port is the scheme's unless given. A
-/// wildcard stands for one label, as in a certificate: `*.example.com` is `a.example.com`, and
+/// `http://127.0.0.1:9000` or `https://[fd00::1]:8443`. The default port is the scheme's. A
+/// wildcard stands for one label, as in a certificate: `*.example.com` matches `a.example.com`, and
 /// neither `example.com` nor `a.b.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -32,19 +32,20 @@ enum HostPattern {
 /// Why a text is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// Nothing stands before the host.
+    /// The text has no `://`.
     #[error("has no scheme; write https://HOST or http://HOST")]
     Scheme,
     /// Neither `http://` nor `https://`.
-    #[error("has a scheme that the host does not speak; write https://HOST or http://HOST")]
+    #[error("has an unsupported scheme; write https://HOST or http://HOST")]
     OtherScheme,
     /// User name or password.
     #[error("has user information; give the provider a credential instead")]
     UserInfo,
-    /// A path, query or fragment, be it `/`.
+    /// A path, query or fragment, even a single `/`.
     #[error("has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths")]
     Path,
-    /// The host is empty, not a name, or spelled so that two readers may differ.
+    /// The host is empty, is not a name or an address, or has an unusual spelling that two parsers
+    /// may read differently.
     #[error(
         "has no usable host; write a DNS name, an IPv4 address in four decimal parts or an IPv6 address in brackets"
     )]
@@ -53,7 +54,7 @@ pub enum OriginError {
     #[error("has no usable port; write a number from 1 to 65535")]
     Port,
     /// A `*` elsewhere than in the place of the whole first label.
-    #[error("has a wildcard inside; only the whole first label may be one, as in https://*.example.com")]
+    #[error("has a misplaced wildcard; only the whole first label may be one, as in https://*.example.com")]
     WildcardPlace,
     /// `*`, `*.com`, `*.co.uk`.
     #[error(
@@ -62,7 +63,7 @@ pub enum OriginError {
     WildcardTooBroad,
 }
 
-/// The scheme, host and port of one request, in the only spelling that there is of them.
+/// The scheme, host and port of one request, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authority {
     pub(crate) https: bool,
@@ -74,20 +75,21 @@ pub(crate) struct Authority {
 pub(crate) enum AuthorityHost {
     /// Lower case, ASCII, without a trailing dot.
     Name(String),
-    /// IPv4 in IPv6 is kept as given: it is judged as what it is later, and matches no IPv4 origin.
+    /// An IPv4 address inside an IPv6 address is kept as given: it matches no IPv4 origin, and
+    /// [`super::address`] checks the carried address later.
     Address(IpAddr),
 }
 
 // === impl Origin ===
 
 impl Origin {
-    /// Longest origin that is read, in bytes: a name has at most 253.
+    /// The longest origin that is parsed, in bytes: a DNS name has at most 253.
     pub const BYTES_MAX: usize = 300;
 
-    /// Reads an origin.
+    /// Parses an origin.
     ///
     /// # Errors
-    /// Each says what to write instead.
+    /// The reason, with what to write instead.
     pub fn parse(text: &str) -> Result<Self, OriginError> {
         if text.len() > Self::BYTES_MAX
             || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ' || byte == b'\\')
@@ -148,7 +150,7 @@ impl Origin {
         host && self.https == authority.https && self.port == authority.port
     }
 
-    /// Whether everything that the other one names is named by this one.
+    /// Whether this origin matches everything that `other` matches.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let host = match (&self.host, &other.host) {
             (HostPattern::Wildcard(tail), HostPattern::Name(name)) => is_one_label_below(name, tail),
@@ -184,8 +186,8 @@ fn is_one_label_below(name: &str, tail: &str) -> bool {
     name.strip_suffix(tail).is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }
 
-/// An operator's address origin has one spelling, so that a reader of the file sees what it is: no
-/// octal, hexadecimal or short forms.
+/// Refuses octal, hexadecimal and short forms of an address in an operator's origin, so that a
+/// reader of the file recognises the address.
 fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError> {
     match address {
         IpAddr::V4(v4) => {
@@ -195,7 +197,7 @@ fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError
         IpAddr::V6(v6) => {
             let host = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(host, _)| host);
             match host.map(str::parse::<Ipv6Addr>) {
-                // An IPv4 address is written as one.
+                // An IPv4-mapped address has to be written as an IPv4 address.
                 Some(Ok(_)) if v6.to_ipv4_mapped().is_none() => Ok(()),
                 _ => Err(OriginError::Host),
             }
@@ -205,9 +207,9 @@ fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError
 
 /// Whether a wildcard directly below `name` would cover names of other owners.
 ///
-/// A single label is a top-level domain; under a country code, these second labels are registries'
-/// own (`co.uk`, `com.au`, `gov.br`). This is a guard against slips, not the public suffix list:
-/// that list changes weekly and a copy would be stale in every release.
+/// A single label is a top-level domain; under a country code, these second labels belong to the
+/// registry (`co.uk`, `com.au`, `gov.br`). This check catches mistakes and does not replace the
+/// public suffix list: that list changes weekly, so a copy would be out of date in every release.
 fn is_public_suffix(name: &str) -> bool {
     const REGISTRY_LABELS: [&str; 15] =
         ["ac", "co", "com", "edu", "gob", "gov", "gv", "info", "ltd", "mil", "ne", "net", "or", "org", "plc"];
@@ -221,14 +223,14 @@ fn is_public_suffix(name: &str) -> bool {
 // === impl Authority ===
 
 impl Authority {
-    /// None where the URL has no host, or one with empty labels.
+    /// `None` where the URL has no host, or a host with empty labels.
     pub(crate) fn of(url: &Url) -> Option<Self> {
         let host = match url.host()? {
             Host::Ipv4(address) => AuthorityHost::Address(address.into()),
             Host::Ipv6(address) => AuthorityHost::Address(address.into()),
             Host::Domain(name) => {
-                // The absolute form of a name is the same name; `url` has made it lower case and
-                // punycode.
+                // A trailing dot does not change the name; `url` has converted the name to lower
+                // case and Punycode.
                 let name = name.strip_suffix('.').unwrap_or(name);
                 let usable = name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()));
                 usable.then(|| AuthorityHost::Name(name.to_owned()))?

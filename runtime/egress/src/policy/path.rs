@@ -1,5 +1,5 @@
-//! Path prefixes by whole segments, judged on what a server may make of the path. Must not judge
-//! origins.
+//! Path prefixes by whole segments, with all the ways in which a server may decode a path. Must not
+//! check origins.
 
 use percent_encoding::percent_decode_str;
 
@@ -17,10 +17,10 @@ pub enum PathPrefixError {
     #[error("does not begin with /; write it from the root, as in /v1")]
     Relative,
     /// Query, fragment, space or control character.
-    #[error("has a query, a fragment or a character that no path has; write only the path")]
+    #[error("has a query, a fragment, a space or a control character; write only the path")]
     Characters,
     /// See [`is_ambiguous`].
-    #[error("can be read in two ways; write it without dot segments, backslashes, encoded slashes and empty segments")]
+    #[error("is ambiguous; write it without dot segments, backslashes, encoded slashes and empty segments")]
     Ambiguous,
 }
 
@@ -37,12 +37,12 @@ impl PathPrefix {
         Ok(Self { segments: if rest.is_empty() { Vec::new() } else { decoded(rest) } })
     }
 
-    /// Whether every path is covered, so that no reading of a path can lead out.
+    /// Whether the prefix covers every path, the ambiguous ones included.
     pub(super) fn covers_all(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Whether `path`, which must not be ambiguous, lies below.
+    /// Whether `path`, which must not be ambiguous, lies below the prefix.
     pub(super) fn covers(&self, path: &str) -> bool {
         decoded(path.strip_prefix('/').unwrap_or(path)).starts_with(&self.segments)
     }
@@ -54,22 +54,22 @@ fn decoded(path: &str) -> Vec<Vec<u8>> {
 
 /// Whether two servers may disagree about where a path leads.
 ///
-/// Encoded slashes, backslashes, dots of a dot segment and control characters, once or twice
-/// encoded; backslashes; `..;` and `.. `, which some servers cut to `..`; a percent sign that
-/// encodes nothing; bytes that are no UTF-8, because lenient decoders read `%c0%ae` as a dot;
-/// look-alikes of dots and slashes. Plain dot segments are ambiguous here too: a URL has none left
-/// after it was parsed.
+/// These are ambiguous: slashes, backslashes, dots of a dot segment and control characters that are
+/// encoded once or twice; backslashes; `..;` and `.. `, which some servers cut to `..`; a percent
+/// sign that encodes nothing; bytes that are not UTF-8, because lenient decoders read `%c0%ae` as a
+/// dot; characters that look like dots and slashes; plain dot segments, of which a parsed URL has
+/// none left.
 pub(super) fn is_ambiguous(path: &str) -> bool {
     let mut text = path.as_bytes().to_vec();
-    // Decoded up to three times: each round shows what one more careless server would see.
+    // Decoded up to three times, because a proxy and the servers behind it may each decode once.
     for round in 0..3 {
         let Ok(read) = std::str::from_utf8(&text) else { return true };
         if read.contains(|c: char| c == '\\' || c.is_control() || folds_into_a_separator(c)) || has_dot_segment(read) {
             return true;
         }
         let slashes = text.iter().filter(|byte| **byte == b'/').count();
-        // In the first round a percent sign that encodes nothing is a fault; later it may be what
-        // `%25` stood for.
+        // In the first round a percent sign that encodes nothing is an error; in later rounds it
+        // may be a decoded `%25`.
         let Some(next) = decode_once(&text, round > 0) else { return true };
         if next.iter().filter(|byte| **byte == b'/').count() != slashes {
             return true;
@@ -79,12 +79,12 @@ pub(super) fn is_ambiguous(path: &str) -> bool {
         }
         text = next;
     }
-    // Still changing after three rounds: nobody writes that by accident.
+    // A path that still changes after three rounds is taken for an attack.
     true
 }
 
-/// Characters that normalisation (NFKC) or a table of best fits turns into dots and slashes, alone
-/// or among others: `…`, `℀`, `∕`, `．`.
+/// Characters that Unicode normalisation (NFKC) or a best-fit mapping to ASCII turns into dots and
+/// slashes, alone or among others: `…`, `℀`, `∕`, `．`.
 const fn folds_into_a_separator(c: char) -> bool {
     matches!(
         c,
@@ -106,8 +106,8 @@ const fn folds_into_a_separator(c: char) -> bool {
     )
 }
 
-/// Whether a segment is dots, also with blanks around them or something behind a `;`: some servers
-/// cut both off.
+/// Whether a segment consists of dots, also with white space around them or parameters after a `;`:
+/// some servers remove both.
 fn has_dot_segment(path: &str) -> bool {
     path.split('/').any(|segment| {
         let name = segment.split(';').next().unwrap_or_default();
@@ -115,8 +115,8 @@ fn has_dot_segment(path: &str) -> bool {
     })
 }
 
-/// Decodes each `%XX`; a percent sign without two hexadecimal digits stays where `lenient`, else
-/// there is no result.
+/// Decodes each `%XX`. A percent sign without two hexadecimal digits is kept if `lenient`;
+/// otherwise the result is `None`.
 fn decode_once(text: &[u8], lenient: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -134,7 +134,7 @@ fn decode_once(text: &[u8], lenient: bool) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Of a hexadecimal digit.
+/// The value of a hexadecimal digit.
 fn digit(byte: u8) -> u8 {
     match byte {
         b'0'..=b'9' => byte - b'0',

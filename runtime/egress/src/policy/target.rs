@@ -1,14 +1,13 @@
-//! A guest's URL, read strictly: one spelling in, one target out. Must not judge whether the target
-//! is allowed.
+//! Strict parsing of a guest's URL. Must not decide whether the target is allowed.
 
 use url::Url;
 
 use super::origin::{Authority, AuthorityHost};
 
-/// Longest URL, in bytes: what common servers accept.
+/// Longest URL, in bytes: common servers accept no more.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// Where a request goes, in the spelling in which it is judged *and* sent.
+/// Where a request goes, in the spelling that is checked *and* sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) url: Url,
@@ -21,16 +20,16 @@ pub(crate) enum TargetError {
     #[error("the URL is longer than {URL_BYTES_MAX} bytes")]
     Length,
     #[error(
-        "the URL has a space, a control character or a backslash; percent-encode them in the query, a path has none"
+        "the URL has a space, a control character or a backslash; percent-encode it in the query, remove it from the path"
     )]
     Characters,
     #[error("the URL does not begin with http:// or https:// and a host")]
     Scheme,
     #[error("the URL has user information; name a credential instead")]
     UserInfo,
-    #[error("the URL's path hides a dot segment behind percent signs")]
+    #[error("the URL's path has a percent-encoded dot segment; remove the segment")]
     HiddenDots,
-    #[error("the URL has no host and port that a request can go to")]
+    #[error("the URL has no valid host and port")]
     Host,
 }
 
@@ -39,8 +38,8 @@ impl Target {
         if text.len() > URL_BYTES_MAX {
             return Err(TargetError::Length);
         }
-        // The URL standard repairs these in silence (it drops tabs and newlines and turns
-        // backslashes); a request has no need of repair.
+        // The URL standard removes tabs and newlines and turns backslashes into slashes; such a URL
+        // is refused instead of repaired.
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
             return Err(TargetError::Characters);
         }
@@ -50,7 +49,7 @@ impl Target {
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at_checked(end).ok_or(TargetError::Scheme)?;
-        // An empty authority would make the standard take the first path segment for the host.
+        // With an empty authority the URL standard would take the first path segment for the host.
         if authority.is_empty() {
             return Err(TargetError::Scheme);
         }
@@ -64,8 +63,8 @@ impl Target {
         let mut url = Url::parse(text).map_err(|_| TargetError::Host)?;
         url.set_fragment(None);
         let authority = Authority::of(&url).filter(|authority| authority.port != 0).ok_or(TargetError::Host)?;
-        // The connection, the Host header and the name in the handshake all take the judged
-        // spelling.
+        // The connection, the Host header and the TLS server name all use the spelling that was
+        // checked.
         if let AuthorityHost::Name(name) = &authority.host
             && url.host_str() != Some(name)
         {

@@ -1,4 +1,4 @@
-//! Tests of `crate::policy`: tables of spellings, and the law behind them.
+//! Tests of `crate::policy`: tables of spellings, and property tests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ fn policy(rules: Vec<EgressRuleSpec>, allow_cidrs: &[&str]) -> EgressPolicy {
     EgressPolicy::new(&EgressSpec { rules, allow_cidrs: strings(allow_cidrs), ca_bundle: None }).unwrap()
 }
 
-/// `allowed`, or why not.
+/// `allowed`, or the reason of the refusal.
 fn verdict(policy: &EgressPolicy, method: &str, url: &str) -> String {
     let target = match Target::parse(url) {
         Ok(target) => target,
@@ -31,8 +31,8 @@ fn verdict(policy: &EgressPolicy, method: &str, url: &str) -> String {
     policy.judge(method, &target).map_or_else(|refusal| refusal.to_string(), |()| "allowed".to_owned())
 }
 
-/// URLs that must not leave, and a word of the reason. All of them go through the whole client,
-/// too: see `http_client/tests`.
+/// Forbidden URLs, and a word of the reason. `http_client/tests` sends all of them through the
+/// whole client, too.
 pub(crate) const FORBIDDEN: &[(&str, &str)] = &[
     // The metadata service, by every spelling of its address.
     ("http://169.254.169.254/latest/meta-data/", "metadata"),
@@ -110,7 +110,7 @@ pub(crate) const FORBIDDEN: &[(&str, &str)] = &[
     ("http://[fec0::1]/", "site-local"),
     ("http://[fc00::1]/", "unique-local"),
     ("http://[fdff:ffff::1]/", "unique-local"),
-    // Addresses where no server lives.
+    // Addresses that no server has.
     ("http://192.0.0.8/", "protocols"),
     ("http://192.0.2.1/", "documentation"),
     ("http://198.51.100.1/", "documentation"),
@@ -218,7 +218,7 @@ pub(crate) const FORBIDDEN: &[(&str, &str)] = &[
     ("https://paths.example.com/v2/lb/..\\admin", "backslash"),
 ];
 
-/// The policy that the tables are judged by.
+/// The policy for the tables.
 pub(crate) fn table_spec() -> EgressSpec {
     let paths = EgressRuleSpec {
         methods: Some(strings(&["GET", "DELETE"])),
@@ -244,7 +244,7 @@ fn forbidden_targets_are_refused_in_every_spelling() {
 }
 
 #[test]
-fn allowed_targets_are_allowed_in_every_honest_spelling() {
+fn allowed_targets_are_allowed_in_every_unambiguous_spelling() {
     let policy = EgressPolicy::new(&table_spec()).unwrap();
     for url in [
         "https://api.example.com",
@@ -281,7 +281,7 @@ fn a_method_is_judged_with_the_rule_that_has_the_origin_and_the_path() {
         expect!["no rule allows method POST at https://paths.example.com"],
     );
     check("TRACE", "https://api.example.com/", expect!["no rule allows method TRACE at https://api.example.com"]);
-    // What one rule allows for its path does not spill over to another rule's.
+    // A method that one rule allows for its path is not allowed for the path of another rule.
     let other = EgressRuleSpec {
         methods: Some(strings(&["POST"])),
         path_prefixes: Some(strings(&["/tasks"])),
@@ -326,7 +326,7 @@ fn an_allowed_cidr_opens_what_it_covers_in_every_spelling_and_nothing_else() {
         // Link-local is open here; the metadata service is not.
         ("http://169.254.169.254/", "only as 169.254.169.254/32"),
         ("http://169.254.1.1/", "no rule allows origin"),
-        // The carried IPv4 address is allowed, the origin is another one.
+        // The carried IPv4 address is allowed, but the origin differs from the rule's.
         ("http://[64:ff9b::10.1.2.3]/", "no rule allows origin"),
         ("http://[::ffff:10.1.2.3]/", "no rule allows origin"),
     ] {
@@ -345,7 +345,7 @@ fn the_metadata_service_opens_only_by_its_own_address() {
 }
 
 #[test]
-fn public_addresses_pass_and_come_back_in_their_plain_spelling() {
+fn public_addresses_are_allowed_and_returned_in_canonical_form() {
     let policy = policy(vec![], &[]);
     for (address, plain) in [
         ("8.8.8.8", "8.8.8.8"),
@@ -368,7 +368,7 @@ fn wrong(spec: &EgressSpec, expected: Expect) {
 }
 
 #[test]
-fn a_bad_origin_is_named_with_its_place_the_reason_and_the_way_out() {
+fn the_error_of_a_bad_origin_names_the_place_the_reason_and_the_remedy() {
     let mut lines = String::new();
     for origin in [
         "api.example.com",
@@ -403,16 +403,16 @@ fn a_bad_origin_is_named_with_its_place_the_reason_and_the_way_out() {
     }
     expect![[r#"
         origin "api.example.com" has no scheme; write https://HOST or http://HOST
-        origin "ftp://api.example.com" has a scheme that the host does not speak; write https://HOST or http://HOST
+        origin "ftp://api.example.com" has an unsupported scheme; write https://HOST or http://HOST
         origin "https://" has no usable host; write a DNS name, an IPv4 address in four decimal parts or an IPv6 address in brackets
         origin "https://*" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
         origin "https://*:8443" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
         origin "https://*.com" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
         origin "https://*.co.uk" has a wildcard over a whole public suffix; name at least the domain that belongs to you, as in https://*.example.com
-        origin "https://*.*.example.com" has a wildcard inside; only the whole first label may be one, as in https://*.example.com
-        origin "https://api.*.com" has a wildcard inside; only the whole first label may be one, as in https://*.example.com
-        origin "https://a*.example.com" has a wildcard inside; only the whole first label may be one, as in https://*.example.com
-        origin "https://*.10.0.0.1" has a wildcard inside; only the whole first label may be one, as in https://*.example.com
+        origin "https://*.*.example.com" has a misplaced wildcard; only the whole first label may be one, as in https://*.example.com
+        origin "https://api.*.com" has a misplaced wildcard; only the whole first label may be one, as in https://*.example.com
+        origin "https://a*.example.com" has a misplaced wildcard; only the whole first label may be one, as in https://*.example.com
+        origin "https://*.10.0.0.1" has a misplaced wildcard; only the whole first label may be one, as in https://*.example.com
         origin "https://api.example.com/" has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths
         origin "https://api.example.com/v1" has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths
         origin "https://api.example.com?x" has a path, query or fragment; an origin ends after the host or port, use pathPrefixes for paths
@@ -430,7 +430,7 @@ fn a_bad_origin_is_named_with_its_place_the_reason_and_the_way_out() {
 }
 
 #[test]
-fn a_bad_cidr_is_named_with_its_place_the_reason_and_the_way_out() {
+fn the_error_of_a_bad_cidr_names_the_place_the_reason_and_the_remedy() {
     let mut lines = String::new();
     for cidr in [
         "10.0.0.0",
@@ -453,7 +453,7 @@ fn a_bad_cidr_is_named_with_its_place_the_reason_and_the_way_out() {
     }
     expect![[r#"
         allowCidrs[1]: "10.0.0.0" is not a CIDR; write an address and a prefix length, as in 10.20.0.0/16 or 127.0.0.1/32
-        allowCidrs[1]: "10.0.0.1/8" has bits set behind the prefix length; write 10.0.0.0/8
+        allowCidrs[1]: "10.0.0.1/8" has bits set after the prefix length; write 10.0.0.0/8
         allowCidrs[1]: "0.0.0.0/0" is wider than any range that may be opened; allow each network by itself, for example 10.0.0.0/8 (private)
         allowCidrs[1]: "::/0" is wider than any range that may be opened; allow each network by itself, for example fc00::/7 (unique-local)
         allowCidrs[1]: "10.0.0.0/7" is wider than any range that may be opened; allow each network by itself, for example 10.0.0.0/8 (private)
@@ -469,7 +469,7 @@ fn a_bad_cidr_is_named_with_its_place_the_reason_and_the_way_out() {
 }
 
 #[test]
-fn a_bad_method_path_or_list_is_named_with_its_place() {
+fn the_error_of_a_bad_method_path_or_list_names_the_place() {
     let with = |methods: Option<&[&str]>, paths: Option<&[&str]>| EgressSpec {
         rules: vec![EgressRuleSpec {
             methods: methods.map(strings),
@@ -503,13 +503,13 @@ fn a_bad_method_path_or_list_is_named_with_its_place() {
     wrong(
         &with(None, Some(&["/v2/../x"])),
         expect![[
-            r#"rules[0].pathPrefixes[0]: path prefix "/v2/../x" can be read in two ways; write it without dot segments, backslashes, encoded slashes and empty segments"#
+            r#"rules[0].pathPrefixes[0]: path prefix "/v2/../x" is ambiguous; write it without dot segments, backslashes, encoded slashes and empty segments"#
         ]],
     );
     wrong(
         &with(None, Some(&["/v2?x"])),
         expect![[
-            r#"rules[0].pathPrefixes[0]: path prefix "/v2?x" has a query, a fragment or a character that no path has; write only the path"#
+            r#"rules[0].pathPrefixes[0]: path prefix "/v2?x" has a query, a fragment, a space or a control character; write only the path"#
         ]],
     );
     wrong(
@@ -555,7 +555,7 @@ fn an_origin_prints_as_it_is_written() {
     assert_eq!(Origin::parse("HTTPS://Bücher.Example:443").unwrap().to_string(), "https://xn--bcher-kva.example");
 }
 
-// === laws ===
+// === properties ===
 
 fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     let ranges: [(u32, u8); 8] = [
@@ -622,7 +622,7 @@ proptest! {
 
     #[test]
     fn no_url_is_read_as_another_authority_than_the_one_it_shows(tail in "[ -~]{0,24}") {
-        // Whatever follows, a target under the rule's origin goes to that origin.
+        // An allowed URL that begins with the rule's origin goes to that origin.
         let url = format!("https://api.example.com{tail}");
         if let Ok(target) = Target::parse(&url) {
             let again = Authority::of(&target.url).unwrap();

@@ -170,14 +170,14 @@ mod tests {
         refused(
             json!({ "credentials": { "api": api } }),
             expect![[
-                r#"spec.credentials.api.bearer: Secret cloud/other has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+                r#"spec.credentials.api.bearer: Secret cloud/other does not exist, has no text under the key "token", or may not be read by the manager's ServiceAccount; create the Secret with the key, or allow the ServiceAccount to get it"#
             ]],
         );
         let oci = json!({ "reference": "registry.example.com/sim:v1", "credentials": { "secretKeyRef": absent } });
         refused(
             json!({ "source": { "oci": oci } }),
             expect![[
-                r#"spec.source.oci.credentials.secretKeyRef: Secret cloud/other has no text under the key "token", is not there, or may not be read by this account; create it, or let the account get it"#
+                r#"spec.source.oci.credentials.secretKeyRef: Secret cloud/other does not exist, has no text under the key "token", or may not be read by the manager's ServiceAccount; create the Secret with the key, or allow the ServiceAccount to get it"#
             ]],
         );
     }

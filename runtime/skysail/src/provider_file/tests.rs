@@ -99,7 +99,7 @@ fn a_wrong_rollout_is_refused() {
     refused(
         &document("rollout: {retry: v3}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.retry: "v3" is no digest; write sha256: and 64 hex digits, as status.refused.digest has them"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.retry: "v3" is not a digest; write sha256: and 64 hex digits, as status.refused.digest has them"#
         ]],
     );
     refused(
@@ -351,7 +351,7 @@ fn an_origin_of_another_scheme_is_refused() {
     refused(
         &document("egress:\n  rules:\n  - origins: [\"ftp://x\"]\n"),
         expect![[
-            r#"DIR/providers.yaml:9: provider "sim": spec.egress.rules[0].origins[0]: origin "ftp://x" has a scheme that the host does not speak; write https://HOST or http://HOST"#
+            r#"DIR/providers.yaml:9: provider "sim": spec.egress.rules[0].origins[0]: origin "ftp://x" has an unsupported scheme; write https://HOST or http://HOST"#
         ]],
     );
 }
@@ -495,7 +495,7 @@ fn a_bad_header_is_refused() {
             "credentials:\n  api:\n    origins: [\"https://api.example.com\"]\n    header: {name: Host, value: {file: token}}\n",
         ),
         expect![[
-            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.header.name: is a header that the connection sets by itself; use another one"#
+            r#"DIR/providers.yaml:10: provider "sim": spec.credentials.api.header.name: is a header that only the host may set; use another one"#
         ]],
     );
 }

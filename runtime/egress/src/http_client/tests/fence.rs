@@ -1,4 +1,4 @@
-//! A closed fence: a process that is not the leader any more sends nothing.
+//! A closed fence: a process that is no longer the leader sends no request.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use skysail_provider::Fence;
 use super::{Server, get, local, ok, sent};
 use crate::http_client::{FailureKind, HttpBudget, HttpLimits};
 
-/// A budget behind a fence that closes at second 10, and its clock's hand.
+/// A budget with a fence that closes at second 10, and the fence's clock.
 fn fenced() -> (HttpBudget, Arc<AtomicU64>) {
     let hand = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&hand);

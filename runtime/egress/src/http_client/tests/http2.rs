@@ -1,4 +1,4 @@
-//! HTTP/2, which the two sides choose in the TLS handshake: the limits hold there too.
+//! The limits hold for HTTP/2, too, which client and server negotiate in the TLS handshake.
 
 use std::{
     future::poll_fn,
@@ -29,8 +29,7 @@ use crate::http_client::{Failure, FailureKind, HttpBudget, HttpLimits, HttpRespo
 
 type Answer = fn(SendResponse<Bytes>) -> BoxFuture<'static, Result<(), h2::Error>>;
 
-/// A server of `api.example.com` that speaks nothing but HTTP/2. Whatever runs in it ends when it
-/// is dropped.
+/// A server for `api.example.com` that speaks only HTTP/2. A drop ends its tasks.
 struct Server {
     authority: Authority,
     address: SocketAddr,
@@ -58,7 +57,7 @@ impl Server {
         Self { authority, address, requests, _tasks: tasks }
     }
 
-    /// One request, and what was spent on it.
+    /// Sends one request; returns the result and the usage.
     async fn asked(&self, limits: HttpLimits) -> (Result<HttpResponse, Failure>, HttpUsage) {
         let egress = egress(self.address.port(), Some(&self.authority));
         let client = limited_client(&egress, credentials("{}"), Answers::new(&[&["127.0.0.1"]]), &limits);
@@ -69,7 +68,7 @@ impl Server {
         (result, budget.usage())
     }
 
-    /// One request that must fail by a limit.
+    /// Sends one request that has to fail because of a limit.
     async fn stopped(&self, limits: HttpLimits) -> (FailureKind, LimitHit) {
         let (result, usage) = self.asked(limits).await;
         let failure = result.unwrap_err();
@@ -134,7 +133,8 @@ async fn header_bytes_above_the_limit_are_an_answer_that_is_too_large() {
     assert_eq!(stopped, (FailureKind::TooLarge(0), LimitHit { limit: Limit::HttpHeaderBytes, used: 2003, max: 1000 }));
 }
 
-/// More than any limit may be: the transport itself takes no more, and cannot say how much it was.
+/// The server sends more than any limit allows: the transport refuses it and does not know the
+/// size.
 #[tokio::test]
 async fn a_flood_of_header_bytes_is_not_taken() {
     let server = Server::start(|respond| {

@@ -1,4 +1,4 @@
-//! Each limit: the attack on it, what stops it, and which limit the failure names.
+//! For each limit: the attack, and the limit that the failure names.
 
 use std::{
     sync::{
@@ -27,8 +27,8 @@ fn limited(server: &Server, limits: HttpLimits) -> Limited {
     Limited { client, budget: HttpBudget::new(limits, None) }
 }
 
-/// Sends one request that must fail by a limit, and returns the failure, the limit and what was
-/// spent.
+/// Sends one request that has to fail because of a limit; returns the failure, the limit and the
+/// usage.
 async fn stopped(server: &Server, limits: HttpLimits, request: HttpRequest) -> (Failure, LimitHit, HttpUsage) {
     let Limited { client, budget } = limited(server, limits);
     let failure = sent(&client, &budget, request).await.unwrap_err();
@@ -52,7 +52,7 @@ async fn requests_beyond_the_call_s_budget_are_refused_and_not_sent() {
     let usage = budget.usage();
     assert_eq!((usage.requests, usage.refused), (5, 2));
     assert_eq!(usage.limit_hits, [LimitHit { limit: Limit::HttpRequests, used: 4, max: 3 }]);
-    // Not even looked at: this is no request.
+    // An invalid request: requests beyond the budget are not even parsed.
     let answers = client.send_all(&budget, vec![HttpRequest::default(); 60_000], MIB).await;
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Limited)));
     assert_eq!((answers.len(), budget.usage().requests, budget.usage().refused), (60_000, 60_005, 60_002));
@@ -66,8 +66,8 @@ async fn answers_come_in_the_order_of_the_requests_and_no_more_are_in_flight_tha
     let most = Arc::new(AtomicUsize::new(0));
     let (now, high) = (Arc::clone(&in_flight), Arc::clone(&most));
     let server = Server::start(move |request| {
-        // Counted up when a request arrives; the reply is written at once, so the client's own
-        // count is the upper bound.
+        // Counts requests that arrived; the reply is written at once, so the client's own count is
+        // the upper bound.
         high.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let path = request.split(' ').nth(1).unwrap().to_owned();
         now.fetch_sub(1, Ordering::SeqCst);
@@ -115,7 +115,7 @@ async fn one_failure_does_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn nothing_more_is_asked_for_when_the_answers_fill_the_guest_s_memory() {
+async fn no_further_request_is_sent_when_the_answers_fill_the_guest_s_memory() {
     let server = Server::start(|_| ok(&"x".repeat(600))).await;
     let limits = HttpLimits { concurrency_per_call: 1, ..HttpLimits::default() };
     let Limited { client, budget } = limited(&server, limits);
@@ -191,8 +191,7 @@ async fn an_endless_answer_is_stopped_at_the_limit() {
     server.wait_for_closed(1).await;
 }
 
-/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives
-/// nothing.
+/// Empty deflate blocks, and an endless file name: a decoder reads them for ever without output.
 #[tokio::test]
 async fn an_endless_gzip_stream_without_output_is_not_decoded() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -221,7 +220,7 @@ async fn endless_interim_answers_are_stopped_and_counted() {
 }
 
 #[tokio::test]
-async fn an_interim_answer_before_the_answer_is_passed_over() {
+async fn an_interim_answer_before_the_answer_is_skipped() {
     let reply =
         b"HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
     let server = Server::start(|_| Reply::Whole(reply.to_vec())).await;

@@ -1,5 +1,4 @@
-//! A server of a few lines that answers with exactly the bytes a test wants, over TCP or TLS, and
-//! remembers what it saw.
+//! A small server that answers with the bytes of a test, over TCP or TLS, and records the requests.
 
 use std::{
     net::SocketAddr,
@@ -17,21 +16,21 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What a server does about one request.
+/// The server's reaction to one request.
 pub(super) enum Reply {
     /// These bytes; the connection stays open.
     Whole(Vec<u8>),
     /// These bytes, and the connection is closed.
     Last(Vec<u8>),
-    /// The first bytes once, the second again and again until the peer goes.
+    /// The first bytes once, then the second bytes repeatedly until the peer closes.
     Endless(Vec<u8>, Vec<u8>),
-    /// These bytes, then nothing more until the peer goes.
+    /// These bytes, then nothing until the peer closes.
     Stuck(Vec<u8>),
-    /// Nothing until the peer goes.
+    /// Nothing until the peer closes.
     Never,
 }
 
-/// Whatever runs in it ends when it is dropped.
+/// A drop ends the server's tasks.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     seen: Arc<Seen>,
@@ -143,10 +142,9 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer,
         let reply = answer(&request);
         seen.requests.lock().unwrap().push(request);
         seen.counts.send_modify(|(requests, _)| *requests += 1);
-        // A failed write means that the peer has gone, which ends the connection like any other way
-        // to go.
+        // A failed write means that the peer has closed the connection.
         let goes_on = match reply {
-            // Where the socket was full the last of it is still with TLS.
+            // After a full socket the TLS layer may still hold the last bytes.
             Reply::Whole(bytes) => stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok(),
             Reply::Last(bytes) => {
                 if stream.write_all(&bytes).await.is_ok() && stream.shutdown().await.is_ok() {
@@ -172,7 +170,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &Answer,
     }
 }
 
-/// Waits until the peer closes; false.
+/// Waits until the peer closes; returns `false`.
 async fn gone(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     let mut rest = [0; 64];
     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}

@@ -1,4 +1,4 @@
-//! TLS: who is trusted, and the client certificate that the guest never sees.
+//! TLS: trusted certificates, and the client certificate that the guest never sees.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ struct Leaf {
 }
 
 impl Authority {
-    /// Names differ, because a root is found by its name.
+    /// The names have to differ, because a root certificate is found by its name.
     pub(super) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -54,8 +54,8 @@ impl Leaf {
     }
 }
 
-/// What a server of this name says in the handshake; with `clients`, it wants a certificate of
-/// theirs.
+/// The TLS configuration of a server with this name; with `clients`, the server requires a client
+/// certificate of that authority.
 pub(super) fn server_config(authority: &Authority, name: &str, clients: Option<&Authority>) -> ServerConfig {
     let crypto = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -74,7 +74,7 @@ async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) 
     Server::start_tls(server_config(authority, name, clients), ok).await
 }
 
-/// Lets requests to `api.example.com` at this port through.
+/// Allows requests to `api.example.com` at this port.
 pub(super) fn egress(port: u16, ca: Option<&Authority>) -> String {
     let mut spec = serde_json::json!({
         "rules": [{"origins": [format!("https://api.example.com:{port}")]}],
@@ -145,7 +145,7 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
         Answers::new(&[&["127.0.0.1"]]),
     );
 
-    // Without the credential the connection has no certificate, whatever happened before or after.
+    // Without the credential a connection presents no certificate, even after requests with it.
     let bare = send(&client, get(url(&server))).await.unwrap_err();
     assert_eq!(bare.kind, FailureKind::Tls, "{bare}");
 
@@ -158,8 +158,7 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
     let bare = send(&client, get(url(&server))).await.unwrap_err();
     assert_eq!(bare.kind, FailureKind::Tls, "{bare}");
 
-    // A certificate that was exchanged is shown from the next request on; the connection of the old
-    // one is not used for it.
+    // After a rotation, the next request presents the new certificate on a new connection.
     let two = clients.leaf("two");
     two.write(folder.path());
     assert_eq!(credentials.exchange(credentials.rotation_to(&read()).unwrap()), ["tls"]);
@@ -168,7 +167,7 @@ async fn a_client_certificate_is_shown_to_the_server_and_nothing_of_it_to_the_gu
 }
 
 #[tokio::test]
-async fn a_client_certificate_that_the_server_does_not_know_is_a_failure_of_tls() {
+async fn a_client_certificate_that_the_server_does_not_trust_is_a_failure_of_tls() {
     let (authority, clients) = (Authority::new("servers"), Authority::new("clients"));
     let server = server(&authority, "api.example.com", Some(&clients)).await;
     let folder = tempfile::tempdir().unwrap();
