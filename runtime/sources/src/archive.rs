@@ -1,27 +1,27 @@
-//! The last good component of each provider, on disk: what serves after a restart while its source
-//! is away.
+//! Keeps the last good component of each provider on disk, so that it can serve after a restart
+//! while its source is unreachable.
 //!
 //! # Layout
-//! - `lock`: held by the process that uses the folder; a process opens a folder once.
-//! - `key`: 32 random bytes, which authenticate what this process writes here ([`Archive::key`]).
-//! - `components/<hex digest>.wasm`: named by content; written whole or not at all.
-//! - `providers/<name>.json`: which of them a provider had, and from which source.
-//! - `quarantine/<name>.json`: digests that served and were taken back.
+//! - `lock`: locked by the process that uses the folder; a process opens a folder once.
+//! - `key`: 32 random bytes, which authenticate the records of this folder ([`Archive::key`]).
+//! - `components/<hex digest>.wasm`: a component, written completely or not at all.
+//! - `providers/<name>.json`: a provider's component and its source.
+//! - `quarantine/<name>.json`: digests of releases that were rolled back.
 //!
 //! # Guarantees
-//! - At any moment, also when the process is killed, [`Archive::get`] gives what was put last or
-//!   what was put before it.
-//! - A record is believed where this process wrote it: it carries an HMAC of its name and its
-//!   content. A component has the digest that its record names. Folders and files belong to this
+//! - At any moment, even if the process is killed, [`Archive::get`] returns the component of the
+//!   last [`Archive::put`] or of the one before it.
+//! - A record is accepted only with an HMAC of its name and its content by this folder's key, and a
+//!   component only with the digest that its record names. Folders and files have to belong to this
 //!   account or to root, and no other account may write them; the groups of this process may,
-//!   because Kubernetes gives a volume's files to `fsGroup`. Sizes have a bound, and a link is not
-//!   followed. What does not hold is logged, and is as if it were not there.
-//! - The folder does not grow beyond its limit: what no provider had last goes first.
+//!   because Kubernetes gives a volume's files to `fsGroup`. Sizes have a bound, and links are not
+//!   followed. A record or component that fails a check is logged and treated as missing.
+//! - The folder does not grow beyond its limit: components that no record names are removed first.
 //!
 //! # Caveats
-//! The state folder itself may be writable by others, as the mount point of an `emptyDir` always
-//! is. An account that can write there can remove what is kept, and can put back what this process
-//! had written earlier.
+//! Other accounts may be able to write the state folder itself, for example the mount point of an
+//! `emptyDir`. Such an account can remove records, and can restore records that this process wrote
+//! earlier.
 
 use std::{
     collections::BTreeSet,
@@ -50,38 +50,38 @@ use crate::{Digest, Offer};
 #[cfg(test)]
 mod tests;
 
-/// Longest record, in bytes; it names a digest and two texts.
+/// The longest record, in bytes: a record has a digest and two texts.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes of the key.
 const KEY_BYTES: usize = 32;
 
-/// Where new files are written before they get their name.
+/// The folder where new files are written before they are renamed.
 const NEW: &str = "new";
 
-/// Why the folder cannot be used, or something in it cannot be kept. Every text names the file and
-/// the way out.
+/// Why the folder cannot be used, or a file in it cannot be written. Every message names the path
+/// and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// Another process has it.
-    #[error("{} is used by another process: give each manager a folder of its own", folder.display())]
+    /// Another process uses the folder.
+    #[error("{} is used by another process: give each manager its own folder", folder.display())]
     Locked {
         /// As given.
         folder: PathBuf,
     },
-    /// The system refuses.
+    /// The system returned an error.
     #[error(
-        "{} cannot be used: the folder has to be writable by this account and by no other, and on a disk with room", path.display()
+        "{} cannot be used: make the folder writable by this account and by no other, on a disk with free space", path.display()
     )]
     Io {
-        /// What was read or written.
+        /// The path that was read or written.
         path: PathBuf,
         /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// It does not fit.
+    /// The limit of the folder is too small.
     #[error(
         "{needed} bytes are needed in {} for the last release of each provider, and the limit is {max}: raise it, or keep fewer providers", folder.display()
     )]
@@ -100,7 +100,7 @@ pub enum ArchiveError {
 pub struct Archive {
     folder: PathBuf,
     bytes_max: u64,
-    /// One writer at a time: the limit is about all of them.
+    /// One writer at a time, because the size limit covers the writes of all providers.
     writer: Mutex<()>,
     key: [u8; KEY_BYTES],
     /// A POSIX record lock on this file belongs to the process. A lock of `flock` belongs to the
@@ -110,7 +110,7 @@ pub struct Archive {
     _lock: File,
 }
 
-/// A record as it is on disk.
+/// The form of a record on disk.
 #[derive(Serialize, Deserialize)]
 struct Authenticated<T> {
     content: T,
@@ -118,13 +118,13 @@ struct Authenticated<T> {
     hmac: String,
 }
 
-/// What a provider had last.
+/// The last good component of a provider.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     digest: String,
     origin: String,
-    /// What the operator wrote as its source: another source's component is not this provider's any
-    /// more.
+    /// The source in the operator's settings: after a change of the source, the component is no
+    /// longer used.
     source: String,
 }
 
@@ -133,21 +133,21 @@ struct Record {
 pub struct Quarantined {
     /// `sha256:…` of the component.
     pub digest: String,
-    /// Why, for people.
+    /// The reason, for messages.
     pub reason: String,
-    /// Whether it had been tried once more because a person asked.
+    /// Whether it was retried once at an operator's request.
     #[serde(default)]
     pub retried: bool,
 }
 
 impl Archive {
-    /// Digests remembered for a provider; the oldest goes first.
+    /// The most digests kept for a provider; the oldest is removed first.
     pub const QUARANTINED_MAX: usize = 32;
 
-    /// Takes the folder, which is made where it is not there.
+    /// Opens the folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Another process has it, it cannot be written, or another account may write in it.
+    /// Another process uses the folder, it cannot be written, or another account may write in it.
     pub fn open(folder: PathBuf, bytes_max: u64) -> Result<Self, ArchiveError> {
         for name in ["components", "providers", "quarantine", NEW] {
             let path = folder.join(name);
@@ -172,16 +172,16 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The key of this folder, for what else is kept in it.
+    /// The key of this folder, for other files that are kept in it.
     #[must_use]
     pub const fn key(&self) -> &[u8; KEY_BYTES] {
         &self.key
     }
 
-    /// What this provider had last from this source.
+    /// The last good component of this provider from this source.
     ///
-    /// A record or a component that is not what it should be is logged and left out: there is a
-    /// source to ask.
+    /// A record or component that fails a check is logged and treated as missing, because the
+    /// source still has the component.
     #[must_use]
     pub fn get(&self, provider: &str, source: &str, bytes_max: u64) -> Option<Offer> {
         let record = self.record(provider)?;
@@ -198,17 +198,17 @@ impl Archive {
         };
         let digest = Digest::of(&bytes);
         if digest.to_string() != record.digest {
-            tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk is not what it was: it is not used");
+            tracing::warn!(provider.name = provider, file = %path.display(), "the last release on disk does not have the recorded digest and is not used");
             return None;
         }
         Some(Offer { bytes, digest, origin: format!("{} (kept on disk)", record.origin) })
     }
 
-    /// Keeps what a provider has now, in place of what it had. It has passed probation, whatever
-    /// was recorded against it.
+    /// Keeps a component that has passed probation, in place of the provider's previous one, and
+    /// removes it from the quarantine.
     ///
     /// # Errors
-    /// It cannot be written, or does not fit; then what was there stays.
+    /// The component cannot be written or exceeds the limit; the previous one stays.
     pub fn put(&self, provider: &str, source: &str, offer: &Offer) -> Result<(), ArchiveError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let record =
@@ -225,16 +225,16 @@ impl Archive {
         self.write_record(&self.record_path(provider), &record)
     }
 
-    /// What must not serve again, the oldest first.
+    /// The provider's quarantine, the oldest entry first.
     #[must_use]
     pub fn quarantined(&self, provider: &str) -> Vec<Quarantined> {
         self.text(provider, &self.quarantine_path(provider)).unwrap_or_default()
     }
 
-    /// Remembers a component that must not serve again.
+    /// Adds a component to the provider's quarantine.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     pub fn quarantine(&self, provider: &str, entry: Quarantined) -> Result<(), ArchiveError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = self.quarantined(provider);
@@ -245,7 +245,7 @@ impl Archive {
         self.write_quarantine(provider, &entries)
     }
 
-    /// It has passed probation.
+    /// Removes a component from the quarantine.
     fn release(&self, provider: &str, digest: &str) -> Result<(), ArchiveError> {
         let mut entries = self.quarantined(provider);
         let before = entries.len();
@@ -257,7 +257,7 @@ impl Archive {
         self.write_record(&self.quarantine_path(provider), &entries)
     }
 
-    /// Forgets providers that are not among these.
+    /// Removes the records of providers that are not in the list.
     ///
     /// # Errors
     /// A record cannot be removed.
@@ -273,18 +273,18 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether the component is there, every byte of it: what was damaged is written again.
+    /// Whether the component is on disk with every byte; a damaged one is written again.
     fn holds(&self, offer: &Offer) -> bool {
         let path = self.component(&offer.digest.to_string());
         read(&path, offer.bytes.len() as u64).is_ok_and(|bytes| bytes == offer.bytes)
     }
 
-    /// Removes what no provider had last, if the new component needs the room.
+    /// Removes components that no record names, and checks that the new component fits.
     fn make_room(&self, offer: &Offer) -> Result<(), ArchiveError> {
         let mut kept = BTreeSet::from([self.component(&offer.digest.to_string())]);
         for path in self.files("providers")? {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            // Until the new record is there, a crash must find the old one's component.
+            // After a crash before the new record is written, the old component is needed.
             if let Some(record) = self.record(&name) {
                 kept.insert(self.component(&record.digest));
             }
@@ -308,7 +308,7 @@ impl Archive {
     }
 
     fn component(&self, digest: &str) -> PathBuf {
-        // Of a record that somebody else wrote: what is no digest names no file.
+        // An invalid digest in a record must not become a path.
         let name = digest.parse::<Digest>().map_or_else(|_| "none".to_owned(), |digest| digest.to_string());
         self.folder.join("components").join(format!("{}.wasm", name.trim_start_matches("sha256:")))
     }
@@ -330,13 +330,13 @@ impl Archive {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(provider.name = provider, file = %path.display(), %error, "what is kept about a provider cannot be read");
+                tracing::warn!(provider.name = provider, file = %path.display(), %error, "the record of a provider cannot be read");
                 return None;
             }
         };
         let content = self.authentic(path, &bytes);
         if content.is_none() {
-            tracing::warn!(provider.name = provider, file = %path.display(), "what is kept about a provider was not written by this manager: it is not used");
+            tracing::warn!(provider.name = provider, file = %path.display(), "the record of a provider was not written by this manager and is not used");
         }
         content
     }
@@ -357,7 +357,8 @@ impl Archive {
         self.write(path, &text().map_err(io::Error::other).map_err(at(path))?)
     }
 
-    /// What the HMAC of a record is made of: its name says which provider it is of, and for what.
+    /// The key and the message of a record's HMAC. The message contains the record's path, which
+    /// names the provider and the kind of record.
     fn signed<T: Serialize>(&self, path: &Path, content: &T) -> serde_json::Result<(hmac::Key, Vec<u8>)> {
         let name = path.strip_prefix(&self.folder).unwrap_or(path);
         let message = serde_json::to_vec(&("skysail record 1", name, content))?;
@@ -376,7 +377,7 @@ impl Archive {
             File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
         };
         written().map_err(|error| {
-            // What a full disk had room for is somebody else's room.
+            // Frees the space of a partial file.
             drop(fs::remove_file(&new));
             at(path)(error)
         })
@@ -395,10 +396,10 @@ fn read(path: &Path, bytes_max: u64) -> io::Result<Bytes> {
     read_own_file(path, bytes_max).map(Bytes::from)
 }
 
-/// The key in this file, made at the first start.
+/// The key in this file, created at the first start.
 ///
-/// A key that another account wrote, or can read, authenticates nothing; neither does one that a
-/// full disk cut. It is replaced, and what was written with it is lost.
+/// A key that another account may read or write, or that a full disk truncated, is replaced; the
+/// records that it authenticated are lost.
 fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let kept = read(path, KEY_BYTES as u64).and_then(|bytes| {
         check_permissions(&fs::symlink_metadata(path)?, READ | WRITE)?;
@@ -408,12 +409,12 @@ fn secret(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         Ok(key) => return Ok(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
-            tracing::warn!(file = %path.display(), %error, "the key of the state folder is replaced: what is kept there is not used");
+            tracing::warn!(file = %path.display(), %error, "the key of the state folder cannot be used and is replaced; the existing records are not used");
             fs::remove_file(path)?;
         }
     }
     let mut key = [0; KEY_BYTES];
-    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system's random number generator failed"))?;
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     file.write_all(&key)?;
     file.sync_all()?;

@@ -2,20 +2,21 @@
 //!
 //! # Flow
 //! 1. Each ConfigMap is watched by its name.
-//! 2. When all are there, their parts are put together, in order; what is compressed with gzip is
-//!    unpacked, on a thread that may block.
+//! 2. When all exist, their parts are joined in order; gzip data is decompressed on a thread of the
+//!    blocking pool.
 //! 3. A digest that differs from the last one offered becomes an [`Offer`].
 //!
 //! # Several parts
-//! A ConfigMap ends at 1 MiB, and nothing changes two of them at once: between the write of the
-//! first part and that of the last a reader sees parts of two components. So where there are
-//! several, each carries the digest of the whole in its annotation [`DIGEST_ANNOTATION`]; parts
-//! that name different ones are not put together, and neither is a whole that is not what they
-//! name. On a single ConfigMap the annotation is an optional pin.
+//! A ConfigMap has at most 1 MiB, and Kubernetes cannot change two ConfigMaps atomically: between
+//! the writes of the first and the last part, a reader sees parts of two components. Therefore each
+//! of several parts carries the digest of the whole component in its annotation
+//! [`DIGEST_ANNOTATION`]. Parts with different digests are not joined, and a component with another
+//! digest is refused. On a single ConfigMap the annotation is an optional pin.
 //!
-//! # Against a mounted ConfigMap
-//! The kubelet brings a change of a mounted one within a minute or so, and needs no right; this
-//! needs `get`, `list` and `watch` for these names, and sees a change at once.
+//! # Compared with a mounted ConfigMap
+//! The kubelet updates a mounted ConfigMap within about a minute, and the manager needs no
+//! permission. This source needs `get`, `list` and `watch` for these names, and sees a change at
+//! once.
 
 use std::{fmt, io::Read as _, sync::Arc};
 
@@ -37,29 +38,29 @@ mod tests;
 /// Digest of the whole component, as `sha256:…`; on each part where there are several.
 pub const DIGEST_ANNOTATION: &str = "skysail.dev/component-digest";
 
-/// How gzip begins.
+/// The magic number of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// By how much gzip may make a component longer, in bytes: a header with a file name, and five
-/// bytes for each block of 64 KiB that is stored.
+/// The most bytes that gzip may add to a component: a header with a file name, and five bytes for
+/// each stored block of 64 KiB.
 const GZIP_OVERHEAD_MAX: u64 = 64 << 10;
 
-/// Keys that a sentence names.
+/// The most keys that a message lists.
 const KEYS_SHOWN_MAX: usize = 8;
 
 /// Which ConfigMaps hold a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMapReference {
-    /// Where all of them are.
+    /// The namespace of all of them.
     pub namespace: String,
     /// In the order of the parts; at least one.
     pub names: Vec<String>,
-    /// Of `binaryData`; without it the only key that there is.
+    /// The key of `binaryData`; without it, `binaryData` has to have exactly one key.
     pub key: Option<String>,
 }
 
 impl ConfigMapReference {
-    /// Most parts: far more than the largest component that is read needs.
+    /// The most parts: far more than the largest allowed component needs.
     pub const PARTS_MAX: usize = 64;
 }
 
@@ -70,12 +71,14 @@ impl fmt::Display for ConfigMapReference {
     }
 }
 
-/// What is wrong with the ConfigMaps. Every text says what is there and the way out.
+/// What is wrong with the ConfigMaps. Every message names what was found and the remedy.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigMapFailure {
-    /// One is not there.
-    #[error("the ConfigMap {name} is not there: create it, or correct the name; it is taken up as soon as it is there")]
+    /// A ConfigMap does not exist.
+    #[error(
+        "the ConfigMap {name} does not exist: create it, or correct the name; the manager uses it as soon as it exists"
+    )]
     Missing {
         /// Its name.
         name: String,
@@ -100,25 +103,25 @@ pub enum ConfigMapFailure {
         /// What they are.
         keys: String,
     },
-    /// Of several parts one does not say what it is a part of.
+    /// One of several parts has no digest annotation.
     #[error(
-        "{name} is one of several parts and lacks the annotation {DIGEST_ANNOTATION}: give each part the digest of the whole"
+        "{name} is one of several parts and has no annotation {DIGEST_ANNOTATION}: give each part the digest of the whole"
     )]
     NoDigest {
         /// Of the ConfigMap.
         name: String,
     },
-    /// The annotation is no digest.
+    /// The annotation is not a digest.
     #[error("{name}: its annotation {DIGEST_ANNOTATION} is {text:?}: write sha256: and 64 hex digits")]
     BadDigest {
         /// Of the ConfigMap.
         name: String,
-        /// As written, cut.
+        /// The beginning of the annotation.
         text: String,
     },
     /// Parts of two components.
     #[error(
-        "{first} and {other} are parts of different components: write the others too; they are taken up when all say the same"
+        "{first} and {other} are parts of different components: write the others too; the manager uses them when all name the same digest"
     )]
     PartsDiffer {
         /// Of one ConfigMap.
@@ -126,23 +129,23 @@ pub enum ConfigMapFailure {
         /// Of another.
         other: String,
     },
-    /// The whole is another one than the parts say.
+    /// The digest of the component differs from the annotation.
     #[error(
-        "by its annotation {DIGEST_ANNOTATION} it is {expected}, and it is {actual}: write the component again, in all its parts where it has several, or correct the annotation"
+        "the component has the digest {actual}, and the annotation {DIGEST_ANNOTATION} says {expected}: write the component again, in all its parts where it has several, or correct the annotation"
     )]
     WrongDigest {
         /// By the annotations.
         expected: Digest,
-        /// Of what is there.
+        /// Of the content.
         actual: Digest,
     },
-    /// It begins as gzip and goes on otherwise.
-    #[error("it begins as gzip and cannot be unpacked ({reason}): compress it again")]
+    /// The content begins like gzip and cannot be decompressed.
+    #[error("the gzip data cannot be decompressed ({reason}): compress it again")]
     Gzip {
         /// Why.
         reason: String,
     },
-    /// More than the limit, unpacked.
+    /// The decompressed component exceeds the limit.
     #[error(
         "the component has more than {max} bytes, the limit componentBytes: build it smaller (release profile, opt-level \"s\", stripped), or raise the limit"
     )]
@@ -150,13 +153,13 @@ pub enum ConfigMapFailure {
         /// Bytes allowed.
         max: u64,
     },
-    /// The Kubernetes API does not show it.
+    /// The Kubernetes API does not return a ConfigMap.
     #[error(
-        "the Kubernetes API does not show it ({reason}): it is asked again. Where that is for want of rights, the account needs get, list and watch for configmaps of \
-         these names, by a Role and a RoleBinding"
+        "the Kubernetes API does not return it ({reason}): the manager retries; if access is denied, allow the ServiceAccount get, list and watch for \
+         ConfigMaps of these names, by a Role and a RoleBinding"
     )]
     Api {
-        /// What it said.
+        /// The error of the API.
         reason: String,
     },
 }
@@ -193,7 +196,8 @@ impl fmt::Debug for ConfigMapSource {
 }
 
 impl ConfigMapSource {
-    /// A source for these ConfigMaps, of at most so many bytes unpacked. Nothing is read yet.
+    /// A source for these ConfigMaps; `bytes_max` limits the decompressed component. Nothing is
+    /// read yet.
     #[must_use]
     pub const fn new(client: Client, reference: ConfigMapReference, bytes_max: u64) -> Self {
         Self { client, reference, bytes_max }
@@ -234,13 +238,13 @@ impl ConfigMapSource {
                     }
                     put_together(&reference, &parts, bytes_max).await
                 }
-                Err(error) => Some(Err(ConfigMapFailure::Api { reason: told(&error) })),
+                Err(error) => Some(Err(ConfigMapFailure::Api { reason: cause(&error) })),
             };
             let Some(looked) = looked else { continue };
             let offer = |bytes: Bytes| Offer { digest: Digest::of(&bytes), bytes, origin: reference.to_string() };
             let failed =
                 |failure| SourceError::ConfigMap { reference: reference.to_string(), failure: Arc::new(failure) };
-            let Some(report) = last.news(looked.map(offer).map_err(failed)) else { continue };
+            let Some(report) = last.if_changed(looked.map(offer).map_err(failed)) else { continue };
             if reports.send(report).await.is_err() {
                 return;
             }
@@ -248,15 +252,15 @@ impl ConfigMapSource {
     }
 }
 
-/// What the watch shows of one ConfigMap.
+/// The state of one ConfigMap as the watch reports it.
 enum Part {
-    /// Nothing yet.
+    /// The watch has not reported it yet.
     Unknown,
     Missing,
     There(Arc<ConfigMap>),
 }
 
-/// The component, or why there is none; nothing as long as not all of them were looked at.
+/// The component or an error; `None` until the watch has reported every ConfigMap.
 async fn put_together(
     reference: &ConfigMapReference,
     parts: &[Part],
@@ -270,7 +274,7 @@ async fn put_together(
             Part::There(object) => objects.push((name.clone(), Arc::clone(object))),
         }
     }
-    // A gzip stream can be all input and no output, which takes seconds at this size.
+    // A gzip stream can have much input and no output, which takes seconds at this size.
     let reference = reference.clone();
     let read = tokio::task::spawn_blocking(move || component(&reference, &objects, bytes_max)).await;
     Some(read.unwrap_or_else(|error| Err(ConfigMapFailure::Gzip { reason: error.to_string() })))
@@ -299,7 +303,7 @@ fn component(
     }
 }
 
-/// What the parts say that they are parts of; a single one need not say it.
+/// The digest in the annotations of all parts; a single part may have no annotation.
 fn digest_of_all(parts: &[(String, Arc<ConfigMap>)]) -> Result<Option<Digest>, ConfigMapFailure> {
     let mut first: Option<(&str, Digest)> = None;
     for (name, part) in parts {
@@ -345,9 +349,8 @@ fn value<'a>(name: &str, part: &'a ConfigMap, key: Option<&str>) -> Result<&'a [
     }
 }
 
-/// No further than one byte beyond the limit, whatever the compressed form promises; and not at all
-/// where the compressed form is longer, as it is where blocks and members without content follow
-/// each other.
+/// Decompresses up to one byte more than the limit. Compressed data that is longer than the limit
+/// is refused before, because it can consist of endless blocks without content.
 fn unpack(compressed: &[u8], bytes_max: u64) -> Result<Vec<u8>, ConfigMapFailure> {
     if compressed.len() as u64 > bytes_max.saturating_add(GZIP_OVERHEAD_MAX) {
         return Err(ConfigMapFailure::TooLarge { max: bytes_max });
@@ -365,8 +368,8 @@ fn listed(mut keys: Vec<String>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// What a watch says went wrong, without what kube repeats.
-fn told(error: &watcher::Error) -> String {
+/// The cause of a watch error, without the prefix that kube adds.
+fn cause(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

@@ -1,4 +1,4 @@
-//! The name of a component's content.
+//! The digest that identifies a component's content.
 
 use std::{fmt, str::FromStr};
 
@@ -28,16 +28,16 @@ impl Digest {
     }
 }
 
-/// A text is not the SHA-256 digest of anything.
+/// A text is not a SHA-256 digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no digest; write sha256: and 64 hex digits")]
+#[error("{0:?} is not a digest; write sha256: and 64 hex digits")]
 pub struct DigestError(String);
 
 impl FromStr for Digest {
     type Err = DigestError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        /// Enough to recognise what was written.
+        /// Characters of the text that the message shows.
         const SHOWN_MAX: usize = 80;
         let parse = || {
             let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn an_invalid_digest_is_refused() {
         let good = Digest::of(b"").to_string();
         let wrong = [
             "".to_owned(),

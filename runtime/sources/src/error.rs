@@ -1,18 +1,17 @@
-//! Why a source has nothing to offer. Every text names the place, the reason and the way out.
+//! Errors of a source. Every message names the place, the reason and the remedy.
 
 use std::{error::Error, io, path::PathBuf, sync::Arc};
 
 use crate::{ConfigMapFailure, RegistryFailure};
 
-/// Why a source has nothing to offer at the moment. The source keeps watching: none of these ends
-/// it.
+/// Why a source has no offer at the moment. No error ends the source: it keeps watching.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// There is no such file. What is in the folder instead is listed, at most
-    /// [`SourceError::NEIGHBOURS_MAX`] names.
+    /// The file does not exist. The message lists other files of the folder, at most
+    /// [`SourceError::NEIGHBOURS_MAX`].
     #[error(
-        "file {} is missing{}: create it, or correct the path; it is taken up as soon as it is there",
+        "file {} is missing{}: create it, or correct the path; the manager uses it as soon as it exists",
         crate::text::path(path),
         listed(neighbours)
     )]
@@ -22,7 +21,7 @@ pub enum SourceError {
         /// Names of other files in the same folder, sorted.
         neighbours: Vec<String>,
     },
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("file {} cannot be read: check its permissions and those of the folders above it", crate::text::path(path))]
     Unreadable {
         /// The path as the operator gave it.
@@ -36,12 +35,12 @@ pub enum SourceError {
     NotAFile {
         /// The path as the operator gave it.
         path: PathBuf,
-        /// `a directory`, or what else it is.
+        /// For example `a directory`.
         kind: &'static str,
     },
     /// The file has no content.
     #[error(
-        "file {} is empty: copy the component to it again, preferably under another name and then renamed",
+        "file {} is empty: copy the component again: write it under another name, then rename it",
         crate::text::path(path)
     )]
     Empty {
@@ -57,21 +56,21 @@ pub enum SourceError {
     TooLarge {
         /// The path as the operator gave it.
         path: PathBuf,
-        /// Bytes of the file, or what had been read when the limit was met.
+        /// Bytes of the file, or the bytes read when the limit was reached.
         size: u64,
         /// Bytes allowed.
         max: u64,
     },
-    /// The file was written again and again and never rested.
+    /// The file changed between all readings.
     #[error(
-        "file {} changes without pause: write the component once, under another name, and rename it to this one",
+        "file {} changes continuously: write the component once, under another name, and rename it to this one",
         crate::text::path(path)
     )]
     Unsettled {
         /// The path as the operator gave it.
         path: PathBuf,
     },
-    /// The ConfigMaps hold nothing that could be offered.
+    /// The ConfigMaps hold no component.
     #[error("{reference}")]
     ConfigMap {
         /// For people: `configmap skysail-system/provider`.
@@ -80,7 +79,7 @@ pub enum SourceError {
         #[source]
         failure: Arc<ConfigMapFailure>,
     },
-    /// The registry gave nothing.
+    /// The component could not be fetched from the registry.
     #[error("{reference} cannot be fetched")]
     Registry {
         /// As in `source.oci.reference`.
@@ -92,7 +91,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Names listed beside a missing file: enough to see a misspelling, short enough for one line.
+    /// The most names listed for a missing file: enough to notice a misspelling, on one line.
     pub const NEIGHBOURS_MAX: usize = 8;
 
     /// A stable CamelCase name: metric label and reason of a status.
@@ -110,17 +109,16 @@ impl SourceError {
         }
     }
 
-    /// Whether a person would read the same in both: what was said once is not said again at each
-    /// poll.
-    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
-        self.told() == other.told()
+    /// Whether both errors have the same message. The same message is not repeated at each poll.
+    pub(crate) fn has_same_message_as(&self, other: &Self) -> bool {
+        self.message() == other.message()
     }
 
-    /// With its causes and the way out, on one line.
+    /// The error with its causes and the remedy, on one line.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
-            Self::Registry { failure, .. } => format!("{self}: {}", failure.told()),
+            Self::Registry { failure, .. } => format!("{self}: {}", failure.message()),
             _ => with_causes(self),
         }
     }

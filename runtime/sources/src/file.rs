@@ -2,28 +2,26 @@
 //! host path).
 //!
 //! # Flow
-//! 1. Something wakes the source: a notification from the kernel, or the slow poll.
-//! 2. The file is read and hashed, twice, [`FileSourceSettings::settle`] apart (after a rename one
-//!    right after the other), until two readings agree.
-//! 3. A digest that differs from the last one offered becomes an [`Offer`]; the same one means
-//!    silence.
+//! 1. A notification from the kernel or the slow poll wakes the source.
+//! 2. The source reads and hashes the file twice, [`FileSourceSettings::settle`] apart (without a
+//!    pause after a rename), until two readings agree.
+//! 3. A digest that differs from the last one offered becomes an [`Offer`]; an unchanged digest is
+//!    not reported.
 //!
 //! # Why two readings
-//! People save in three ways. A rename and the `..data` symlink of a ConfigMap replace the file as
-//! a whole: who saves so has written it, and it needs no rest where the kernel says that it was one
-//! (a writer that goes on after the rename has a truncated component refused, as below). `cp`
-//! truncates and then writes piece by piece, so a reading in between sees a prefix. Size, times and
-//! digest of two readings agree while a writer is at work only if the writer paused for the whole
-//! settle time, without one notification; the pieces of a copy on a local disk follow each other
-//! within microseconds. A writer that does pause that long (a stalled network disk) leaves a
-//! truncated component, which the next guard refuses: a component's sections carry their lengths,
-//! and its exports come last. When the rest arrives, the digest differs again and the whole file is
-//! offered.
+//! A file is replaced in three ways. A rename, and the exchange of a ConfigMap's `..data` symlink,
+//! replace the whole file at once; where the kernel reports a rename, no pause is needed. `cp`
+//! truncates the file and then writes it in pieces, so a reading in between sees a prefix. During a
+//! copy, the size, the times and the digest of two readings agree only if the writer pauses for the
+//! whole settle time; the pieces of a copy on a local disk follow each other within microseconds. A
+//! writer that pauses longer (a stalled network disk) leaves a truncated component, which the
+//! receiver refuses: a component's sections carry their lengths, and its exports come last. When
+//! the rest arrives, the digest differs again and the whole file is offered.
 //!
 //! # Caveats
-//! Notifications are hints: they get lost (overflow, network file systems) and lie (`..data` swaps
-//! appear as writes). Only the digest counts. A `subPath` mount never changes while its pod lives;
-//! the source says so when it finds itself on one.
+//! Notifications are hints: they can be lost (overflow, network file systems) or misleading
+//! (`..data` swaps appear as writes). Only the digest counts. A `subPath` mount never changes while
+//! its pod lives; the source logs a warning for one.
 
 use std::{
     path::{Path, PathBuf},
@@ -51,12 +49,12 @@ use watch::Watches;
 /// How a file is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSourceSettings {
-    /// How often the file is read where no notification came. Default 30 s, at least
+    /// How often the file is read without a notification. Default 30 s, at least
     /// [`Self::POLL_MIN`].
     pub poll: Duration,
-    /// How long the file has to rest before it is offered, unless it was renamed into its place.
-    /// Default 50 ms: ten thousand times the pause between two writes of a copy, and a sixth of
-    /// what a swap may take.
+    /// How long the file has to stay unchanged before it is offered, unless a rename put it there.
+    /// Default 50 ms: ten thousand times the pause between two writes of a copy, and a sixth of the
+    /// time limit of a swap.
     pub settle: Duration,
     /// Largest file that is read, in bytes. Default 32 MiB.
     pub bytes_max: u64,
@@ -73,9 +71,9 @@ impl Default for FileSourceSettings {
     }
 }
 
-/// Readings of one file that differ before the source says that it never rests; then it tries
-/// again. At the default settle time this is ten seconds, longer than any copy of a file below the
-/// size limit to a disk that works.
+/// Differing readings in a row before the source reports [`SourceError::Unsettled`] and starts
+/// again. At the default settle time these take ten seconds, longer than a copy of any file below
+/// the size limit to a working disk.
 const READINGS_MAX: usize = 200;
 
 /// Watches one file.
@@ -86,7 +84,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// A source for this file. Nothing is read yet; a missing file is no error here.
+    /// A source for this file. Nothing is read yet, so a missing file is not an error here.
     #[must_use]
     pub fn new(path: PathBuf, settings: FileSourceSettings) -> Self {
         let poll = settings.poll.max(FileSourceSettings::POLL_MIN);
@@ -95,8 +93,8 @@ impl FileSource {
 
     /// Reads the file and watches it until the returned stream is dropped.
     ///
-    /// The first item comes at once: the file's content, or why there is none. Must be called on a
-    /// tokio runtime with time enabled.
+    /// The first item comes at once: the file's content or an error. Must be called on a tokio
+    /// runtime with time enabled.
     #[must_use]
     pub fn watch(self) -> Offers {
         let wake = Arc::new(Notify::new());
@@ -127,7 +125,7 @@ impl Task {
     async fn run(mut self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
         watch::warn_of_sub_path(&self.path);
         loop {
-            // Watches first: a change after this and before the reading wakes the loop once more.
+            // The watches come first, so that a change before the reading wakes the loop again.
             self.watches.follow(&self.path);
             let settled = self.settle().await;
             if let Some(report) = self.report(settled)
@@ -145,15 +143,14 @@ impl Task {
 
     /// Reads until two readings in a row agree.
     ///
-    /// A reading that agrees with what was reported last needs no second one: nothing will be done
-    /// with it.
+    /// A reading that equals the last report needs no second reading, because it is not reported.
     async fn settle(&mut self) -> Result<Reading, SourceError> {
         let mut before = self.read().await;
         for _ in 0..READINGS_MAX {
-            if self.is_old_news(&before) {
+            if self.is_unchanged(&before) {
                 return before;
             }
-            // Asked after the reading: a write after the rename has taken this away again.
+            // Checked after the reading, because a write after the rename resets the flag.
             if !self.watches.take_replaced() {
                 time::sleep(self.settings.settle).await;
             }
@@ -176,13 +173,13 @@ impl Task {
         })
     }
 
-    fn is_old_news(&self, reading: &Result<Reading, SourceError>) -> bool {
-        self.last.is_old_news(reading.as_ref().map(|reading| reading.digest))
+    fn is_unchanged(&self, reading: &Result<Reading, SourceError>) -> bool {
+        self.last.is_unchanged(reading.as_ref().map(|reading| reading.digest))
     }
 
     fn report(&mut self, settled: Result<Reading, SourceError>) -> Option<Result<Offer, SourceError>> {
         let offer = |Reading { bytes, digest, stamp: _ }| Offer { bytes, digest, origin: origin(&self.path) };
-        self.last.news(settled.map(offer))
+        self.last.if_changed(settled.map(offer))
     }
 }
 
@@ -193,7 +190,7 @@ fn origin(path: &Path) -> String {
 fn agree(before: &Result<Reading, SourceError>, after: &Result<Reading, SourceError>) -> bool {
     match (before, after) {
         (Ok(before), Ok(after)) => before.stamp == after.stamp && before.digest == after.digest,
-        (Err(before), Err(after)) => before.says_the_same_as(after),
+        (Err(before), Err(after)) => before.has_same_message_as(after),
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }
 }

@@ -1,9 +1,9 @@
-//! Where a component's bytes come from.
+//! Sources of components: files, ConfigMaps and OCI registries.
 //!
-//! A source watches one place and yields [`Offer`]s: whole files with their digest, and only when
-//! the digest changed. It knows nothing of WebAssembly and judges nothing but what it needs to read
-//! safely: size, kind of file, and whether a writer is still at work. What an offer is worth is
-//! decided by its receiver.
+//! A source watches one place and yields an [`Offer`], a whole file with its digest, whenever the
+//! digest changes. A source knows nothing of WebAssembly. It checks only what it needs to read
+//! safely: the size, the kind of file, and whether a writer has finished. The receiver decides
+//! whether to accept an offer.
 //!
 //! Read [`FileSource`] first.
 
@@ -22,9 +22,9 @@ pub use digest::{Digest, DigestError};
 pub use error::SourceError;
 pub use file::{FileSource, FileSourceSettings};
 pub use oci::{
-    AddressJudge, Artifact, Astray, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
+    AddressJudge, Artifact, Credentials, DockerConfig, Identity, OciSource, OciSourceSettings, PublicKey,
     PublicKeyError, PullOptions, Pulled, Registry, RegistryFailure, RegistryOptions, RegistryOptionsError,
-    SignaturePolicy, SignaturePolicyError, Signers, TrustRoot, TrustRootError,
+    SignaturePolicy, SignaturePolicyError, Signers, TargetRefusal, TrustRoot, TrustRootError,
 };
 pub use oci_spec::distribution::{ParseError as ReferenceError, Reference};
 pub use offer::{Offer, Offers};

@@ -1,21 +1,20 @@
 //! A component in an OCI registry, by tag or by digest.
 //!
 //! # Flow
-//! 1. A tag is resolved to a digest with one HEAD, once in a period; a reference by digest is final
-//!    and is fetched once.
-//! 2. Where signatures are required, those of that digest are looked for, before anything of it is
-//!    read.
-//! 3. A digest that is new is followed, each step checked against the digest that led there: index,
-//!    manifest, the component's blob.
-//! 4. The component becomes an [`Offer`]; the same one again, under whatever manifest, means
-//!    silence.
+//! 1. The source resolves a tag to a digest with one HEAD request per poll; it fetches a reference
+//!    by digest once.
+//! 2. Where signatures are required, the source verifies the signatures of that digest before it
+//!    reads the artifact.
+//! 3. The source fetches a new digest: index, manifest, the component's blob. Each is checked
+//!    against the digest that refers to it.
+//! 4. A new component becomes an [`Offer`]; the same component under another manifest is not
+//!    reported.
 //!
-//! # Whom it trusts
-//! The operator names a registry, its mirrors and hosts it may lead to; those may lie in a private
-//! network. Everything else that a registry says is judged before it is followed: redirects and
-//! token services go to public addresses only, and credentials to the registry's own host or its
-//! parent domain's. Nothing that it sends is taken for longer than it promised, and nothing is used
-//! that has another digest.
+//! # Trust
+//! The operator names a registry, its mirrors and trusted hosts; these may be in a private network.
+//! Every other address from a registry is checked: redirects and token services have to be at
+//! public addresses, and credentials go only to the registry's own host or its parent domain. A
+//! body that is longer than announced, or has another digest, is refused.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +36,7 @@ mod signature;
 mod tests;
 
 pub use credentials::{Credentials, DockerConfig};
-pub use failure::{Astray, RegistryFailure};
+pub use failure::{RegistryFailure, TargetRefusal};
 pub use pull::{PullOptions, Pulled};
 pub use push::Artifact;
 pub use registry::{AddressJudge, Registry, RegistryOptions, RegistryOptionsError};
@@ -48,15 +47,15 @@ pub use signature::{
 /// How a registry is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OciSourceSettings {
-    /// How often a tag is resolved, give or take a tenth so that many managers do not ask at once.
-    /// Default 60 s, at least
-    /// [`Self::POLL_MIN`]: public registries count requests.
+    /// How often a tag is resolved, with a jitter of a tenth so that many managers do not send
+    /// requests together. Default 60 s, at least [`Self::POLL_MIN`]: public registries limit the
+    /// rate of requests.
     pub poll: Duration,
-    /// For one look, its download included. Default 5 min.
+    /// The time for one poll with its download. Default 5 min.
     pub timeout: Duration,
     /// Largest component that is fetched, in bytes. Default 32 MiB.
     pub bytes_max: u64,
-    /// Who has to have signed what the reference leads to. Default: nobody.
+    /// The signatures that the artifact has to have. Default: none.
     pub signatures: Option<SignaturePolicy>,
 }
 
@@ -109,7 +108,7 @@ impl OciSource {
 
 struct Task {
     source: OciSource,
-    /// What the reference led to last.
+    /// The manifest digest of the last successful poll.
     manifest: Option<Digest>,
     last: Last,
     retry: Duration,
@@ -119,8 +118,7 @@ impl Task {
     async fn run(mut self, reports: mpsc::Sender<Result<Offer, SourceError>>) {
         loop {
             let OciSource { registry, reference, settings } = &self.source;
-            // After a reported failure the recovery has to be reported: with the component, which
-            // may have been lost meanwhile.
+            // After a reported failure the component is fetched and reported again.
             let known = self.manifest.filter(|_| !self.last.is_failure());
             let OciSourceSettings { bytes_max, timeout, ref signatures, .. } = *settings;
             let options = PullOptions { bytes_max, timeout, signatures: signatures.clone() };
@@ -141,8 +139,8 @@ impl Task {
         }
     }
 
-    /// Until the next look; none where there is nothing more to see. Never before the registry
-    /// wants.
+    /// The time until the next poll, at least the registry's Retry-After; `None` after a reference
+    /// by digest was fetched.
     fn wait(&mut self, pulled: &Result<Option<Pulled>, RegistryFailure>) -> Option<Duration> {
         let OciSource { reference, settings, .. } = &self.source;
         let (wait, at_least) = match pulled {
@@ -156,7 +154,7 @@ impl Task {
             Err(failure) => {
                 let (wait, rest) = (self.retry, failure.retry_after().unwrap_or_default());
                 self.retry = (self.retry * 2).min(settings.poll.max(RETRY_MAX));
-                // Many clients that got the same time come back one after the other.
+                // The jitter spreads clients that received the same Retry-After.
                 (wait, rest.mul_f64(1.0 + 0.1 * fastrand::f64()))
             }
         };
@@ -171,11 +169,11 @@ impl Task {
                 self.manifest = Some(manifest);
                 let name = reference.whole();
                 let origin = format!("oci {}@{manifest}", name.split('@').next().unwrap_or_default());
-                self.last.news(Ok(Offer { bytes, digest, origin }))
+                self.last.if_changed(Ok(Offer { bytes, digest, origin }))
             }
             Err(failure) => {
                 let (reference, failure) = (reference.whole(), Arc::new(failure));
-                self.last.news(Err(SourceError::Registry { reference, failure }))
+                self.last.if_changed(Err(SourceError::Registry { reference, failure }))
             }
         }
     }

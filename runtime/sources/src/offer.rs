@@ -1,4 +1,4 @@
-//! What a source yields, and the stream of it.
+//! Offers, and the stream of offers of a source.
 
 use std::{
     pin::Pin,
@@ -11,22 +11,22 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{Digest, SourceError};
 
-/// One whole file, as it was at one moment.
+/// The content of one whole file.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// The component, or whatever was there: nobody has judged it yet.
+    /// The file's content, which nothing has checked yet.
     pub bytes: Bytes,
-    /// Of `bytes`.
+    /// The digest of `bytes`.
     pub digest: Digest,
-    /// Where it came from, for people: `file /etc/skysail/provider.wasm`.
+    /// The place of origin, for messages: `file /etc/skysail/provider.wasm`.
     pub origin: String,
 }
 
-/// The offers of one source, in order; never the same digest twice in a row, never the same error
-/// twice in a row.
+/// The offers and errors of one source, in order; never the same digest or the same error twice in
+/// a row.
 ///
-/// One report waits in the channel; while it waits the source reads nothing, and afterwards it
-/// yields what is there then. Dropping this ends the source.
+/// The channel holds one report. While the report waits, the source reads nothing; then it reads
+/// the current content. Dropping the stream ends the source.
 #[derive(Debug)]
 pub struct Offers {
     reports: mpsc::Receiver<Result<Offer, SourceError>>,
@@ -34,16 +34,16 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Reports that wait for their taker. One: a second would only be older than what is on disk by
-    /// then.
+    /// Reports that the channel holds. One, because a second report would be out of date when it is
+    /// received.
     pub(crate) const QUEUE: usize = 1;
 
     pub(crate) const fn new(reports: mpsc::Receiver<Result<Offer, SourceError>>, watcher: JoinSet<()>) -> Self {
         Self { reports, _watcher: watcher }
     }
 
-    /// The next offer, or why there is none. `None` after the source has ended, which it does only
-    /// when its runtime shuts down.
+    /// The next offer or error. `None` after the source has ended, which happens only when its
+    /// runtime shuts down.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -60,8 +60,8 @@ impl Stream for Offers {
     }
 }
 
-/// What a source reported last: the same again is not reported; the first offer after a failure is,
-/// also of the same digest.
+/// The last report of a source. An equal report is dropped; the first offer after a failure is
+/// reported even if its digest has not changed.
 #[derive(Default)]
 pub(crate) struct Last(Option<Result<Digest, String>>);
 
@@ -71,21 +71,21 @@ impl Last {
         matches!(self.0, Some(Err(_)))
     }
 
-    /// Whether a person would read the same again.
-    pub(crate) fn is_old_news(&self, seen: Result<Digest, &SourceError>) -> bool {
+    /// Whether this report equals the last one.
+    pub(crate) fn is_unchanged(&self, seen: Result<Digest, &SourceError>) -> bool {
         match (&self.0, seen) {
             (Some(Ok(offered)), Ok(digest)) => *offered == digest,
-            (Some(Err(told)), Err(error)) => *told == error.told(),
+            (Some(Err(told)), Err(error)) => *told == error.message(),
             (None | Some(_), _) => false,
         }
     }
 
-    /// The report, where it is news.
-    pub(crate) fn news(&mut self, seen: Result<Offer, SourceError>) -> Option<Result<Offer, SourceError>> {
-        if self.is_old_news(seen.as_ref().map(|offer| offer.digest)) {
+    /// Returns the report if it differs from the last one, and remembers it.
+    pub(crate) fn if_changed(&mut self, seen: Result<Offer, SourceError>) -> Option<Result<Offer, SourceError>> {
+        if self.is_unchanged(seen.as_ref().map(|offer| offer.digest)) {
             return None;
         }
-        self.0 = Some(seen.as_ref().map(|offer| offer.digest).map_err(SourceError::told));
+        self.0 = Some(seen.as_ref().map(|offer| offer.digest).map_err(SourceError::message));
         Some(seen)
     }
 }

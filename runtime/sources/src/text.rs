@@ -1,17 +1,17 @@
-//! Foreign text in sentences of ours.
+//! Shortens untrusted text for messages.
 
 use std::path::Path;
 
 use skysail_provider::text::one_line;
 
-/// The path of a file: a name may have any character in it.
+/// The path of a file on one line: a file name may contain any character.
 pub(crate) fn path(path: &Path) -> String {
-    /// As long as a path can be on Linux.
+    /// `PATH_MAX` of Linux.
     const BYTES_MAX: usize = 4096;
     one_line(&path.to_string_lossy(), BYTES_MAX)
 }
 
-/// What a registry, a certificate or a folder says, on one short line.
+/// A text from a registry, a certificate or a folder, on one short line.
 pub(crate) fn shown(text: &str) -> String {
     const BYTES_MAX: usize = 480;
     one_line(text, BYTES_MAX)

@@ -167,6 +167,6 @@ mod tests {
         let told = |root: &PathBuf| format!("{:#}", signatures(&[], by(root.clone())).unwrap_err());
         assert!(told(&root).starts_with("--trusted-root: cannot read "), "{}", told(&root));
         fs::write(&root, "{}").unwrap();
-        assert!(told(&root).contains("root.json holds no trusted root (failed to parse JSON"), "{}", told(&root));
+        assert!(told(&root).contains("root.json holds not a trusted root (failed to parse JSON"), "{}", told(&root));
     }
 }

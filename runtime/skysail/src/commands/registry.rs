@@ -9,7 +9,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use skysail_host::{egress::judge_public_address, read_file};
-use skysail_sources::{Astray, Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions};
+use skysail_sources::{
+    Credentials, DockerConfig, Reference, Registry, RegistryFailure, RegistryOptions, TargetRefusal,
+};
 
 use crate::{
     args::RegistryArgs,
@@ -68,17 +70,19 @@ fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
             let text = format!("log in with docker login, or give a configuration for {host} by --registry-config");
             return Some(format!("{text}, or correct it").into());
         }
-        RegistryFailure::Forbidden { .. } => "ask who runs the registry for that right, or log in as somebody else",
+        RegistryFailure::Forbidden { .. } => "ask the registry's operator for access, or log in with another account",
         RegistryFailure::TooManyRequests { .. } => "try again then",
         RegistryFailure::NotTls { .. } => "name it by --plain-http if plain HTTP is meant",
         RegistryFailure::TooSlow { .. } => "try again",
         RegistryFailure::Unreachable { .. } => {
             "check the name, the network and, with a certificate of your own, --registry-ca"
         }
-        RegistryFailure::LedAstray { why: Astray::NotHttps, .. } => "name that host by --plain-http if this is meant",
-        RegistryFailure::LedAstray { why: Astray::Address(_) | Astray::CredentialsOfAnother, .. } => {
-            "name that host by --trusted-host if this is meant"
+        RegistryFailure::RefusedTarget { why: TargetRefusal::NotHttps, .. } => {
+            "name that host by --plain-http if this is meant"
         }
+        RegistryFailure::RefusedTarget {
+            why: TargetRefusal::Address(_) | TargetRefusal::CredentialsOfAnother, ..
+        } => "name that host by --trusted-host if this is meant",
         RegistryFailure::TooLarge { .. } => {
             "build it smaller (release profile, opt-level \"s\", stripped), or allow more by --component-bytes"
         }
@@ -91,10 +95,10 @@ fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
             );
         }
         RegistryFailure::WronglySigned { .. } => {
-            "let those sign it who are meant, or correct --key or --certificate-identity"
+            "sign it with the trusted keys or identities, or correct --key or --certificate-identity"
         }
         // Nothing of a Provider is in these.
-        other => return other.way_out(),
+        other => return other.remedy(),
     };
     Some(text.into())
 }
@@ -124,7 +128,7 @@ mod tests {
     use std::{fs, time::Duration};
 
     use skysail_host::egress::judge_public_address;
-    use skysail_sources::{Astray, Digest, RegistryFailure};
+    use skysail_sources::{Digest, RegistryFailure, TargetRefusal};
 
     use super::{is_docker_config, told};
 
@@ -135,7 +139,11 @@ mod tests {
         let told = || is_docker_config(&file).unwrap_err().to_string();
         assert!(told().ends_with("bytes: name a Docker configuration"), "{}", told());
         fs::write(&file, "[]").unwrap();
-        assert!(told().ends_with("config.json is no Docker configuration: write {\"auths\": …} into it"), "{}", told());
+        assert!(
+            told().ends_with("config.json is not a Docker configuration: write {\"auths\": …} into it"),
+            "{}",
+            told()
+        );
         fs::write(&file, r#"{"auths": {}}"#).unwrap();
         is_docker_config(&file).unwrap();
     }
@@ -145,20 +153,23 @@ mod tests {
     fn a_failure_names_flags_and_no_fields() {
         let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));
         let private = judge_public_address([10, 0, 0, 1].into()).unwrap_err();
-        let (private, plain) = (Astray::Address(private), Astray::NotHttps);
+        let (private, plain) = (TargetRefusal::Address(private), TargetRefusal::NotHttps);
         let failures = [
             (RegistryFailure::NotFound { host: host.clone(), what: what.clone() }, "correct the reference"),
             (RegistryFailure::Unauthorized { host: host.clone(), how: "without credentials" }, "--registry-config"),
-            (RegistryFailure::Forbidden { host: host.clone(), what }, "for that right"),
+            (RegistryFailure::Forbidden { host: host.clone(), what }, "for access"),
             (
                 RegistryFailure::TooManyRequests { host: host.clone(), retry_after: Some(Duration::from_secs(5)) },
                 "try again then",
             ),
             (
-                RegistryFailure::LedAstray { host: host.clone(), to: "10.0.0.1".to_owned(), why: private },
+                RegistryFailure::RefusedTarget { host: host.clone(), to: "10.0.0.1".to_owned(), why: private },
                 "--trusted-host",
             ),
-            (RegistryFailure::LedAstray { host: host.clone(), to: "10.0.0.1".to_owned(), why: plain }, "--plain-http"),
+            (
+                RegistryFailure::RefusedTarget { host: host.clone(), to: "10.0.0.1".to_owned(), why: plain },
+                "--plain-http",
+            ),
             (RegistryFailure::NotTls { host }, "--plain-http"),
             (RegistryFailure::TooLarge { size: 2, max: 1 }, "--component-bytes"),
             (RegistryFailure::Unsigned { artifact }, "without --key and --certificate-identity"),
@@ -176,7 +187,7 @@ mod tests {
         for (failure, flag) in failures {
             let text = told(failure).to_string();
             assert!(text.contains(flag), "{flag} is not in: {text}");
-            for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "allowCidrs", "taken up"] {
+            for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "allowCidrs", "the manager"] {
                 assert!(!text.contains(field), "{text}");
             }
         }

@@ -217,5 +217,5 @@ fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
 }
 
 fn failure(error: &SourceError) -> SourceFailure {
-    SourceFailure { code: error.category(), reason: error.told() }
+    SourceFailure { code: error.category(), reason: error.message() }
 }

@@ -1,4 +1,4 @@
-//! What is found on disk after a crash, and after somebody else was there.
+//! Tests of the archive after a crash, and after changes by other accounts.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,7 @@ fn components(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn what_was_put_last_is_there_after_a_restart_and_what_was_before_is_not() {
+fn the_last_component_is_kept_over_a_restart_and_the_one_before_it_is_not() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     assert_eq!(text(&archive, "a"), None);
@@ -52,11 +52,11 @@ fn what_was_put_last_is_there_after_a_restart_and_what_was_before_is_not() {
     archive.retain(&BTreeSet::from(["b"])).unwrap();
     assert_eq!(text(&archive, "a"), None);
     archive.put("b", SOURCE, &offer("four")).unwrap();
-    assert!(components(folder.path()).len() <= 2, "only what a provider has or had just now");
+    assert!(components(folder.path()).len() <= 2, "only the current and the previous component");
 }
 
 #[test]
-fn a_component_of_another_source_is_not_this_providers() {
+fn a_component_of_another_source_is_not_used_for_the_provider() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     archive.put("a", SOURCE, &offer("one")).unwrap();
@@ -64,7 +64,7 @@ fn a_component_of_another_source_is_not_this_providers() {
 }
 
 #[test]
-fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
+fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_refused() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     let put = |text: &str| {
@@ -81,10 +81,10 @@ fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
     let elsewhere = folder.path().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
-    assert_eq!(text(&archive, "a"), None, "a link, though to the right content");
+    assert_eq!(text(&archive, "a"), None, "a link to the right content");
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    assert_eq!(text(&archive, "a"), None, "nobody writes to it");
+    assert_eq!(text(&archive, "a"), None, "a pipe without a writer");
     fs::remove_file(&path).unwrap();
     let record = folder.path().join("providers/a.json");
     for broken in ["", "{", "[]", r#"{"digest":"../../lock","origin":"","source":"oci ghcr.io/org/provider:v1"}"#] {
@@ -92,13 +92,13 @@ fn a_changed_component_a_broken_record_a_link_and_a_pipe_are_not_believed() {
         assert_eq!(text(&archive, "a"), None, "{broken}");
     }
     put("three");
-    assert_eq!(text(&archive, "a").as_deref(), Some("three"), "a put mends it");
+    assert_eq!(text(&archive, "a").as_deref(), Some("three"), "a put repairs the component");
 }
 
-/// An account that writes a shared volume first would otherwise decide what serves before the
-/// registry is asked.
+/// Otherwise an account with write access to a shared volume could choose the component that serves
+/// before the registry answers.
 #[test]
-fn a_record_that_this_folders_key_did_not_sign_for_this_provider_is_not_believed() {
+fn a_record_without_an_hmac_by_this_folders_key_for_this_provider_is_refused() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let record = |folder: &TempDir, provider: &str| folder.path().join(format!("providers/{provider}.json"));
     let archive = open(folder.path());
@@ -123,7 +123,7 @@ fn a_record_that_this_folders_key_did_not_sign_for_this_provider_is_not_believed
 }
 
 #[test]
-fn what_other_accounts_may_write_is_not_believed() {
+fn a_file_that_other_accounts_may_write_is_refused() {
     let folder = TempDir::new().unwrap();
     let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let archive = open(folder.path());
@@ -131,7 +131,7 @@ fn what_other_accounts_may_write_is_not_believed() {
     for file in [folder.path().join("providers/a.json"), components(folder.path()).remove(0)] {
         mode(&file, 0o606);
         assert_eq!(text(&archive, "a"), None, "{}", file.display());
-        // As Kubernetes leaves it for `fsGroup`.
+        // The mode that Kubernetes sets for `fsGroup`.
         mode(&file, 0o660);
         assert_eq!(text(&archive, "a").as_deref(), Some("one"));
     }
@@ -143,13 +143,13 @@ fn what_other_accounts_may_write_is_not_believed() {
         assert!(matches!(&error, ArchiveError::Io { path: at, .. } if *at == path), "{error}");
         mode(&path, 0o2770);
     }
-    // The mount point of an emptyDir is everybody's.
+    // Every account may write the mount point of an emptyDir.
     mode(folder.path(), 0o777);
     assert_eq!(text(&open(folder.path()), "a").as_deref(), Some("one"));
 }
 
 #[test]
-fn a_key_that_is_cut_a_link_or_readable_by_others_is_replaced_and_what_it_signed_is_not_believed() {
+fn a_key_that_is_truncated_a_link_or_readable_by_others_is_replaced_and_its_records_are_refused() {
     let folder = TempDir::new().unwrap();
     let key = folder.path().join("key");
     let damages: [&dyn Fn(); 4] = [
@@ -176,9 +176,9 @@ fn a_key_that_is_cut_a_link_or_readable_by_others_is_replaced_and_what_it_signed
     }
 }
 
-/// A release that is offered again and passes again is one that a restart may need.
+/// A restart may need a release that was offered and passed probation again.
 #[test]
-fn the_same_release_once_more_mends_a_component_that_was_damaged() {
+fn storing_the_same_release_again_repairs_a_damaged_component() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     archive.put("a", SOURCE, &offer("one")).unwrap();
@@ -200,11 +200,11 @@ fn the_same_release_once_more_mends_a_component_that_was_damaged() {
         archive.put("a", SOURCE, &offer("one")).unwrap();
         assert_eq!(text(&archive, "a").as_deref(), Some("one"));
     }
-    assert_eq!(fs::read(&elsewhere).unwrap(), b"one", "what a link led to is not ours");
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"one", "the target of a link is not changed");
 }
 
 #[test]
-fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays() {
+fn a_failed_write_leaves_no_file_behind_and_a_foreign_folder_stays() {
     let folder = TempDir::new().unwrap();
     for ours in ["components", "new", "providers"] {
         fs::create_dir_all(folder.path().join(ours).join("sub")).unwrap();
@@ -212,7 +212,7 @@ fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays
     let archive = open(folder.path());
     archive.put("a", SOURCE, &offer("one")).unwrap();
     assert_eq!(text(&archive, "a").as_deref(), Some("one"));
-    // Where its name should go there is a folder: all is written but the last step.
+    // A folder has the name of the new file, so that only the final rename fails.
     let in_the_way = folder.path().join("components").join(format!("{}.wasm", offer("two").digest.hex()));
     fs::create_dir(in_the_way).unwrap();
     archive.put("a", SOURCE, &offer("two")).unwrap_err();
@@ -221,7 +221,7 @@ fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays
 }
 
 #[test]
-fn a_component_larger_than_it_may_be_is_not_read() {
+fn a_component_above_the_limit_is_not_read() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     archive.put("a", SOURCE, &offer("twelve bytes")).unwrap();
@@ -230,7 +230,7 @@ fn a_component_larger_than_it_may_be_is_not_read() {
 }
 
 #[test]
-fn the_folder_has_a_limit_and_what_is_there_stays_when_it_is_met() {
+fn the_folder_has_a_limit_and_its_content_stays_when_the_limit_is_reached() {
     let folder = TempDir::new().unwrap();
     let archive = Archive::open(folder.path().to_owned(), 10).unwrap();
     archive.put("a", SOURCE, &offer("four")).unwrap();
@@ -242,7 +242,7 @@ fn the_folder_has_a_limit_and_what_is_there_stays_when_it_is_met() {
 }
 
 #[test]
-fn what_was_taken_back_is_remembered_and_the_oldest_is_forgotten() {
+fn the_quarantine_keeps_its_entries_and_drops_the_oldest_beyond_its_limit() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     let entry = |n: usize| Quarantined {
@@ -264,7 +264,7 @@ fn what_was_taken_back_is_remembered_and_the_oldest_is_forgotten() {
 }
 
 #[test]
-fn nothing_is_held_against_what_has_borne_out_after_all() {
+fn a_component_that_passes_probation_leaves_the_quarantine() {
     let folder = TempDir::new().unwrap();
     let archive = open(folder.path());
     let (one, two) = (offer("one"), offer("two"));
@@ -277,12 +277,12 @@ fn nothing_is_held_against_what_has_borne_out_after_all() {
     assert_eq!(left, [two.digest.to_string()]);
 }
 
-/// The variable that makes a test the second process: the folder that the first one has.
+/// The variable that makes a test the second process; its value is the first process's folder.
 const SECOND: &str = "SKYSAIL_TEST_ARCHIVE_SECOND";
 /// Exit code of a second process that found the folder locked.
 const FOUND_LOCKED: i32 = 9;
 
-/// Whether another process can have the folder now.
+/// Whether another process can open the folder.
 fn is_free(folder: &Path) -> bool {
     let mut second = Command::new(std::env::current_exe().unwrap());
     second.args(["--exact", "archive::tests::two_processes_do_not_share_a_folder"]).env(SECOND, folder);
@@ -307,7 +307,7 @@ fn two_processes_do_not_share_a_folder() {
     assert!(is_free(folder.path()));
 }
 
-/// As between fork and exec, when a child process has each descriptor of its parent.
+/// Between fork and exec, a child process has a copy of each descriptor of its parent.
 #[test]
 fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_locked() {
     let folder = TempDir::new().unwrap();
@@ -320,14 +320,14 @@ fn a_child_process_with_a_copy_of_the_locks_descriptor_does_not_keep_the_folder_
     child.wait().unwrap();
 }
 
-/// The variable that makes this test the process that is killed: the folder it writes to.
+/// The variable that makes this test the process that is killed; its value is the folder.
 const WRITER: &str = "SKYSAIL_TEST_ARCHIVE_WRITER";
 
-/// Kill -9 at 200 moments while releases are exchanged and taken back as fast as the disk allows: a
-/// process that opens the folder afterwards finds a whole one, and none older than the one before
-/// the last that was there; and all that was taken back, but for the one that was under way.
+/// Kills the process at 200 moments while it stores and quarantines releases as fast as the disk
+/// allows. A process that opens the folder afterwards finds a complete release, at most one older
+/// than the last known one, and all quarantined releases except one whose write was interrupted.
 #[test]
-fn a_kill_at_any_moment_leaves_a_whole_release() {
+fn a_kill_at_any_moment_leaves_a_complete_release() {
     if let Some(folder) = std::env::var_os(WRITER) {
         write_until_killed(Path::new(&folder));
     }
@@ -338,7 +338,7 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
     let (mut last, mut cut) = (0, 0);
     for kill in 0..200 {
         let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_whole_release"])
+            .args(["--exact", "archive::tests::a_kill_at_any_moment_leaves_a_complete_release"])
             .env(WRITER, folder.path())
             .stdout(Stdio::null())
             .spawn()
@@ -349,7 +349,7 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
         cut += new_files(&folder.path().join(NEW));
         let archive = open(folder.path());
         let Some(text) = text(&archive, "a") else {
-            assert_eq!(last, 0, "kill {kill}: there was a release, and there is none");
+            assert_eq!(last, 0, "kill {kill}: the release was lost");
             continue;
         };
         let number: u64 = text.split(' ').next().unwrap().parse().unwrap();
@@ -357,16 +357,16 @@ fn a_kill_at_any_moment_leaves_a_whole_release() {
         assert!(number >= last, "kill {kill}: {number} came back after {last}");
         last = number;
         let taken_back = archive.quarantined("a");
-        // Each release is taken back right after it was put.
+        // Each release is quarantined right after it was stored.
         let under_way = u64::from(taken_back.last() != Some(&bad(number)));
         let until = number - under_way;
         let from = until.saturating_sub(Archive::QUARANTINED_MAX as u64) + 1;
         assert_eq!(taken_back, (from..=until).map(bad).collect::<Vec<_>>(), "kill {kill}");
     }
-    assert!(last > 0 && cut > 0, "{last} releases were written whole, {cut} writes were cut off");
+    assert!(last > 0 && cut > 0, "{last} releases were written completely, {cut} writes were interrupted");
 }
 
-/// Writes that were cut off: what is whole is elsewhere.
+/// Interrupted writes: complete files are in other folders.
 fn new_files(folder: &Path) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries.filter(|entry| entry.as_ref().unwrap().path().is_file()).count()
@@ -376,7 +376,7 @@ fn wait_a_moment(moment: Duration) {
     std::thread::park_timeout(moment);
 }
 
-/// Long enough for a write to be caught in the middle.
+/// Long enough that a kill can interrupt the write.
 fn release(number: u64) -> String {
     format!("{number} ") + &"x".repeat(300_000)
 }

@@ -1,5 +1,5 @@
-//! What ConfigMaps may hold, and when it is an offer. The API is the one in memory; a real one is
-//! in `tests/e2e`.
+//! Tests of the ConfigMap source with the in-memory API; `tests/e2e` has tests with a real API
+//! server.
 
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
@@ -55,7 +55,7 @@ fn refused(key: Option<&str>, parts: &[ConfigMap], expected: Expect) {
 }
 
 #[test]
-fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
+fn a_component_is_read_from_one_key_or_the_named_key_plain_or_compressed_whole_or_in_parts() {
     assert_eq!(read(None, &[map(&[("provider.wasm", b"whole")])]).as_deref(), Ok("whole"));
     let two = map(&[("a.wasm", b"a"), ("b.wasm", b"b")]);
     assert_eq!(read(Some("b.wasm"), &[two]).as_deref(), Ok("b"));
@@ -68,10 +68,10 @@ fn one_key_or_the_named_one_plain_or_compressed_whole_or_in_parts() {
     assert_eq!(read(None, &[part(b"whole", b"whole")]).as_deref(), Ok("whole"), "a pin");
 }
 
-/// An object of the API server has 1 MiB at most, and a fourth of that where `kubectl apply` keeps
-/// what was applied.
+/// An object of the API server has at most 1 MiB, and with `kubectl apply`, which keeps the applied
+/// object in an annotation, a fourth of that.
 #[test]
-fn parts_may_be_larger_together_than_an_object_may_be() {
+fn the_parts_together_may_be_larger_than_the_limit_of_an_object() {
     let whole: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).take(3_000_000).collect();
     let parts = whole.chunks(750_000).map(|cut| Arc::new(part(cut, &whole)));
     let names = ["one", "two", "three", "four"].into_iter().map(str::to_owned);
@@ -80,7 +80,7 @@ fn parts_may_be_larger_together_than_an_object_may_be() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_way_out() {
+fn each_error_names_the_reason_and_the_remedy() {
     refused(
         None,
         &[ConfigMap::default()],
@@ -113,26 +113,26 @@ fn what_is_wrong_is_told_with_the_way_out() {
 }
 
 #[test]
-fn parts_that_are_not_of_one_whole_are_not_put_together() {
+fn parts_of_different_components_are_not_joined() {
     refused(
         None,
         &[part(b"who", b"whole"), map(&[("provider.wasm", b"le")])],
         expect![
-            "ConfigMapPartsDiffer: two is one of several parts and lacks the annotation skysail.dev/component-digest: give each part the digest of the whole"
+            "ConfigMapPartsDiffer: two is one of several parts and has no annotation skysail.dev/component-digest: give each part the digest of the whole"
         ],
     );
     refused(
         None,
         &[part(b"who", b"whole"), part(b"le", b"another")],
         expect![
-            "ConfigMapPartsDiffer: one and two are parts of different components: write the others too; they are taken up when all say the same"
+            "ConfigMapPartsDiffer: one and two are parts of different components: write the others too; the manager uses them when all name the same digest"
         ],
     );
     refused(
         None,
         &[part(b"who", b"whole"), part(b"l", b"whole")],
         expect![
-            "ConfigMapWrongDigest: by its annotation skysail.dev/component-digest it is sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099, and it is sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd: write the component again, in all its parts where it has several, or correct the annotation"
+            "ConfigMapWrongDigest: the component has the digest sha256:e31bda35d203ab93bdf3ef1b86e2892f0e7afb2490f903d69a0d1f422d1919bd, and the annotation skysail.dev/component-digest says sha256:5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099: write the component again, in all its parts where it has several, or correct the annotation"
         ],
     );
     let pinned = read(None, &[part(b"another", b"whole")]).unwrap_err();
@@ -157,14 +157,12 @@ fn parts_that_are_not_of_one_whole_are_not_put_together() {
     refused(
         None,
         &[map(&[("provider.wasm", cut.get(..cut.len() - 9).unwrap())])],
-        expect![
-            "ConfigMapGzip: it begins as gzip and cannot be unpacked (incomplete deflate stream): compress it again"
-        ],
+        expect!["ConfigMapGzip: the gzip data cannot be decompressed (incomplete deflate stream): compress it again"],
     );
 }
 
 #[test]
-fn a_gzip_bomb_ends_at_the_limit() {
+fn a_gzip_bomb_is_stopped_at_the_limit() {
     refused(
         None,
         &[map(&[("provider.wasm", &gzip(&vec![0; 64 << 20]))])],
@@ -174,27 +172,27 @@ fn a_gzip_bomb_ends_at_the_limit() {
     );
 }
 
-/// A header, and then blocks without content: 40 bits for four of them.
+/// A gzip header, and then blocks without content: 40 bits for four of them.
 fn blocks_without_content(count: usize) -> Vec<u8> {
     [b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff".to_vec(), [2, 8, 0x20, 0x80, 0].repeat(count)].concat()
 }
 
 #[test]
-fn a_gzip_stream_that_is_longer_than_a_component_may_be_is_not_unpacked() {
+fn a_gzip_stream_longer_than_the_limit_of_a_component_is_not_decompressed() {
     let stream = blocks_without_content(20_000);
     let failure = read(None, &[map(&[("provider.wasm", &stream)])]).unwrap_err();
     assert!(failure.starts_with("SourceTooLarge: "), "{failure}");
-    // The longest that is unpacked ends as one that is cut.
+    // The longest stream that is decompressed is reported as truncated.
     let failure = read(None, &[map(&[("provider.wasm", &stream[..66_000])])]).unwrap_err();
     assert!(failure.starts_with("ConfigMapGzip: "), "{failure}");
 }
 
 #[tokio::test]
-async fn a_component_is_unpacked_on_a_thread_that_may_block() {
+async fn a_component_is_decompressed_on_a_thread_of_the_blocking_pool() {
     let reference = ConfigMapReference { names: vec!["one".to_owned()], ..reference(None) };
     let there = [Part::There(Arc::new(map(&[("provider.wasm", &blocks_without_content(500_000))])))];
     let mut read = Box::pin(put_together(&reference, &there, 4 << 20));
-    assert!((&mut read).now_or_never().is_none(), "it was unpacked where other tasks wait");
+    assert!((&mut read).now_or_never().is_none(), "it was decompressed on the async thread");
     assert!(matches!(read.await, Some(Err(ConfigMapFailure::Gzip { .. }))));
 }
 
@@ -215,14 +213,14 @@ fn watch(client: &Client, names: &[&str]) -> Offers {
 
 async fn next(offers: &mut Offers) -> Result<Digest, String> {
     let report = tokio::time::timeout(std::time::Duration::from_secs(60), offers.next()).await.unwrap().unwrap();
-    report.map(|offer| offer.digest).map_err(|error| error.told())
+    report.map(|offer| offer.digest).map_err(|error| error.message())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_config_map_that_appears_changes_and_goes_is_told_and_the_same_again_is_silence() {
+async fn a_config_map_is_reported_when_it_appears_changes_and_goes_and_not_when_its_content_is_unchanged() {
     let client = ApiServer::new(&ApiOptions::default()).client();
     let mut offers = watch(&client, &["provider"]);
-    expect!["configmap default/provider: the ConfigMap provider is not there: create it, or correct the name; it is taken up as soon as it is there"].assert_eq(&next(&mut offers).await.unwrap_err());
+    expect!["configmap default/provider: the ConfigMap provider does not exist: create it, or correct the name; the manager uses it as soon as it exists"].assert_eq(&next(&mut offers).await.unwrap_err());
     apply(&client, "provider", map(&[("provider.wasm", b"one")])).await;
     assert_eq!(next(&mut offers).await, Ok(Digest::of(b"one")));
     let renamed = map(&[("provider.wasm", b"one"), ("provider.wasm", b"one")]);
@@ -233,11 +231,11 @@ async fn a_config_map_that_appears_changes_and_goes_is_told_and_the_same_again_i
     assert_eq!(next(&mut offers).await, Ok(Digest::of(b"two")));
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     api.delete("provider", &DeleteParams::default()).await.unwrap();
-    assert!(next(&mut offers).await.unwrap_err().contains("is not there"));
+    assert!(next(&mut offers).await.unwrap_err().contains("does not exist"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_are_offered_when_all_of_them_are_of_one_component() {
+async fn parts_are_offered_when_all_of_them_belong_to_one_component() {
     let client = ApiServer::new(&ApiOptions::default()).client();
     apply(&client, "one", part(b"who", b"whole")).await;
     apply(&client, "two", part(b"le", b"whole")).await;

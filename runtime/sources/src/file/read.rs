@@ -13,7 +13,7 @@ use skysail_egress::open_file;
 
 use crate::{Digest, SourceError, text};
 
-/// What one reading saw.
+/// The result of one reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) bytes: Bytes,
@@ -21,8 +21,8 @@ pub(super) struct Reading {
     pub(super) stamp: Stamp,
 }
 
-/// Which file it was and when it changed last. A write that leaves the digest as it was still
-/// changes this.
+/// The identity of a file and its last change. A write that does not change the digest still
+/// changes the stamp.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -46,8 +46,8 @@ impl Stamp {
 
 /// Reads the file at `path`. Blocks, but never for a pipe's writer.
 ///
-/// The file is opened first, so that the size, the kind and the content are those of one file, also
-/// while a ConfigMap mount swaps its `..data` or somebody puts a pipe in its place.
+/// The size and the kind are taken from the open file, so that they belong to the content that is
+/// read, even while the kubelet exchanges the `..data` link of a ConfigMap volume.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> {
     let failed = |error| failure(path, error);
     let not_a_file = |kind| SourceError::NotAFile { path: path.to_owned(), kind };
@@ -65,7 +65,7 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Reading, SourceError> 
         return Err(too_large(size));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    // One byte more than allowed: the file may grow between the look and the reading.
+    // One byte more than allowed, because the file may grow after its size was read.
     file.by_ref().take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_large(bytes.len() as u64));
@@ -84,10 +84,9 @@ fn failure(path: &Path, error: io::Error) -> SourceError {
     }
 }
 
-/// Visible files beside a missing one. An unreadable folder has none to show: the error in hand
-/// says more.
+/// Names of visible files in the folder of a missing file; none if the folder cannot be read.
 fn neighbours(path: &Path) -> Vec<String> {
-    /// Directory entries looked at; a folder with more is no mount of a few keys.
+    /// Directory entries that are read, which bounds the time in a large folder.
     const ENTRIES_MAX: usize = 200;
     let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return Vec::new() };
     let names = entries.take(ENTRIES_MAX).flatten().map(|entry| text::shown(&entry.file_name().to_string_lossy()));

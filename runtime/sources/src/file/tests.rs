@@ -1,4 +1,4 @@
-//! Real files, real links, real notifications.
+//! Tests of the file source with real files, links and notifications.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use tokio::{sync::Notify, time};
 use super::{FileSource, FileSourceSettings, Watches};
 use crate::{Digest, Offer, Offers, SourceError};
 
-/// Nothing on a working machine takes this long: a test that waits for it fails.
+/// The timeout of every wait, far longer than any wait on a working machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A poll that no test lives to see: what is found is found by notification.
+/// A poll period longer than any test, so that only notifications find a change.
 const NO_POLL: FileSourceSettings =
     FileSourceSettings { poll: Duration::from_secs(3600), settle: Duration::from_millis(50), bytes_max: 1 << 20 };
 
@@ -48,8 +48,8 @@ fn replace(path: &Path, content: impl AsRef<[u8]>) {
     fs::rename(partial, path).unwrap();
 }
 
-/// As kubelet does it: a new folder, a new link beside the old one, one rename, the old folder
-/// removed.
+/// Updates a ConfigMap volume as the kubelet does: a new folder, a new link beside the old one, one
+/// rename, removal of the old folder.
 fn project(mount: &Path, generation: &str, content: &str) {
     let old = fs::read_link(mount.join("..data")).ok();
     fs::create_dir(mount.join(generation)).unwrap();
@@ -88,10 +88,10 @@ async fn each_swap_of_a_config_maps_data_link_is_offered() {
     }
 }
 
-/// As `rm -rf build && mkdir build` does it: on many file systems the new folder has the inode of
-/// the old one, and none of its watches.
+/// As after `rm -rf build && mkdir build`: on many file systems the new folder has the inode of the
+/// old one, but none of its watches.
 #[tokio::test]
-async fn a_folder_that_is_removed_and_made_again_is_watched_again() {
+async fn a_folder_that_is_removed_and_created_again_is_watched_again() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("build");
     let path = folder.join("p.wasm");
@@ -111,13 +111,13 @@ async fn a_folder_that_is_removed_and_made_again_is_watched_again() {
 }
 
 #[tokio::test]
-async fn a_copy_in_place_is_offered_whole_and_never_half() {
+async fn a_copy_in_place_is_offered_whole_and_never_in_part() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.wasm");
     fs::write(&path, "old").unwrap();
     let mut offers = watch(&path);
     assert_eq!(offered(&mut offers).await, b"old");
-    // Pieces with pauses shorter than the settle time, for longer than it in all: a reading in
+    // Pieces with pauses shorter than the settle time, together longer than it: a reading in
     // between sees a prefix.
     let writer = tokio::task::spawn_blocking({
         let path = path.clone();
@@ -128,7 +128,7 @@ async fn a_copy_in_place_is_offered_whole_and_never_half() {
                 let piece = vec![piece; 4096];
                 file.write_all(&piece).unwrap();
                 written.extend(piece);
-                // Not to wait for something: this pause is what a slow writer does.
+                // Not a wait for a condition: the pause of a slow writer.
                 rest(Duration::from_millis(5));
             }
             written
@@ -146,23 +146,23 @@ fn rest(pause: Duration) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_missing_at_the_start_is_taken_up_when_it_appears_also_in_a_folder_that_was_missing() {
+async fn a_file_that_is_missing_at_the_start_is_offered_when_it_appears_even_if_its_folder_was_missing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("later/still-later/p.wasm");
     let mut offers = watch(&path);
-    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/later/still-later/p.wasm is missing: create it, or correct the path; it is taken up as soon as it is there"]).await;
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/later/still-later/p.wasm is missing: create it, or correct the path; the manager uses it as soon as it exists"]).await;
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     replace(&path, "here");
     assert_eq!(offered(&mut offers).await, b"here");
 }
 
 #[tokio::test]
-async fn what_is_no_readable_file_of_the_right_size_is_an_error_that_names_path_reason_and_way_out() {
+async fn the_error_of_an_unreadable_empty_or_large_file_names_the_path_the_reason_and_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.wasm");
     fs::write(dir.path().join("provider.wasm"), "the neighbour").unwrap();
     let mut offers = watch(&path);
-    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/p.wasm is missing (the folder has: provider.wasm): create it, or correct the path; it is taken up as soon as it is there"]).await;
+    refused(&mut offers, &dir, expect!["SourceMissing: file DIR/p.wasm is missing (the folder has: provider.wasm): create it, or correct the path; the manager uses it as soon as it exists"]).await;
     fs::create_dir(&path).unwrap();
     refused(
         &mut offers,
@@ -172,7 +172,7 @@ async fn what_is_no_readable_file_of_the_right_size_is_an_error_that_names_path_
     .await;
     fs::remove_dir(&path).unwrap();
     replace(&path, "");
-    refused(&mut offers, &dir, expect!["SourceEmpty: file DIR/p.wasm is empty: copy the component to it again, preferably under another name and then renamed"]).await;
+    refused(&mut offers, &dir, expect!["SourceEmpty: file DIR/p.wasm is empty: copy the component again: write it under another name, then rename it"]).await;
     let large = dir.path().join("large");
     fs::File::create(&large).unwrap().set_len(100 << 20).unwrap();
     fs::rename(&large, &path).unwrap();
@@ -216,7 +216,7 @@ async fn the_same_content_saved_again_is_not_offered_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_poll_finds_what_no_notification_tells() {
+async fn the_poll_finds_a_change_without_a_notification() {
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().join("p.wasm");
     fs::write(&path, "one").unwrap();
@@ -232,7 +232,7 @@ async fn the_poll_finds_what_no_notification_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_never_rests_is_reported_and_offered_once_it_does() {
+async fn a_file_that_changes_continuously_is_reported_and_offered_once_it_stays_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().join("p.wasm");
     fs::write(&path, "0").unwrap();
@@ -253,9 +253,9 @@ async fn a_file_that_never_rests_is_reported_and_offered_once_it_does() {
     assert_eq!(offers.next().await.unwrap().unwrap().bytes.len(), length);
 }
 
-/// Seconds of the paused clock: what a file has to rest is all that passes.
+/// On the paused clock only the settle time passes.
 #[tokio::test(start_paused = true)]
-async fn what_was_renamed_into_its_place_need_not_rest_and_what_was_written_there_does() {
+async fn a_renamed_file_is_offered_at_once_and_a_written_file_after_the_settle_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.wasm");
     fs::write(&path, "one").unwrap();
@@ -273,9 +273,9 @@ async fn what_was_renamed_into_its_place_need_not_rest_and_what_was_written_ther
     }
 }
 
-/// What the kernel tells of each way in which people save.
+/// The notifications of the kernel for each way to replace a file.
 #[tokio::test]
-async fn a_rename_and_a_swapped_link_replace_and_a_copy_a_new_file_and_a_later_write_do_not() {
+async fn only_a_rename_and_a_swapped_link_count_as_a_replacement() {
     let dir = tempfile::tempdir().unwrap();
     let (mount, path) = (dir.path().join("mount"), dir.path().join("p.wasm"));
     fs::create_dir(&mount).unwrap();

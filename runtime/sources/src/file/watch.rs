@@ -1,6 +1,7 @@
-//! Notifications from the kernel for every directory on the way to a file in which a link, the file
-//! or what is missing stands. They wake the source, and say whether a change was a rename; they
-//! decide nothing else. A folder further up that is exchanged is found by the poll.
+//! Notifications from the kernel for every directory on the path to a file that contains a link,
+//! the file, or the first missing entry. A notification wakes the source and reports whether the
+//! change was a rename; it decides nothing else. The poll finds an exchange of a folder above these
+//! directories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +21,8 @@ use tokio::sync::Notify;
 /// Symlinks followed on the way to a file, as many as Linux follows.
 const LINKS_MAX: usize = 40;
 
-/// A directory as it was when it was watched: one that is replaced under the same path has another
-/// inode and is watched again.
+/// Device and inode of a watched directory: a new directory under the same path has another inode
+/// and is watched again.
 type Identity = (u64, u64);
 
 /// The directories that are watched at present.
@@ -31,28 +32,27 @@ pub(super) struct Watches {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What is between the source and the thread that hears the kernel.
+/// State that the source shares with the thread that receives notifications.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// File and link names whose events matter; the rest of a busy directory does not wake the
-    /// source.
+    /// Names of files and links whose events wake the source; other files of the directory do not.
     names: BTreeSet<OsString>,
-    /// Whether the newest change put something whole in the place of what was there.
+    /// Whether the newest change replaced the whole file by a rename.
     pub(super) replaced: bool,
-    /// Whether something went: a directory's watch goes with it, and another one may have its path
-    /// and its inode by now.
+    /// Whether an entry was removed or renamed. A directory's watch ends with the directory, and a
+    /// new directory may have the same path and inode.
     gone: bool,
 }
 
 impl Watches {
-    /// Wakes `wake` on every event that may concern the file. Where the kernel gives no
-    /// notifications the poll does all the work.
+    /// Notifies `wake` of every event that may concern the file. Without notifications the source
+    /// depends on its poll.
     pub(super) fn new(wake: Arc<Notify>) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let heard = Arc::clone(&seen);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let mut seen = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.gone |= event.as_ref().is_ok_and(tells_of_an_end);
+            seen.gone |= event.as_ref().is_ok_and(is_removal_or_rename);
             match event {
                 Ok(event) if !matters(&event, &seen.names) => return,
                 Ok(event) => seen.note(&event),
@@ -62,7 +62,10 @@ impl Watches {
         });
         let watcher = watcher
             .inspect_err(|error| {
-                tracing::warn!(error = error as &dyn std::error::Error, "no file notifications, polling only");
+                tracing::warn!(
+                    error = error as &dyn std::error::Error,
+                    "file notifications are not available; the file is only polled"
+                );
             })
             .ok();
         Self { watcher, watched: BTreeMap::new(), seen }
@@ -74,19 +77,19 @@ impl Watches {
         Self { watcher: None, watched: BTreeMap::new(), seen: Arc::default() }
     }
 
-    /// To say what a notification would have said.
+    /// The shared state, so that a test can act as the notification thread.
     #[cfg(test)]
     pub(super) fn seen(&self) -> Arc<Mutex<Seen>> {
         Arc::clone(&self.seen)
     }
 
-    /// Whether the newest change since this was asked last was a rename: of a file, a link or a
-    /// folder that was there whole under another name.
+    /// Whether the newest change since the last call was the rename of a complete file, link or
+    /// folder; resets the flag.
     pub(super) fn take_replaced(&self) -> bool {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).replaced)
     }
 
-    /// Watches every directory on the way to `path` as the links lead at present, and no other.
+    /// Watches every directory on the path to `path`, following the current links, and no other.
     pub(super) fn follow(&mut self, path: &Path) {
         let Some(watcher) = &mut self.watcher else { return };
         let way = Way::to(path);
@@ -99,9 +102,9 @@ impl Watches {
             way.directories.into_iter().filter_map(|dir| identity(&dir).map(|id| (dir, id))).collect();
         let stays = |dir: &PathBuf, id: &Identity| !gone && wanted.get(dir) == Some(id);
         for (dir, _) in self.watched.iter().filter(|(dir, id)| !stays(dir, id)) {
-            // A directory that is gone has no watch any more: an error says what is wanted.
+            // The watch of a removed directory has ended already, so an error is expected.
             if let Err(error) = watcher.unwatch(dir) {
-                tracing::trace!(path = %dir.display(), error = &error as &dyn std::error::Error, "watch was gone");
+                tracing::trace!(path = %dir.display(), error = &error as &dyn std::error::Error, "the watch had ended");
             }
         }
         self.watched.retain(|dir, id| stays(dir, id));
@@ -115,7 +118,7 @@ impl Watches {
                 }
                 // Tried again at the next wake; the poll covers the time between.
                 Err(error) => {
-                    tracing::debug!(path = %dir.display(), error = &error as &dyn std::error::Error, "no watch")
+                    tracing::debug!(path = %dir.display(), error = &error as &dyn std::error::Error, "the directory cannot be watched")
                 }
             }
         }
@@ -126,22 +129,23 @@ impl Seen {
     fn note(&mut self, event: &Event) {
         match event.kind {
             EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both)) => {
-                // Of two paths the last is the new one. What was moved away leaves a gap.
+                // Of two paths the last is the new name.
                 let new = event.paths.last().and_then(|path| path.file_name());
                 self.replaced = new.is_some_and(|name| self.names.contains(name));
             }
-            // What went was of before: kubelet removes the old folder after the rename.
+            // A removal does not reset the flag: the kubelet removes the old folder after the
+            // rename.
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {}
             _ => self.replaced = false,
         }
     }
 }
 
-fn tells_of_an_end(event: &Event) -> bool {
+fn is_removal_or_rename(event: &Event) -> bool {
     matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)))
 }
 
-/// Opening and reading are not changes, and the source's own reading would wake it for ever.
+/// Ignores opening and reading, because the source's own reading would wake it for ever.
 fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
     if let EventKind::Access(access) = event.kind
         && access != AccessKind::Close(AccessMode::Write)
@@ -159,16 +163,16 @@ fn identity(dir: &Path) -> Option<Identity> {
 /// Everything that decides which file a path leads to.
 #[derive(Debug, Default)]
 struct Way {
-    /// Directories in which an entry on the way lives; without links in their own paths.
+    /// Directories that contain an entry on the path; their own paths have no links.
     directories: BTreeSet<PathBuf>,
-    /// Names of those entries, and of the directories.
+    /// Names of those entries and of the directories.
     names: BTreeSet<OsString>,
 }
 
 impl Way {
-    /// Walks the path as the kernel does. Each link adds the directory that it is in and goes on at
-    /// its target; the walk ends at the file, or at the first entry that is missing, whose
-    /// appearance the directory above it will tell.
+    /// Resolves the path like the kernel. Each link adds its directory, and resolution continues at
+    /// the target. It ends at the file or at the first missing entry, whose creation the directory
+    /// above reports.
     fn to(path: &Path) -> Self {
         let mut way = Self::default();
         let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
@@ -185,7 +189,7 @@ impl Way {
                 rest.extend(target.components().rev().map(|part| part.as_os_str().to_owned()));
                 continue;
             }
-            // The last entry is the file itself; a missing one is where the file will come from.
+            // The last entry is the file itself; a missing entry has to be created first.
             if rest.is_empty() || !next.exists() {
                 way.add(&here, &part);
                 break;
@@ -203,20 +207,19 @@ impl Way {
     }
 }
 
-/// Says so where the file is a mount of its own: kubelet never updates a `subPath` mount, whatever
-/// happens to the ConfigMap.
+/// Logs a warning if the file is a mount of its own: the kubelet never updates a `subPath` mount.
 pub(super) fn warn_of_sub_path(path: &Path) {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return };
     if is_mounted_alone(&mounts, path) {
         tracing::warn!(
             path = %path.display(),
-            "the component's file is a mount of its own (subPath?): Kubernetes never updates such a file; mount the whole folder",
+            "the component's file is a mount of its own (subPath?), which Kubernetes never updates; mount the whole directory",
         );
     }
 }
 
-/// Whether this file is a mount of its own. The kernel lists whole paths without links; what a
-/// provider file names may be neither.
+/// Whether this file is a mount of its own. The kernel lists absolute paths without links, so the
+/// path is resolved first.
 fn is_mounted_alone(mountinfo: &str, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|whole| whole.is_file() && is_mount_point(mountinfo, &whole))
 }

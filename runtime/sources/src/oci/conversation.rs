@@ -1,5 +1,4 @@
-//! One conversation with one host about one repository: log-in, redirects, and answers that have a
-//! bound.
+//! HTTP requests to one host about one repository: login, redirects, and bounded answers.
 
 use std::{io, time::Duration};
 
@@ -18,28 +17,28 @@ use url::Url;
 
 use super::{
     credentials::Login,
-    failure::{Astray, RegistryFailure},
+    failure::{RegistryFailure, TargetRefusal},
     manifest,
     registry::{Registry, RegistryOptions, host_of},
 };
 use crate::{Digest, text::shown};
 
-/// Most redirects that are followed for one question.
+/// The most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;
 
 /// Largest answer of a token service that is read, in bytes.
 const TOKEN_BYTES_MAX: u64 = 256 << 10;
 
-/// Largest answer that is read without being of use, so that the connection can be kept.
-const SCRAP_BYTES_MAX: u64 = 64 << 10;
+/// The most bytes of an unused answer that are read so that its connection can be reused.
+const DRAIN_BYTES_MAX: u64 = 64 << 10;
 
-/// Longest silence before an answer and within it.
+/// The longest wait for an answer, and for each piece of its body.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// Longest rest that a registry may ask for.
+/// The longest Retry-After that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// What the repository is wanted for, as token services spell it.
+/// The access to the repository that a token is requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Pull,
@@ -52,19 +51,19 @@ pub(super) struct Conversation<'a> {
     host: &'a str,
     repository: &'a str,
     access: Access,
-    /// The header that the host took last.
+    /// The Authorization header of the last login.
     authorization: Option<HeaderValue>,
 }
 
-/// One question.
+/// One request.
 #[derive(Clone)]
 pub(super) struct Question<'a> {
     pub(super) method: Method,
-    /// Below `/v2/<repository>/`, or a whole URL that the registry gave.
+    /// A path below `/v2/<repository>/`, or a whole URL from the registry.
     pub(super) place: Place<'a>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// For people: `manifest v1`.
+    /// The requested content, for messages: `manifest v1`.
     pub(super) what: String,
 }
 
@@ -80,7 +79,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// An answer, and where it is from.
+/// An answer and its URL.
 pub(super) struct Response {
     pub(super) url: Url,
     answer: Answer,
@@ -96,11 +95,11 @@ impl Response {
     }
 }
 
-/// Why nothing came: what the transport says, or silence.
+/// An error of the transport, or a timeout.
 type Unreached = Box<dyn std::error::Error + Send + Sync>;
 
 async fn in_time<T>(coming: impl Future<Output = Result<T, TransportError>>) -> Result<T, Unreached> {
-    let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", SILENCE_MAX.as_secs()));
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, format!("no data for {} s", SILENCE_MAX.as_secs()));
     Ok(timeout(SILENCE_MAX, coming).await.map_err(|_| silent())??)
 }
 
@@ -123,12 +122,13 @@ impl<'a> Conversation<'a> {
         &self.registry.options
     }
 
-    /// The answer, if it is a success. A registry that challenges is authenticated to, once.
+    /// Sends a request and returns the answer if it is a success. After a 401, logs in and sends
+    /// the request once more.
     pub(super) async fn ask(&mut self, question: Question<'_>) -> Result<Response, RegistryFailure> {
         let mut response = self.send(&question).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter().cloned().collect::<Vec<_>>();
-            scrap(response).await;
+            drain(response).await;
             let shown = self.log_in(&challenges).await?;
             response = self.send(&question).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
@@ -140,7 +140,7 @@ impl<'a> Conversation<'a> {
             return Ok(response);
         }
         let failure = self.failure(&response, &question.what);
-        scrap(response).await;
+        drain(response).await;
         Err(failure)
     }
 
@@ -149,7 +149,7 @@ impl<'a> Conversation<'a> {
         Url::parse(&text).map_err(|error| malformed("the reference", &error))
     }
 
-    /// Sends, and follows where a reading question is led.
+    /// Sends a request; follows redirects of GET and HEAD.
     async fn send(&self, question: &Question<'_>) -> Result<Response, RegistryFailure> {
         let start = match &question.place {
             Place::Path(path) => self.url(path)?,
@@ -167,13 +167,13 @@ impl<'a> Conversation<'a> {
                 return Ok(response);
             }
             let next = self.location(&url, response.headers())?;
-            scrap(response).await;
+            drain(response).await;
             url = next;
         }
-        Err(self.led_astray(&url, Astray::OnAndOn(REDIRECTS_MAX)))
+        Err(self.refused_target(&url, TargetRefusal::TooManyRedirects(REDIRECTS_MAX)))
     }
 
-    /// One request and its answer, wherever it leads.
+    /// One request and its answer, without following redirects.
     async fn exchange(
         &self,
         method: Method,
@@ -192,7 +192,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Where an answer leads, if it may.
+    /// The URL in an answer's Location header, if the registry may refer to it.
     pub(super) fn location(&self, from: &Url, headers: &HeaderMap) -> Result<Url, RegistryFailure> {
         let text = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let url = from.join(text).map_err(|error| malformed("a redirect", &error))?;
@@ -201,13 +201,13 @@ impl<'a> Conversation<'a> {
     }
 
     fn judge(&self, url: &Url) -> Result<(), RegistryFailure> {
-        self.options().judge_url(self.host, url).map_err(|why| self.led_astray(url, why))
+        self.options().judge_url(self.host, url).map_err(|why| self.refused_target(url, why))
     }
 
-    fn led_astray(&self, to: &Url, why: Astray) -> RegistryFailure {
-        // What stands behind the path of a blob store is often a signature.
+    fn refused_target(&self, to: &Url, why: TargetRefusal) -> RegistryFailure {
+        // Only scheme and host are shown: the query of a blob store's URL often has a signature.
         let to = host_of(to).map_or_else(|| to.scheme().to_owned(), |host| format!("{}://{host}", to.scheme()));
-        RegistryFailure::LedAstray { host: self.host.to_owned(), to, why }
+        RegistryFailure::RefusedTarget { host: self.host.to_owned(), to, why }
     }
 
     fn unreachable(&self, host: &str, error: Unreached) -> RegistryFailure {
@@ -217,9 +217,9 @@ impl<'a> Conversation<'a> {
             }
             if let Some(LookUpError::Refused { refusal, .. }) = cause.downcast_ref() {
                 let (host, to) = (self.host.to_owned(), host.to_owned());
-                return RegistryFailure::LedAstray { host, to, why: Astray::Address(refusal.to_string()) };
+                return RegistryFailure::RefusedTarget { host, to, why: TargetRefusal::Address(refusal.to_string()) };
             }
-            // The other side has answered the handshake in another protocol: HTTP, most likely.
+            // The peer answered the TLS handshake in another protocol, most likely HTTP.
             if let Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) =
                 cause.downcast_ref()
             {
@@ -243,9 +243,9 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    // === who asks ===
+    // === authentication ===
 
-    /// Answers the first challenge that can be answered. Says whether credentials were shown.
+    /// Answers the first supported challenge; returns whether credentials were sent.
     async fn log_in(&mut self, challenges: &[HeaderValue]) -> Result<bool, RegistryFailure> {
         let login = match &self.options().credentials {
             Some(credentials) => credentials.of(self.host).await?,
@@ -266,11 +266,16 @@ impl<'a> Conversation<'a> {
                 }
             }
         }
-        let how = if login.is_some() { "with credentials it has no use for" } else { "without credentials" };
+        let how = if login.is_some() {
+            "with credentials that fit none of its authentication schemes"
+        } else {
+            "without credentials"
+        };
         Err(RegistryFailure::Unauthorized { host: self.host.to_owned(), how })
     }
 
-    /// Asks the token service that the challenge names.
+    /// Requests a token from the token service that the challenge names; returns whether
+    /// credentials were sent.
     async fn token(
         &self,
         challenge: &ChallengeRef<'_>,
@@ -284,7 +289,7 @@ impl<'a> Conversation<'a> {
         let mut url = Url::parse(&realm).map_err(|error| malformed("the token service's address", &error))?;
         self.judge(&url)?;
         if login.is_some() && !self.options().may_learn_credentials(self.host, &url) {
-            return Err(self.led_astray(&url, Astray::CredentialsOfAnother));
+            return Err(self.refused_target(&url, TargetRefusal::CredentialsOfAnother));
         }
         let actions = if self.access == Access::Push { "pull,push" } else { "pull" };
         let scope = format!("repository:{}:{actions}", self.repository);
@@ -326,8 +331,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// A manifest or an index, by tag or digest; `asked` is for people. Where the digest is known,
-    /// the content has it.
+    /// A manifest or an index, by tag or digest; `asked` is for messages. If `digest` is given, the
+    /// content is checked against it.
     pub(super) async fn manifest(
         &mut self,
         path: &str,
@@ -342,7 +347,7 @@ impl<'a> Conversation<'a> {
         Ok(bytes)
     }
 
-    /// A page of an index, and what it says is the next one.
+    /// A page of an index, and the link to the next page.
     pub(super) async fn page(
         &mut self,
         place: Place<'_>,
@@ -356,20 +361,20 @@ impl<'a> Conversation<'a> {
         Ok((self.read(response, manifest::BYTES_MAX, what).await?, next))
     }
 
-    /// Where the next page is: on the same host, and below the same path.
+    /// The URL of the next page, which has to have the same origin and path.
     pub(super) fn next(&self, path: &str, next: &str) -> Result<Url, RegistryFailure> {
         const WHAT: &str = "the address of an index's next page";
         let first = self.url(path)?;
         let url = first.join(next).map_err(|error| malformed(WHAT, &error))?;
         if url.origin() != first.origin() || url.path() != first.path() {
-            return Err(malformed(WHAT, &"it leads to somewhere else"));
+            return Err(malformed(WHAT, &"it is on another host or path"));
         }
         Ok(url)
     }
 
     // === answers ===
 
-    /// The whole answer, if it is no longer than this.
+    /// The whole body, of at most `bytes_max` bytes.
     pub(super) async fn read(
         &self,
         mut response: Response,
@@ -386,7 +391,7 @@ impl<'a> Conversation<'a> {
         Ok(body.freeze())
     }
 
-    /// Appends what comes to `body`, up to one byte more than it may have.
+    /// Appends the answer to `body`; fails if `body` becomes longer than `size`.
     pub(super) async fn append(
         &self,
         mut response: Response,
@@ -403,14 +408,13 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// When the registry wants to be asked again, if it says so: in seconds, or at a time by its own
-/// clock.
+/// The header Retry-After: seconds, or a time relative to the registry's header Date.
 fn retry_after(response: &Response) -> Option<Duration> {
     let header = |name| Some(response.headers().get(name)?.to_str().ok()?.trim());
     let text = header(RETRY_AFTER)?;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let after = match is_number {
-        // One that is too large for a number is longer than any.
+        // A number that overflows is cut to `RETRY_AFTER_MAX` below.
         true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
         false => {
             let [then, now] = [Some(text), header(DATE)].map(|date| httpdate::parse_http_date(date?).ok());
@@ -420,18 +424,18 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(after.min(RETRY_AFTER_MAX))
 }
 
-/// Reads what is left of a short answer, so that its connection can be used again.
-async fn scrap(mut response: Response) {
+/// Reads the rest of a short answer, so that its connection can be reused.
+async fn drain(mut response: Response) {
     let mut read = 0;
     while let Ok(Some(chunk)) = piece(&mut response).await {
         read += chunk.len() as u64;
-        if read > SCRAP_BYTES_MAX {
+        if read > DRAIN_BYTES_MAX {
             return;
         }
     }
 }
 
-/// The target of a link with the relation `next`, as RFC 8288 has it.
+/// The target of a link with the relation `next` (RFC 8288).
 fn next_page(headers: &HeaderMap) -> Option<String> {
     for value in headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()) {
         for link in value.split('<').skip(1) {
@@ -456,7 +460,7 @@ fn secret(text: &str) -> Result<HeaderValue, RegistryFailure> {
     Ok(value)
 }
 
-/// Whether the content is what its name says.
+/// Checks that the content has the expected digest.
 pub(super) fn verify(what: &'static str, expected: Digest, bytes: &[u8]) -> Result<(), RegistryFailure> {
     let actual = Digest::of(bytes);
     if actual == expected { Ok(()) } else { Err(RegistryFailure::WrongDigest { what, expected, actual }) }

@@ -1,5 +1,5 @@
-//! Who asks: a Docker configuration (`~/.docker/config.json`, or the key `.dockerconfigjson` of a
-//! Secret), with the credential helpers it names.
+//! Registry credentials from a Docker configuration (`~/.docker/config.json`, or the key
+//! `.dockerconfigjson` of a Secret), with the credential helpers that it names.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
@@ -12,40 +12,40 @@ use super::failure::RegistryFailure;
 
 mod helper;
 
-/// Docker Hub's name in such a file.
+/// Docker Hub's host, and its name in a Docker configuration.
 const DOCKER_HUB: (&str, &str) = ("index.docker.io", "https://index.docker.io/v1/");
 
 /// Where the configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// A file. It is read for each log-in, so that what was rotated is used.
+    /// A file. It is read for each login, so that rotated credentials are used.
     File(PathBuf),
     /// The configuration itself.
     Text(DockerConfig),
 }
 
-/// A Docker configuration; it prints as nothing of what is in it.
+/// A Docker configuration; its `Debug` output shows no content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DockerConfig {
     text: Arc<str>,
-    /// Where it is from, for people: `Secret cloud/registry`.
+    /// The origin, for messages: `Secret cloud/registry`.
     origin: Arc<str>,
 }
 
 impl DockerConfig {
-    /// Largest configuration that is read, in bytes: a Secret ends at 1 MiB.
+    /// Largest configuration that is read, in bytes: the largest size of a Secret.
     pub const BYTES_MAX: u64 = 1 << 20;
 
-    /// Takes a configuration, and where it is from.
+    /// Wraps a configuration and its origin.
     #[must_use]
     pub fn new(text: &str, origin: &str) -> Self {
         Self { text: text.into(), origin: origin.into() }
     }
 
-    /// Whether it is one, before anybody is shown what is in it.
+    /// Checks that the text is a Docker configuration, before it is used.
     ///
     /// # Errors
-    /// Where it is from, and what to write there.
+    /// The origin, and what to write there.
     pub fn check(&self) -> Result<(), String> {
         Config::parse(self.text.as_bytes(), &self.origin).map(drop)
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for DockerConfig {
     }
 }
 
-/// What a registry or its token service is shown.
+/// The credentials that are sent to a registry or its token service.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Login {
     Basic { username: String, password: String },
@@ -65,7 +65,7 @@ pub(super) enum Login {
 }
 
 impl Credentials {
-    /// The log-in for this host; none where the configuration knows none.
+    /// The login for this host; `None` if the configuration has none.
     pub(super) async fn of(&self, host: &str) -> Result<Option<Login>, RegistryFailure> {
         let unusable = |reason: String| RegistryFailure::Credentials { host: host.to_owned(), reason };
         let server = if host == DOCKER_HUB.0 { DOCKER_HUB.1 } else { host };
@@ -89,7 +89,7 @@ impl Credentials {
                 let config = Config::parse(text.as_bytes(), origin)?;
                 if config.names_helpers {
                     return Err(format!(
-                        "{origin} names a credential helper, which only a file can: write auths into it"
+                        "{origin} names a credential helper, which is allowed only in a file: write auths into it"
                     ));
                 }
                 config.log_in(origin, server)
@@ -98,7 +98,7 @@ impl Credentials {
     }
 }
 
-/// Of a file that is no longer than it may be.
+/// Reads the file of a configuration, up to its size limit.
 async fn read(path: PathBuf) -> Result<Vec<u8>, String> {
     let read = move || {
         let read = read_file(&path, DockerConfig::BYTES_MAX);
@@ -107,9 +107,9 @@ async fn read(path: PathBuf) -> Result<Vec<u8>, String> {
     tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
 }
 
-/// A configuration in two parts: what it says itself, and which programs know more. The first is
-/// written again, so that no two readers understand it differently: write access to a Secret must
-/// not choose what the manager runs.
+/// A configuration in two parts: its own credentials, and the credential helpers that it names.
+/// `auths` is serialised again without the helpers, because write access to a Secret must not
+/// choose which programs the manager runs, even if two parsers read the text differently.
 struct Config {
     auths: String,
     names_helpers: bool,
@@ -124,7 +124,7 @@ struct Helpers {
 }
 
 impl Helpers {
-    /// The one for this server alone.
+    /// The helper that is configured for this server.
     fn of(&self, server: &str) -> Option<&String> {
         self.cred_helpers.as_ref()?.get(server).filter(|name| !name.is_empty())
     }
@@ -132,7 +132,7 @@ impl Helpers {
 
 impl Config {
     fn parse(bytes: &[u8], origin: &str) -> Result<Self, String> {
-        let no_config = || format!("{origin} is no Docker configuration: write {{\"auths\": …}} into it");
+        let no_config = || format!("{origin} is not a Docker configuration: write {{\"auths\": …}} into it");
         let Ok(Value::Object(config)) = serde_json::from_slice(bytes) else { return Err(no_config()) };
         let names_helpers = config.contains_key("credsStore") || config.contains_key("credHelpers");
         let auths = json!({ "auths": config.get("auths").cloned().unwrap_or_else(|| json!({})) }).to_string();
@@ -140,13 +140,13 @@ impl Config {
         Ok(Self { auths, names_helpers, helpers })
     }
 
-    /// What it says itself.
+    /// The configuration's own credentials for this server.
     fn log_in(&self, origin: &str, server: &str) -> Result<Option<Login>, String> {
         match docker_credential::get_credential_from_reader(self.auths.as_bytes(), server) {
             Ok(DockerCredential::UsernamePassword(username, password)) => Ok(Some(Login::Basic { username, password })),
             Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
             Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-            Err(error) => Err(format!("{origin} is no Docker configuration: {error}")),
+            Err(error) => Err(format!("{origin} is not a Docker configuration: {error}")),
         }
     }
 }

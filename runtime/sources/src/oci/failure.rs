@@ -1,116 +1,116 @@
-//! Why a registry gave nothing. Every text names who answered and what is wrong; the way out
-//! depends on who asks.
+//! Why an artifact could not be fetched from a registry. Every message names the host and the
+//! reason; the remedy depends on the caller.
 
 use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use crate::{Digest, error::with_causes};
 
-/// Why an artifact is not here. None of these ends the source: it tries again.
+/// Why an artifact could not be fetched. No failure ends the source: it retries.
 ///
-/// The text says what is wrong, and [`RegistryFailure::way_out`] what the operator of a Provider
-/// does about it. Commands with flags have ways out of their own.
+/// `Display` names the reason, and [`RegistryFailure::remedy`] the remedy in fields of a Provider.
+/// Commands have remedies with their own flags.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryFailure {
     /// 404.
     #[error("{host} has no {what}")]
     NotFound {
-        /// Who says so.
+        /// The host that answered.
         host: String,
-        /// `manifest v1`, or what else was asked for.
+        /// The content that was requested: `manifest v1`.
         what: String,
     },
     /// 401.
-    #[error("{host} does not know who asks ({how})")]
+    #[error("{host} rejects the authentication ({how})")]
     Unauthorized {
-        /// Who says so.
+        /// The host that answered.
         host: String,
-        /// Whether credentials were shown.
+        /// Whether the request had credentials.
         how: &'static str,
     },
     /// 403.
-    #[error("{host} knows who asks and refuses {what}")]
+    #[error("{host} answers 403 Forbidden to the request for {what}")]
     Forbidden {
-        /// Who says so.
+        /// The host that answered.
         host: String,
-        /// What was asked for.
+        /// The content that was requested.
         what: String,
     },
     /// 429.
-    #[error("{host} has had too many requests{}", after(*retry_after))]
+    #[error("{host} answers 429 Too Many Requests{}", after(*retry_after))]
     TooManyRequests {
-        /// Who says so.
+        /// The host that answered.
         host: String,
-        /// When to come back, if it says.
+        /// From the header Retry-After.
         retry_after: Option<Duration>,
     },
     /// Any other status that is not success.
-    #[error("{host} answers {status} to the question for {what}{}", after(*retry_after))]
+    #[error("{host} answers {status} to the request for {what}{}", after(*retry_after))]
     Status {
-        /// Who says so.
+        /// The host that answered.
         host: String,
         /// As in HTTP.
         status: u16,
-        /// What was asked for.
+        /// The content that was requested.
         what: String,
-        /// When to come back, if it says.
+        /// From the header Retry-After.
         retry_after: Option<Duration>,
     },
-    /// No connection, or one that broke.
+    /// No connection was made, or the connection was lost.
     #[error("{host} cannot be reached")]
     Unreachable {
-        /// Who was asked.
+        /// The host of the request.
         host: String,
-        /// What the network said.
+        /// The error of the transport.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// It answers a TLS handshake with something else.
+    /// The host answers a TLS handshake with another protocol.
     #[error("{host} does not speak TLS")]
     NotTls {
-        /// Who was asked.
+        /// The host of the request.
         host: String,
     },
-    /// It took longer than it may.
-    #[error("{host} was not done after {after:?}")]
+    /// The timeout of the pull, or of a mirror's share of it.
+    #[error("{host} did not finish within {after:?}")]
     TooSlow {
-        /// Who was asked.
+        /// The host of the request.
         host: String,
-        /// What it may take.
+        /// The timeout.
         after: Duration,
     },
-    /// A redirect or a token service that this registry may not lead to.
-    #[error("{host} leads to {to}, and {why}")]
-    LedAstray {
-        /// Who led there.
+    /// The host redirects to, or names as its token service, a host that is not allowed.
+    #[error("{host} refers to {to}, which is refused: {why}")]
+    RefusedTarget {
+        /// The host that refers to the other one.
         host: String,
-        /// Where.
+        /// The other host.
         to: String,
-        /// Why not.
-        why: Astray,
+        /// Why it is refused.
+        why: TargetRefusal,
     },
-    /// The content is not what its name says.
-    #[error("{what} was promised as {expected} and is {actual}")]
+    /// The content does not have the requested digest.
+    #[error("{what} has the digest {actual}, and {expected} was requested")]
     WrongDigest {
         /// What was fetched.
         what: &'static str,
-        /// By the reference or the manifest.
+        /// From the reference or the manifest.
         expected: Digest,
-        /// Of what came.
+        /// Of the received content.
         actual: Digest,
     },
     /// The content is not as long as its descriptor says.
-    #[error("the component was promised with {expected} bytes and has {}", if actual > expected { "more".to_owned() } else { actual.to_string() })]
+    #[error("the manifest says that the component has {expected} bytes, and it has {}", if actual > expected { "more".to_owned() } else { actual.to_string() })]
     WrongSize {
-        /// By the manifest.
+        /// From the manifest.
         expected: u64,
-        /// What came; cut one byte after the promise.
+        /// Bytes received, at most one more than expected.
         actual: u64,
     },
-    /// More than the limit, by its own manifest; it was not fetched.
+    /// The manifest announces more than the limit; the component was not fetched.
     #[error("the component has {size} bytes, and {max} are allowed")]
     TooLarge {
-        /// Bytes, as promised.
+        /// Bytes, from the manifest.
         size: u64,
         /// Bytes allowed.
         max: u64,
@@ -118,111 +118,118 @@ pub enum RegistryFailure {
     /// An artifact that holds no component, or several.
     #[error("the artifact holds {0}")]
     Layout(String),
-    /// An answer that cannot be read.
+    /// An answer that cannot be parsed.
     #[error("{what} cannot be read ({reason})")]
     Malformed {
         /// What was read.
         what: &'static str,
-        /// Where it ends to make sense.
+        /// The error of the parser.
         reason: String,
     },
-    /// Nobody signed it, and somebody should have.
-    #[error("{artifact} is not signed, and has to be")]
+    /// The artifact has no signature, and the policy requires one.
+    #[error("{artifact} is not signed, and signatures are required")]
     Unsigned {
         /// What the reference leads to.
         artifact: Digest,
     },
-    /// Signed, but not as the policy asks.
+    /// The artifact has signatures that do not fulfil the policy.
     #[error(
-        "{artifact} is signed by {signers} of those who are trusted, and {required} have to have signed; found: {seen}, of which the last to be of no use \
-         {why}"
+        "{artifact} is signed by {signers} of the trusted keys and identities, and {required} are required; signatures found: {seen}; the last \
+         invalid one {why}"
     )]
     WronglySigned {
         /// What the reference leads to.
         artifact: Digest,
-        /// Signatures that were looked at.
+        /// Signatures that were checked.
         seen: usize,
-        /// Keys and identities of the policy with a signature that counts.
+        /// Keys and identities of the policy with a valid signature.
         signers: usize,
-        /// Keys and identities of the policy that have to have signed.
+        /// Keys and identities of the policy that are required.
         required: usize,
-        /// Why one of them does not count.
+        /// Why the last invalid signature does not count.
         why: String,
     },
     /// The operator's credentials cannot be used.
     #[error("the credentials for {host} cannot be used: {reason}")]
     Credentials {
-        /// Whom they are for.
+        /// The registry.
         host: String,
-        /// Why, and the way out.
+        /// The reason and the remedy.
         reason: String,
     },
 }
 
-/// Why a registry may not lead there.
+/// Why a registry may not redirect to a URL, or name it as its token service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Astray {
-    /// There is no host in it.
-    #[error("that is no address of a host")]
+pub enum TargetRefusal {
+    /// The URL has no host.
+    #[error("the URL has no host")]
     NoHost,
-    /// Neither HTTPS, nor HTTP of a host that may.
-    #[error("that is not HTTPS")]
+    /// The URL is not HTTPS, and the host is not allowed for plain HTTP.
+    #[error("the URL is not HTTPS")]
     NotHttps,
-    /// An address that is not everybody's, in words.
+    /// The address is not public; the text names the address and its range.
     #[error("{0}")]
     Address(String),
-    /// A token service that asks for what another host was meant to get.
-    #[error("that is another host, which must not learn this one's credentials")]
+    /// The token service is on another host, which must not receive the credentials.
+    #[error("credentials are not sent to another host")]
     CredentialsOfAnother,
-    /// It leads on and on.
-    #[error("on from there, more than {0} times")]
-    OnAndOn(usize),
+    /// More redirects than the limit.
+    #[error("more than {0} redirects")]
+    TooManyRedirects(usize),
 }
 
 impl RegistryFailure {
-    /// What an operator does about it, in fields of a Provider; none where the text itself ends
-    /// with it.
+    /// The remedy for an operator, in fields of a Provider; `None` where `Display` already has it.
     #[must_use]
-    pub fn way_out(&self) -> Option<Cow<'static, str>> {
+    pub fn remedy(&self) -> Option<Cow<'static, str>> {
         let text = match self {
-            Self::NotFound { .. } => "push it, or correct the reference; it is taken up as soon as it is there",
+            Self::NotFound { .. } => "push it, or correct the reference; the manager uses it as soon as it exists",
             Self::Unauthorized { host, .. } => {
                 return Some(format!("give credentials for {host} in source.oci.credentials, or correct them").into());
             }
-            Self::Forbidden { .. } => "give this account the right to pull it",
-            Self::TooManyRequests { .. } => "it is asked again then; a longer pollInterval asks less",
-            Self::Status { .. } => "see that registry's log",
+            Self::Forbidden { .. } => "allow the account of the credentials to pull it",
+            Self::TooManyRequests { .. } => "the manager retries then; a longer pollInterval sends fewer requests",
+            Self::Status { .. } => "check the registry's log",
             Self::Unreachable { .. } => "check the name, the network and, with a certificate of your own, caBundle",
-            Self::NotTls { .. } => "name it in source.oci.plainHTTP if plain HTTP is meant",
-            Self::TooSlow { .. } => "it is tried again",
-            Self::LedAstray { why: Astray::NoHost | Astray::OnAndOn(_), .. } => "ask who runs the registry",
-            Self::LedAstray { why: Astray::NotHttps, .. } => "name that host in source.oci.plainHTTP if this is meant",
-            Self::LedAstray { why: Astray::Address(_) | Astray::CredentialsOfAnother, .. } => {
-                "name that host in source.oci.trustedHosts if this is meant"
+            Self::NotTls { .. } => "list it in source.oci.plainHTTP to use plain HTTP",
+            Self::TooSlow { .. } => "the manager retries",
+            Self::RefusedTarget { why: TargetRefusal::NoHost | TargetRefusal::TooManyRedirects(_), .. } => {
+                "report it to the registry's operator"
             }
-            Self::WrongDigest { .. } => "the registry or something before it changes content; it is not used",
-            Self::WrongSize { .. } => "push it again",
+            Self::RefusedTarget { why: TargetRefusal::NotHttps, .. } => {
+                "list that host in source.oci.plainHTTP to allow it"
+            }
+            Self::RefusedTarget { why: TargetRefusal::Address(_) | TargetRefusal::CredentialsOfAnother, .. } => {
+                "list that host in source.oci.trustedHosts to allow it"
+            }
+            Self::WrongDigest { .. } => {
+                "the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"
+            }
+            Self::WrongSize { .. } => "push the artifact again",
             Self::TooLarge { .. } => {
                 "build it smaller (release profile, opt-level \"s\", stripped), or raise the limit componentBytes"
             }
             Self::Layout(_) | Self::Credentials { .. } => return None,
-            Self::Malformed { .. } => "push the artifact again, or ask who runs the registry",
+            Self::Malformed { .. } => "push the artifact again, or report it to the registry's operator",
             Self::Unsigned { artifact } => {
                 let sign =
                     format!("sign it with cosign sign REFERENCE@{artifact}, with --key KEY where keys are given");
-                return Some(format!("{sign}, as source.oci.signatures asks; it is taken up when it is").into());
+                return Some(format!("{sign}, as source.oci.signatures requires; the manager then uses it").into());
             }
-            Self::WronglySigned { .. } => "let those sign it who are meant, or correct source.oci.signatures",
+            Self::WronglySigned { .. } => {
+                "sign it with the trusted keys or identities, or correct source.oci.signatures"
+            }
         };
         Some(text.into())
     }
 
-    /// What is wrong, with its causes and the way out for an operator, on one line.
+    /// The failure with its causes and the operator's remedy, on one line.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         let wrong = with_causes(self);
-        match self.way_out() {
-            Some(way_out) => format!("{wrong}: {way_out}"),
+        match self.remedy() {
+            Some(remedy) => format!("{wrong}: {remedy}"),
             None => wrong,
         }
     }
@@ -239,7 +246,7 @@ impl RegistryFailure {
             Self::Unreachable { .. } => "RegistryUnreachable",
             Self::NotTls { .. } => "RegistryNotTls",
             Self::TooSlow { .. } => "RegistryTooSlow",
-            Self::LedAstray { .. } => "RegistryLedAstray",
+            Self::RefusedTarget { .. } => "RegistryLedAstray",
             Self::WrongDigest { .. } => "ArtifactWrongDigest",
             Self::WrongSize { .. } => "ArtifactWrongSize",
             Self::TooLarge { .. } => "SourceTooLarge",
@@ -251,8 +258,8 @@ impl RegistryFailure {
         }
     }
 
-    /// Whether it says nothing about the artifact: what could not be had now may be had later.
-    pub(super) const fn is_of_the_moment(&self) -> bool {
+    /// Whether the failure is independent of the artifact, so that a retry may succeed.
+    pub(super) const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unauthorized { .. }
@@ -264,7 +271,7 @@ impl RegistryFailure {
         )
     }
 
-    /// When the registry wants to be asked again, if it says so.
+    /// The registry's Retry-After.
     pub(super) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after, .. } | Self::Status { retry_after, .. } => *retry_after,
@@ -274,5 +281,5 @@ impl RegistryFailure {
 }
 
 fn after(retry_after: Option<Duration>) -> String {
-    retry_after.map(|after| format!(" and wants {} s of rest", after.as_secs())).unwrap_or_default()
+    retry_after.map(|after| format!(" (retry after {} s)", after.as_secs())).unwrap_or_default()
 }

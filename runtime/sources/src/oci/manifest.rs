@@ -1,16 +1,15 @@
-//! Which of an artifact's blobs is the component. Pure: it judges texts that a registry sent and
-//! sends nothing.
+//! Finds the component among an artifact's blobs. Pure: parses manifests and sends no requests.
 //!
 //! | pushed by | the component's layer | config |
 //! |---|---|---|
 //! | `wkg`, `skysail push` (CNCF layout) | `application/wasm` | `application/vnd.wasm.config.v0+json` |
-//! | `oras` | `application/wasm`, where its user says so | any |
+//! | `oras` | `application/wasm`, if its user gives this type | any |
 //! | `kwctl`, `wasm-to-oci`, `spin` | `application/vnd.wasm.content.layer.v1+wasm` | any |
 //! | Istio's tools | `application/vnd.module.wasm.content.layer.v1+wasm` | any |
 //!
-//! Other layers (an SBOM, a readme, static files) are left alone; two that could be the component
-//! are refused. A signature, an attestation or an index entry for another platform is never taken
-//! for a component.
+//! Other layers (an SBOM, a readme, static files) are ignored. An artifact with two layers that
+//! could be the component is refused. Signatures, attestations and index entries for other
+//! platforms are never used as a component.
 
 use std::{collections::HashMap, str::FromStr as _};
 
@@ -21,20 +20,20 @@ use super::failure::RegistryFailure;
 use crate::Digest;
 use crate::text::shown;
 
-/// What a manifest may be; a registry chooses among these.
+/// The accepted media types of manifests and indexes.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// What a manifest says that it is.
+/// Media types of a manifest.
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-/// What an index says that it is.
+/// Media types of an index.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// Largest manifest or index that is read, in bytes: what the distribution specification asks
-/// registries to take.
+/// Largest manifest or index that is read, in bytes: the size that the distribution specification
+/// requires registries to accept.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
 
 /// The config's media type in the CNCF layout.
@@ -43,12 +42,12 @@ pub(super) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// The component's media type in the CNCF layout.
 pub(super) const LAYER: &str = "application/wasm";
 
-/// What an index says of an entry that is a component: tools take it from the entry's config.
+/// Artifact types of a component in an index: tools copy the type from the entry's config.
 const KINDS: &[&str] =
     &[CONFIG, LAYER, "application/vnd.wasm.config.v1+json", "application/vnd.module.wasm.config.v1+json"];
 
-/// The component's, in this order of preference: an artifact that has the first may have others
-/// beside it.
+/// Media types of the component's layer, in order of preference: an artifact with a layer of the
+/// first type may have layers of the others too.
 const LAYERS: &[&str] = &[
     LAYER,
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -57,16 +56,16 @@ const LAYERS: &[&str] = &[
     "application/vnd.wasm.component.layer.v0+wasm",
 ];
 
-/// What a manifest leads to.
+/// The content that a manifest or index refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Leads {
     /// The component itself.
     Blob(Blob),
-    /// Another manifest, out of an index.
+    /// A manifest that an index lists.
     Manifest(Digest),
 }
 
-/// One blob, as its descriptor promises it.
+/// Digest and size of a blob, from its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blob {
     pub(super) digest: Digest,
@@ -77,7 +76,7 @@ pub(super) struct Blob {
 /// An entry of an index.
 pub(super) struct Entry {
     pub(super) digest: Digest,
-    /// Its artifact type; empty where there is none.
+    /// The artifact type; empty if there is none.
     pub(super) kind: String,
     pub(super) annotations: HashMap<String, String>,
 }
@@ -91,7 +90,7 @@ pub(super) struct Layer {
     pub(super) annotations: HashMap<String, String>,
 }
 
-/// What an index lists, but for what has no digest that is known here.
+/// The entries of an index, without those that have an unsupported digest.
 pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, RegistryFailure> {
     let index: ImageIndex = parse(bytes)?;
     let entry = |entry: &Descriptor| {
@@ -101,7 +100,7 @@ pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, RegistryFailure> {
     Ok(index.manifests().iter().filter_map(entry).collect())
 }
 
-/// What a manifest is made of, but for what has no digest that is known here.
+/// The layers of a manifest, without those that have an unsupported digest.
 pub(super) fn layers(bytes: &[u8]) -> Result<Vec<Layer>, RegistryFailure> {
     let manifest: ImageManifest = parse(bytes)?;
     let layer = |layer: &Descriptor| {
@@ -116,7 +115,7 @@ pub(super) fn layers(bytes: &[u8]) -> Result<Vec<Layer>, RegistryFailure> {
     Ok(manifest.layers().iter().filter_map(layer).collect())
 }
 
-/// Enough to tell an index from a manifest: old tools leave the media type out.
+/// The fields that distinguish an index from a manifest: old tools omit the media type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Shape {
@@ -125,7 +124,7 @@ struct Shape {
     layers: Option<IgnoredAny>,
 }
 
-/// Where this manifest leads.
+/// The component's blob, or the manifest to fetch next.
 pub(super) fn read(bytes: &[u8]) -> Result<Leads, RegistryFailure> {
     if is_index(&parse(bytes)?)? {
         return of_index(&parse(bytes)?).map(Leads::Manifest);
@@ -133,8 +132,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leads, RegistryFailure> {
     of_manifest(&parse(bytes)?).map(Leads::Blob)
 }
 
-/// One digest must not be two things, of which a signer saw one and a manager takes the other
-/// (CVE-2021-41190).
+/// Refuses a document that could be read as a manifest and as an index, because a signer could
+/// check one reading and the manager use the other (CVE-2021-41190).
 fn is_index(Shape { media_type, manifests, layers }: &Shape) -> Result<bool, RegistryFailure> {
     let ambiguous =
         |what: &str| Err(RegistryFailure::Layout(format!("{what}; push the component as an artifact of its own")));
@@ -142,8 +141,12 @@ fn is_index(Shape { media_type, manifests, layers }: &Shape) -> Result<bool, Reg
         return ambiguous("both manifests and layers");
     }
     match media_type.as_deref() {
-        Some(MANIFEST | DOCKER_MANIFEST) if manifests.is_some() => ambiguous("manifests, and says that it is no index"),
-        Some(INDEX | DOCKER_LIST) if manifests.is_none() => ambiguous("no manifests, and says that it is an index"),
+        Some(MANIFEST | DOCKER_MANIFEST) if manifests.is_some() => {
+            ambiguous("manifests, but its media type is not that of an index")
+        }
+        Some(INDEX | DOCKER_LIST) if manifests.is_none() => {
+            ambiguous("no manifests, but its media type is that of an index")
+        }
         _ => Ok(manifests.is_some()),
     }
 }
@@ -172,7 +175,7 @@ fn of_manifest(manifest: &ImageManifest) -> Result<Blob, RegistryFailure> {
     )))
 }
 
-/// The entry for WebAssembly; where only one is a manifest at all, that.
+/// The entry for WebAssembly, or the only entry that is not an attachment.
 fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
     let is_manifest = |entry: &&Descriptor| {
         matches!(entry.media_type(), MediaType::ImageManifest) || entry.media_type().as_ref() == DOCKER_MANIFEST
@@ -186,7 +189,7 @@ fn of_index(index: &ImageIndex) -> Result<Digest, RegistryFailure> {
             let count = found.len();
             let platforms = listed(index.manifests().iter().map(platform));
             return Err(RegistryFailure::Layout(format!(
-                "an index with {count} entries for WebAssembly ({platforms}); name the digest of the one that is meant"
+                "an index with {count} entries for WebAssembly ({platforms}); reference the digest of the right one"
             )));
         }
     };
@@ -199,7 +202,7 @@ fn is_wasm(entry: &Descriptor) -> bool {
     artifact || architecture.is_some_and(|name| name.starts_with("wasm"))
 }
 
-/// Something about another entry: an attestation of a build, a signature of cosign.
+/// Whether the entry is attached to another one: an attestation of a build, a signature of cosign.
 fn is_attached(entry: &Descriptor) -> bool {
     let annotations = entry.annotations().as_ref();
     annotations.is_some_and(|map| map.contains_key("vnd.docker.reference.type"))
@@ -223,8 +226,8 @@ fn digest(descriptor: &Descriptor) -> Result<Digest, RegistryFailure> {
         .map_err(|error| RegistryFailure::Malformed { what: "a digest", reason: shown(&error.to_string()) })
 }
 
-/// At most eight, and of each what can be shown, so that the sentence stays one line: anyone who
-/// may push chooses these names.
+/// Lists at most eight names, each shortened to one line, because anyone who may push chooses these
+/// names.
 fn listed(names: impl Iterator<Item = String>) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.collect();

@@ -1,5 +1,5 @@
-//! From a reference to a component, by way of digests: a tag is asked for once, and everything
-//! after it is what that digest says.
+//! Pulls a component by its reference. A tag is resolved to a digest once; all later requests are
+//! by digest.
 
 use std::time::Duration;
 
@@ -20,46 +20,46 @@ use super::{
 };
 use crate::Digest;
 
-/// What a registry calls the digest of what it hands out.
+/// The header with the digest of the answered content.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// An index leads to a manifest, and that to a component.
+/// Documents between the reference and the component: an index and a manifest.
 const DEPTH_MAX: usize = 2;
 
-/// First wait before a download that broke goes on; each next one is twice as long.
+/// The first wait before an interrupted download is resumed; each further wait is twice as long.
 const RESUME_AFTER: Duration = Duration::from_millis(200);
 
-/// Times that one download goes on.
+/// How often one download is resumed.
 const RESUMES_MAX: u32 = 5;
 
-/// A component out of a registry.
+/// A component from a registry.
 #[derive(Clone, Debug)]
 pub struct Pulled {
-    /// The component, or whatever was there: nobody has judged it yet.
+    /// The blob, which nothing but its digest and signatures has been checked of yet.
     pub bytes: Bytes,
-    /// Of `bytes`.
+    /// The digest of `bytes`.
     pub digest: Digest,
-    /// Of the manifest or index that the reference leads to: what a reference by digest names.
+    /// The digest of the manifest or index, which a reference by digest names.
     pub manifest: Digest,
 }
 
-/// What a pull may take, and whom it believes.
+/// Limits and signature policy of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
     /// Largest component, in bytes.
     pub bytes_max: u64,
-    /// For the whole of it. A mirror has its share, so that one that never ends leaves time for who
-    /// comes after it.
+    /// The time for the whole pull. Each mirror has a share of it, so that a slow mirror leaves
+    /// time for the next host.
     pub timeout: Duration,
-    /// Who has to have signed what the reference leads to; without it anybody may have made it.
+    /// The signatures that the artifact has to have; without a policy, none is required.
     pub signatures: Option<SignaturePolicy>,
 }
 
 impl Registry {
-    /// The component, unless the reference leads to the manifest that is `known`: then none.
+    /// Pulls the component; `None` if the reference resolves to the manifest `known`.
     ///
     /// # Errors
-    /// What the registry itself, the last that is asked, has to say.
+    /// The failure of the registry itself, which is tried after its mirrors.
     pub async fn pull(
         &self,
         reference: &Reference,
@@ -83,11 +83,7 @@ impl Registry {
                 Ok(pulled) => return Ok(pulled),
                 Err(failure) => {
                     if host != self.options.host {
-                        tracing::warn!(
-                            host,
-                            reason = failure.to_string(),
-                            "a mirror has nothing; the next one is asked"
-                        );
+                        tracing::warn!(host, reason = failure.to_string(), "the mirror failed; the next host is tried");
                     }
                     last = Some(failure);
                 }
@@ -111,7 +107,7 @@ impl Pull<'_> {
         if known == Some(first) {
             return Ok(None);
         }
-        // Before anything else of it is read.
+        // Before any other content of the artifact is read.
         if let Some(policy) = &self.options.signatures {
             signature::require(&mut self.conversation, first, policy).await?;
         }
@@ -123,7 +119,7 @@ impl Pull<'_> {
         Ok(Some(Pulled { bytes, digest: blob.digest, manifest: first }))
     }
 
-    /// What the tag names now.
+    /// The digest that the tag names now.
     async fn resolve(&mut self, tag: &str) -> Result<Digest, RegistryFailure> {
         let (path, what) = (format!("manifests/{tag}"), format!("manifest {tag}"));
         let mut question = Question::new(Method::HEAD, &path, what.clone());
@@ -136,7 +132,7 @@ impl Pull<'_> {
         Ok(Digest::of(&bytes))
     }
 
-    /// From the manifest or index to the component's blob.
+    /// Follows an index and a manifest to the component's blob.
     async fn follow(&mut self, first: Digest) -> Result<Blob, RegistryFailure> {
         let mut next = first;
         for _ in 0..DEPTH_MAX {
@@ -147,10 +143,10 @@ impl Pull<'_> {
                 Leads::Manifest(digest) => next = digest,
             }
         }
-        Err(RegistryFailure::Layout("an index within an index; name the digest of the one that is meant".to_owned()))
+        Err(RegistryFailure::Layout("an index within an index; reference the digest of the right one".to_owned()))
     }
 
-    /// The whole blob. A download that breaks goes on where it was.
+    /// The whole blob. An interrupted download is resumed.
     async fn blob(&mut self, blob: Blob) -> Result<Bytes, RegistryFailure> {
         let mut body = BytesMut::new();
         let mut pause = RESUME_AFTER;
@@ -158,7 +154,7 @@ impl Pull<'_> {
             let before = body.len();
             match self.download(blob, &mut body).await {
                 Ok(()) if body.len() as u64 == blob.size => break,
-                // The connection was closed in the middle, politely.
+                // The connection was closed cleanly before the end of the blob.
                 Ok(()) if resumes_left > 0 && body.len() > before => {}
                 Ok(()) => return Err(RegistryFailure::WrongSize { expected: blob.size, actual: body.len() as u64 }),
                 Err(RegistryFailure::Unreachable { .. }) if resumes_left > 0 => {}

@@ -1,4 +1,4 @@
-//! A component into a registry, as the CNCF layout wants it: `wkg`, `oras` and other hosts read it.
+//! Pushes a component to a registry in the CNCF layout, which `wkg`, `oras` and other hosts read.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header::CONTENT_TYPE};
@@ -19,26 +19,27 @@ use crate::Digest;
 /// The annotation that names a layer's file.
 const TITLE: &str = "org.opencontainers.image.title";
 
-/// What goes into a registry.
+/// An artifact to push.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     /// The component.
     pub component: Bytes,
-    /// The file's name. Tools that pull files take it for theirs, and leave alone what has none.
+    /// The file's name. Tools that pull files use it as the local name, and skip layers without a
+    /// title.
     pub title: String,
-    /// The text of its config (`application/vnd.wasm.config.v0+json`).
+    /// The config blob (`application/vnd.wasm.config.v0+json`).
     pub config: Bytes,
-    /// Of the manifest, `org.opencontainers.image.…` among them.
+    /// Annotations of the manifest, such as `org.opencontainers.image.…`.
     pub annotations: HashMap<String, String>,
 }
 
 impl Registry {
-    /// Pushes to the registry itself, past its mirrors, and returns the manifest's digest. What the
-    /// registry has already is not sent again.
+    /// Pushes to the registry itself, not to its mirrors, and returns the manifest's digest. Blobs
+    /// that the registry already has are not sent again.
     ///
     /// # Errors
-    /// What the registry says. Blobs may be there without a manifest then, which registries
-    /// collect.
+    /// The failure of a request. The registry may then have blobs without a manifest, which
+    /// registries garbage-collect.
     pub async fn push(&self, reference: &Reference, artifact: Artifact) -> Result<Digest, RegistryFailure> {
         let host = self.options.host.as_str();
         let mut push = Push { conversation: Conversation::new(self, host, reference.repository(), Access::Push) };
@@ -81,9 +82,9 @@ impl Push<'_> {
         Ok(Descriptor::new(MediaType::Other(media_type.to_owned()), size, digest))
     }
 
-    /// Asks for a place and sends the whole of it there.
+    /// Starts an upload and sends the whole blob in one request.
     async fn upload(&mut self, digest: Digest, bytes: Bytes) -> Result<(), RegistryFailure> {
-        let mut begin = Question::new(Method::POST, "blobs/uploads/", "a place for a blob");
+        let mut begin = Question::new(Method::POST, "blobs/uploads/", "a blob upload");
         begin.headers.insert(HeaderName::from_static("content-length"), HeaderValue::from_static("0"));
         let response = self.conversation.ask(begin).await?;
         let mut url = self.conversation.location(&response.url, response.headers())?;

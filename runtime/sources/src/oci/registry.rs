@@ -1,8 +1,8 @@
-//! A registry as the operator names it, and how it is reached: names, addresses, certificates.
+//! The operator's settings of a registry, and the client for it: names, addresses, certificates.
 //!
-//! `oci-client` is not used: it reads answers of any length, follows a registry to any address, and
-//! takes a failed log-in for an anonymous one. A registry is somebody else's server, and so is
-//! whatever it names in a redirect or as its token service.
+//! `oci-client` is not used, because it reads answers of any length, follows redirects to any
+//! address, and continues without authentication after a failed login. A registry is not trusted,
+//! nor is a host that it names in a redirect or as its token service.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
@@ -15,32 +15,31 @@ use skysail_egress::{
 };
 use url::Url;
 
-use super::{credentials::Credentials, failure::Astray};
+use super::{credentials::Credentials, failure::TargetRefusal};
 
-/// Headers of one answer: registries send tens.
+/// The most headers of one answer: registries send a few dozen.
 const HEADERS_MAX: u32 = 100;
 
-/// Says whether a host that a *registry* named may be reached at this address; else why not.
+/// Checks an address of a host that a *registry* named; the error is the reason of the refusal.
 pub type AddressJudge = Arc<dyn Fn(IpAddr) -> Result<(), String> + Send + Sync>;
 
-/// How a registry is reached. Hosts are written as in a reference: `ghcr.io`,
-/// `registry.local:5000`.
+/// Settings of a registry. Hosts have the form of a reference: `ghcr.io`, `registry.local:5000`.
 #[derive(Clone)]
 pub struct RegistryOptions {
     /// The host that the reference names.
     pub host: String,
-    /// Asked first, in this order; the registry itself comes last.
+    /// Mirrors, which are tried in this order before the registry itself.
     pub mirrors: Vec<String>,
-    /// Hosts that are spoken to without TLS.
+    /// Hosts that are reached by plain HTTP.
     pub plain_http: BTreeSet<String>,
-    /// Hosts to which the registry may lead at any address, and which may be told its credentials:
+    /// Hosts that the registry may refer to, at any address, and that may receive its credentials:
     /// token services and blob stores in a private network.
     pub trusted_hosts: BTreeSet<String>,
-    /// PEM certificates that are trusted beside the system's.
+    /// PEM certificates that are trusted in addition to the system's.
     pub ca_bundle: Option<String>,
-    /// Who asks.
+    /// The credentials for the registry; without them requests are anonymous.
     pub credentials: Option<Credentials>,
-    /// For every host that nobody named here.
+    /// The check for hosts that are not named here.
     pub judge: AddressJudge,
 }
 
@@ -61,18 +60,20 @@ impl fmt::Debug for RegistryOptions {
 /// The options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryOptionsError {
-    /// A host is not one.
+    /// A text is not a host.
     #[error(
-        "{0:?} is no host of a registry; write ghcr.io or registry.local:5000, without https:// and without a path"
+        "{0:?} is not the host of a registry; write ghcr.io or registry.local:5000, without https:// and without a path"
     )]
     Host(String),
-    /// The CA bundle holds something else, or nothing.
-    #[error("this is no list of PEM certificates: write them one after the other, each with its BEGIN and END line")]
+    /// The CA bundle is not PEM, or has no certificates.
+    #[error(
+        "the CA bundle is not a list of PEM certificates: write them one after the other, each with its BEGIN and END line"
+    )]
     CaBundle,
     /// A certificate of the CA bundle.
-    #[error("take certificate {index} as a root; it must be an X.509 certificate")]
+    #[error("certificate {index} cannot be used as a root; it must be an X.509 certificate")]
     Certificate {
-        /// In the bundle, from 0.
+        /// The index in the bundle, from 0.
         index: usize,
         /// Why.
         #[source]
@@ -84,7 +85,7 @@ pub enum RegistryOptionsError {
 }
 
 impl RegistryOptionsError {
-    /// Whether the CA bundle is what cannot be used: the caller knows where it is from.
+    /// Whether the error is about the CA bundle, whose origin the caller knows.
     #[must_use]
     pub const fn is_of_the_ca_bundle(&self) -> bool {
         matches!(self, Self::CaBundle | Self::Certificate { .. })
@@ -112,7 +113,7 @@ impl Registry {
         let settings = TransportOptions {
             roots: Arc::new(roots(options.ca_bundle.as_deref())?),
             resolver: Arc::new(SystemResolver::default()),
-            // What a registry names is judged when it is looked up.
+            // The address of a host that the registry named is checked at the look-up.
             judge: Arc::new(move |name: &str, address: IpAddr| match named.contains(name) {
                 true => Ok(address),
                 false => judge(address).map(|()| address).map_err(Refusal),
@@ -125,13 +126,13 @@ impl Registry {
         Ok(Self { options: Arc::new(options), client })
     }
 
-    /// Who is asked, in this order.
+    /// The mirrors and the registry, in the order of requests.
     pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
         self.options.mirrors.iter().map(String::as_str).chain([self.options.host.as_str()])
     }
 }
 
-/// The system's roots and the operator's.
+/// The system's root certificates and the operator's.
 fn roots(ca_bundle: Option<&str>) -> Result<RootCertStore, RegistryOptionsError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes())
         .collect::<Result<_, _>>()
@@ -143,12 +144,12 @@ fn roots(ca_bundle: Option<&str>) -> Result<RootCertStore, RegistryOptionsError>
 }
 
 impl RegistryOptions {
-    /// Hosts that the operator named: they may have any address.
+    /// Hosts that the operator named, which may have any address.
     fn named(&self) -> impl Iterator<Item = &String> {
         self.mirrors.iter().chain(&self.plain_http).chain(&self.trusted_hosts).chain([&self.host])
     }
 
-    /// The base of a host's URLs.
+    /// The base URL of a host.
     pub(super) fn base(&self, host: &str) -> String {
         let scheme = if self.is_plain(host) { "http" } else { "https" };
         format!("{scheme}://{host}/v2/")
@@ -158,8 +159,8 @@ impl RegistryOptions {
         self.plain_http.iter().any(|plain| plain.eq_ignore_ascii_case(host))
     }
 
-    /// Whether a URL is one of this host: `ghcr.io` and `GHCR.io:443` are one. A host that is
-    /// spoken to without TLS may lead to itself with it.
+    /// Whether a URL belongs to this host: `ghcr.io` and `GHCR.io:443` are the same. A plain-HTTP
+    /// host may also redirect to itself over HTTPS.
     pub(super) fn is_of(&self, url: &Url, host: &str) -> bool {
         let Some(name) = url.host_str() else { return false };
         if name_of(host) == host {
@@ -170,14 +171,14 @@ impl RegistryOptions {
         port.is_some_and(|port| format!("{name}:{port}").eq_ignore_ascii_case(host))
     }
 
-    /// Whether `from`, a host that was asked, may lead here.
-    pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), Astray> {
+    /// Checks whether `from`, a host that answered, may refer to this URL.
+    pub(super) fn judge_url(&self, from: &str, to: &Url) -> Result<(), TargetRefusal> {
         if to.host().is_none() {
-            return Err(Astray::NoHost);
+            return Err(TargetRefusal::NoHost);
         }
         let is_plain = || self.plain_http.iter().any(|plain| self.is_of(to, plain));
         if to.scheme() != "https" && !(to.scheme() == "http" && is_plain()) {
-            return Err(Astray::NotHttps);
+            return Err(TargetRefusal::NotHttps);
         }
         if self.is_of(to, from) || self.named().any(|named| self.is_of(to, named)) {
             return Ok(());
@@ -185,16 +186,16 @@ impl RegistryOptions {
         let address = match to.host() {
             Some(url::Host::Ipv4(address)) => IpAddr::V4(address),
             Some(url::Host::Ipv6(address)) => IpAddr::V6(address),
-            // Judged when it is looked up.
+            // Checked at the look-up.
             Some(url::Host::Domain(_)) | None => return Ok(()),
         };
-        (self.judge)(address).map_err(Astray::Address)
+        (self.judge)(address).map_err(TargetRefusal::Address)
     }
 
-    /// Whether the token service at `realm` may be told the credentials of `host`.
+    /// Whether the token service at `realm` may receive the credentials of `host`.
     ///
-    /// That of a parent domain may: `registry.gitlab.com` has its at `gitlab.com`. A single label
-    /// is no parent.
+    /// A token service of the parent domain may: that of `registry.gitlab.com` is `gitlab.com`. A
+    /// single label does not count as a parent domain.
     pub(super) fn may_learn_credentials(&self, host: &str, realm: &Url) -> bool {
         /// Docker Hub's token service beside its registry.
         const DOCKER_HUB: (&str, &str) = ("index.docker.io", "auth.docker.io");
@@ -205,7 +206,7 @@ impl RegistryOptions {
     }
 }
 
-/// `host`, or `host:port` where the port is not the scheme's.
+/// `host`, or `host:port` where the port is not the scheme's default.
 pub(super) fn host_of(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
@@ -213,12 +214,12 @@ pub(super) fn host_of(url: &Url) -> Option<String> {
 
 /// A name or an address, with or without a port.
 fn is_host(text: &str) -> bool {
-    // A port that is none is not one of it either.
+    // A text after `:` that is not a port makes the host invalid.
     let is_whole = |host: &http::uri::Authority| host.host() == text || host.port_u16().is_some();
     text.parse().is_ok_and(|host| is_whole(&host) && !host.host().is_empty() && !text.contains('@'))
 }
 
-/// Without the port.
+/// The host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

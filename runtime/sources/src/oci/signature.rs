@@ -1,19 +1,19 @@
-//! Who signed an artifact, in the two forms in which cosign leaves signatures beside it.
+//! Verifies the signatures of an artifact, in the two forms that cosign writes.
 //!
 //! | written by | where | what is signed |
 //! |---|---|---|
 //! | cosign 3 | a bundle that refers to the artifact (OCI 1.1 referrers, or the index under the tag `sha256-<hex>`) | an in-toto statement in a DSSE envelope |
 //! | cosign 1 and 2 | the layers of the manifest under the tag `sha256-<hex>.sig` | a "simple signing" payload |
 //!
-//! What is signed has to name the digest that the reference leads to, and to be a signature: an
-//! attestation about the same artifact (an SBOM, the report of a scanner) that is signed with the
-//! same key says something else. A key (`key`) says who signed, or a certificate that a trusted
-//! root confirms about it (`keyless`); the registry's word counts for nothing.
+//! The signed statement has to name the digest of the artifact and to be a signature: an
+//! attestation about the same artifact (an SBOM, a scan report) with the same key does not count. A
+//! signer is identified by a public key (`key`) or by a certificate that a trusted root verifies
+//! (`keyless`), never by data of the registry.
 //!
-//! # What it does not say
-//! That a signature is new, or of which component: an attacker who controls the registry can show
-//! anything that one of the keys or identities ever signed. So a key is for one component, and a
-//! reference by digest is final.
+//! # What a signature does not prove
+//! A signature does not prove that it is recent, or for which component it was made: an attacker
+//! who controls the registry can serve any artifact that one of the keys or identities has ever
+//! signed. So use a key for one component only, or a reference by digest.
 
 use std::collections::BTreeSet;
 
@@ -38,26 +38,26 @@ use policy::Signer;
 pub use policy::{SignaturePolicy, SignaturePolicyError, Signers};
 use statement::{Signed, Unusable};
 
-/// Signatures that are looked at, and manifests and layers of one that are: a registry must not
-/// make a pull endless.
+/// The most signatures, manifests and layers that are checked: a registry must not make a pull
+/// endless.
 const LOOKED_AT_MAX: usize = 64;
 
-/// Pages of one index that are read.
+/// The most pages of one index that are read.
 const PAGES_MAX: usize = 16;
 
 /// Largest bundle or payload that is read, in bytes. Those of cosign have a few thousand.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Beginning of the media type of a bundle, whatever its version: `….bundle.v0.3+json`, and before
-/// that `….bundle+json;version=0.1`.
+/// The beginning of the media type of a bundle in every version: `….bundle.v0.3+json`, and the
+/// older `….bundle+json;version=0.1`.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 
-/// The media type of what older releases of cosign sign.
+/// The media type of the payload that cosign 1 and 2 sign.
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// Artifact types under which manifests of signatures are listed. A registry without the referrers
-/// API has its index written by the client, and those of cosign write the type of the manifest's
-/// configuration there; so the layers say what is meant.
+/// Artifact types under which indexes list signature manifests. For a registry without the
+/// referrers API the client writes the index, and cosign writes the media type of the manifest's
+/// config there; so the layers decide.
 const LISTED_AS: [&str; 5] = [
     BUNDLE,
     "application/vnd.dev.cosign.",
@@ -66,30 +66,29 @@ const LISTED_AS: [&str; 5] = [
     "application/vnd.oci.image.manifest.v1+json",
 ];
 
-/// The annotation of a manifest of a bundle that says what its statement is about.
+/// The manifest annotation with the predicate type of a bundle's statement.
 const PREDICATE_ANNOTATION: &str = "dev.sigstore.bundle.predicateType";
 
-/// What was found beside an artifact, as far as it was looked at.
+/// The signatures of an artifact that were checked so far.
 #[derive(Default)]
 struct Findings {
-    /// Who of the policy signed it.
+    /// The signers of the policy with a valid signature.
     signed_by: BTreeSet<Signer>,
     seen: usize,
-    /// Why one of them does not count: the last that was looked at.
+    /// Why the last invalid signature does not count.
     unusable: Option<Unusable>,
-    /// What could not be had: the first of it.
+    /// The first failure of a request.
     failure: Option<RegistryFailure>,
 }
 
-/// Fails unless the artifact of this digest is signed as the policy asks.
+/// Fails unless the signatures of the artifact fulfil the policy.
 pub(super) async fn require(
     conversation: &mut Conversation<'_>,
     artifact: Digest,
     policy: &SignaturePolicy,
 ) -> Result<(), RegistryFailure> {
     let mut search = Search { conversation, artifact, policy, findings: Findings::default() };
-    // What is not there, or cannot be had or read, only makes it harder to be content: so the
-    // search goes on.
+    // The search continues after a failure, because other signatures may suffice.
     search.referrers().await;
     if !search.is_done() {
         search.tagged().await;
@@ -98,8 +97,8 @@ pub(super) async fn require(
     match (seen, failure) {
         _ if signed_by.len() >= policy.required() => Ok(()),
         (0, Some(failure)) => Err(failure),
-        // Who has signed may be in what could not be had.
-        (_, Some(failure)) if failure.is_of_the_moment() => Err(failure),
+        // A missing signature may be in an answer that failed.
+        (_, Some(failure)) if failure.is_transient() => Err(failure),
         (0, None) => Err(RegistryFailure::Unsigned { artifact }),
         (seen, _) => Err(RegistryFailure::WronglySigned {
             artifact,
@@ -123,11 +122,11 @@ impl Search<'_, '_> {
         self.findings.signed_by.len() >= self.policy.required() || self.findings.seen >= LOOKED_AT_MAX
     }
 
-    /// What refers to the artifact.
+    /// Checks the bundles that refer to the artifact.
     async fn referrers(&mut self) {
         let mut entries = self.entries(&format!("referrers/{}", self.artifact)).await;
         if entries.is_empty() {
-            // As the distribution specification has it for registries without that API.
+            // The fallback tag of the distribution specification, for registries without that API.
             entries = self.entries(&format!("manifests/sha256-{}", self.artifact.hex())).await;
         }
         for entry in entries {
@@ -139,14 +138,14 @@ impl Search<'_, '_> {
         }
     }
 
-    /// What older releases of cosign write.
+    /// Checks the signatures that cosign 1 and 2 write.
     async fn tagged(&mut self) {
         let layers = self.layers(&format!("manifests/sha256-{}.sig", self.artifact.hex()), None).await;
         self.judge(&layers).await;
     }
 
     async fn judge(&mut self, layers: &[Layer]) {
-        // Each later signature adds a layer: the newest are the last.
+        // Each new signature adds a layer, so the newest are last.
         for layer in layers.iter().rev().take(LOOKED_AT_MAX) {
             if layer.kind.starts_with(BUNDLE) {
                 if let Some(bundle) = self.blob(layer).await {
@@ -172,9 +171,10 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Those of an index that may be signatures, as many as are looked at. It may come in pages.
+    /// The entries of an index, which may have several pages, that may be signatures; at most
+    /// [`LOOKED_AT_MAX`].
     async fn entries(&mut self, path: &str) -> Vec<Entry> {
-        const WHAT: &str = "the index of what refers to the artifact";
+        const WHAT: &str = "the index of the artifact's referrers";
         let mut entries = Vec::new();
         let mut next = Place::Path(path);
         for _ in 0..PAGES_MAX {
@@ -182,7 +182,8 @@ impl Search<'_, '_> {
             let page = page.and_then(|(text, next)| Ok((manifest::entries(&text)?, next)));
             let Some((page, following)) = self.had(page) else { break };
             entries.extend(page.into_iter().filter(may_sign));
-            // Those that say so first: an artifact may have any number of attestations.
+            // Entries that are declared as signatures come first, because an artifact may have any
+            // number of attestations.
             entries.sort_by_key(|entry| predicate(entry).is_none());
             entries.truncate(LOOKED_AT_MAX);
             let Some(following) = following else { break };
@@ -200,11 +201,12 @@ impl Search<'_, '_> {
         self.had(layers).unwrap_or_default()
     }
 
-    /// None where it could not be had; why is kept, where it is more than that it is not there.
+    /// Keeps the first failure, unless it means that the content does not exist; returns the
+    /// success.
     fn had<T>(&mut self, result: Result<T, RegistryFailure>) -> Option<T> {
         match result {
             Ok(found) => Some(found),
-            // Some registries do not know the referrers API and say so in their own way.
+            // Registries without the referrers API answer with different statuses.
             Err(RegistryFailure::NotFound { .. } | RegistryFailure::Status { status: 400 | 405 | 501, .. }) => None,
             Err(failure) => {
                 self.findings.failure.get_or_insert(failure);
@@ -213,7 +215,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// A bundle or a payload; none where it could not be had, or is longer than any.
+    /// A bundle or a payload; `None` if it cannot be fetched or exceeds [`BYTES_MAX`].
     async fn blob(&mut self, layer: &Layer) -> Option<bytes::Bytes> {
         if layer.size > BYTES_MAX {
             self.count(Err(Unusable::TooLarge { size: layer.size, max: BYTES_MAX }));
@@ -233,7 +235,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// What its statement is about, where it says so.
+/// The predicate type in the entry's annotations.
 fn predicate(entry: &Entry) -> Option<&String> {
     entry.annotations.get(PREDICATE_ANNOTATION)
 }

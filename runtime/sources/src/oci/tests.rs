@@ -1,5 +1,5 @@
-//! What a registry may say, and what comes of it. The registry here lies as each test needs it;
-//! real ones are in `tests/e2e`.
+//! Tests of the OCI source with a fake registry that gives any answer; `tests/e2e` has tests with
+//! real registries.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
@@ -52,10 +52,10 @@ async fn pull(server: &Server, rest: &str) -> Result<Pulled, RegistryFailure> {
     pull_with(options(server), &reference(server, rest)).await
 }
 
-/// The failure as people read it, with the port taken out.
+/// The failure's category and message, with the port replaced.
 fn told(server: &Server, failure: &RegistryFailure) -> String {
     let port = server.host.split(':').next_back().unwrap();
-    format!("{}: {}", failure.category(), failure.told()).replace(port, "PORT")
+    format!("{}: {}", failure.category(), failure.message()).replace(port, "PORT")
 }
 
 async fn refused(server: &Server, rest: &str, expected: Expect) {
@@ -69,7 +69,7 @@ fn watch(server: &Server, rest: &str) -> Offers {
 }
 
 #[tokio::test]
-async fn a_tag_leads_to_its_component_by_way_of_digests() {
+async fn a_tag_is_resolved_to_its_component_through_digests() {
     let server = Server::start().await;
     let manifest = server.component("v1", "component one");
     let pulled = pull(&server, ":v1").await.unwrap();
@@ -89,7 +89,7 @@ async fn a_tag_leads_to_its_component_by_way_of_digests() {
 }
 
 #[tokio::test]
-async fn a_tag_that_moves_is_an_offer_and_one_that_rests_is_one_head() {
+async fn a_tag_that_moves_is_an_offer_and_an_unchanged_tag_costs_one_head_request() {
     let server = Server::start().await;
     server.component("v1", "one");
     let mut offers = watch(&server, ":v1");
@@ -107,7 +107,7 @@ async fn a_tag_that_moves_is_an_offer_and_one_that_rests_is_one_head() {
 }
 
 #[tokio::test]
-async fn the_same_component_under_another_manifest_is_silence() {
+async fn the_same_component_under_another_manifest_is_not_offered_again() {
     let server = Server::start().await;
     server.component("v1", "one");
     let mut offers = watch(&server, ":v1");
@@ -135,20 +135,20 @@ async fn until_asked(server: &Server, what: &str) {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once_and_so_is_its_end() {
+async fn a_failure_is_reported_once_and_so_is_its_end() {
     let server = Server::start().await;
     let mut offers = watch(&server, ":v1");
     let error = offers.next().await.unwrap().unwrap_err();
     assert!(matches!(&error, SourceError::Registry { .. }), "{error}");
-    assert!(error.told().contains("has no manifest v1"), "{}", error.told());
+    assert!(error.message().contains("has no manifest v1"), "{}", error.message());
     until_asked(&server, "v1").await;
-    assert!(offers.next().now_or_never().is_none(), "told already");
+    assert!(offers.next().now_or_never().is_none(), "reported already");
     server.component("v1", "one");
     assert_eq!(offers.next().await.unwrap().unwrap().digest, Digest::of(b"one"));
 }
 
 #[tokio::test]
-async fn an_index_leads_to_its_one_entry_for_webassembly() {
+async fn an_index_is_resolved_to_its_only_entry_for_webassembly() {
     let server = Server::start().await;
     let component = server.component("only", "one");
     let amd64 = server.component("amd64", "machine code");
@@ -166,21 +166,19 @@ async fn an_index_leads_to_its_one_entry_for_webassembly() {
     assert_eq!(pull(&server, ":single").await.unwrap().digest, Digest::of(b"one"));
 
     server.manifest("none", index(&[entry(amd64, "linux/amd64"), entry(amd64, "linux/arm64")]));
-    refused(&server, ":none", expect!["ArtifactLayout: the artifact holds an index with 0 entries for WebAssembly (linux/amd64, linux/arm64); name the digest of the one that is meant"]).await;
+    refused(&server, ":none", expect!["ArtifactLayout: the artifact holds an index with 0 entries for WebAssembly (linux/amd64, linux/arm64); reference the digest of the right one"]).await;
     let inner = server.manifest("inner", index(&[entry(component, "wasip2/wasm")]));
     server.manifest("nested", index(&[entry(inner, "wasip2/wasm")]));
     refused(
         &server,
         ":nested",
-        expect![
-            "ArtifactLayout: the artifact holds an index within an index; name the digest of the one that is meant"
-        ],
+        expect!["ArtifactLayout: the artifact holds an index within an index; reference the digest of the right one"],
     )
     .await;
 }
 
 #[tokio::test]
-async fn an_artifact_without_one_component_is_refused_with_what_it_has() {
+async fn an_artifact_without_exactly_one_component_is_refused_with_a_list_of_its_content() {
     let server = Server::start().await;
     let (one, two) = (server.blob("one"), server.blob("two"));
     server.manifest("image", manifest(&[("application/vnd.oci.image.layer.v1.tar+gzip", one, 3)]));
@@ -188,11 +186,11 @@ async fn an_artifact_without_one_component_is_refused_with_what_it_has() {
     server.manifest("two", manifest(&[("application/wasm", one, 3), ("application/wasm", two, 3)]));
     refused(&server, ":two", expect!["ArtifactLayout: the artifact holds two layers of type application/wasm; push the component as an artifact of its own"]).await;
     server.manifest("broken", "{\"schemaVersion\": 2,");
-    refused(&server, ":broken", expect!["ArtifactMalformed: the manifest cannot be read (EOF while parsing a value at line 1 column 20): push the artifact again, or ask who runs the registry"]).await;
+    refused(&server, ":broken", expect!["ArtifactMalformed: the manifest cannot be read (EOF while parsing a value at line 1 column 20): push the artifact again, or report it to the registry's operator"]).await;
 }
 
 #[tokio::test]
-async fn a_mirror_is_asked_first_and_the_registry_last() {
+async fn a_mirror_is_tried_first_and_the_registry_last() {
     let (server, mirror, empty) = (Server::start().await, Server::start().await, Server::start().await);
     server.component("v1", "one");
     mirror.component("v1", "one");
@@ -209,24 +207,22 @@ async fn a_mirror_is_asked_first_and_the_registry_last() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_in_plain_http_who_is_not_named() {
+async fn a_host_that_is_not_listed_is_never_reached_by_plain_http() {
     let (server, mirror) = (Server::start().await, Server::start().await);
     for server in [&server, &mirror] {
         server.component("v1", "one");
     }
     let none = || RegistryOptions { plain_http: BTreeSet::new(), ..options(&server) };
     let failure = pull_with(none(), &reference(&server, ":v1")).await.unwrap_err();
-    expect![
-        "RegistryNotTls: 127.0.0.1:PORT does not speak TLS: name it in source.oci.plainHTTP if plain HTTP is meant"
-    ]
-    .assert_eq(&told(&server, &failure));
+    expect!["RegistryNotTls: 127.0.0.1:PORT does not speak TLS: list it in source.oci.plainHTTP to use plain HTTP"]
+        .assert_eq(&told(&server, &failure));
     let mirrored = RegistryOptions { mirrors: vec![mirror.host.clone()], ..options(&server) };
     pull_with(mirrored, &reference(&server, ":v1")).await.unwrap();
     assert_eq!((mirror.asked().len(), server.asked().len()), (0, 3), "the registry alone is named");
 }
 
 #[test]
-fn a_registry_that_wants_rest_is_not_asked_before() {
+fn no_request_is_sent_before_the_retry_after_of_a_registry() {
     let registry = Registry::new(RegistryOptions {
         host: "ghcr.io".to_owned(),
         mirrors: Vec::new(),
@@ -254,15 +250,15 @@ fn a_registry_that_wants_rest_is_not_asked_before() {
             assert!(*wait >= meant * 0.9 && *wait <= meant * 1.1, "{waits:?}");
         }
     }
-    // A hundred managers that were started together do not ask together.
+    // A hundred managers that start together do not send their requests together.
     let (first, last) =
         polls.iter().fold((f64::MAX, 0.0_f64), |(first, last), &poll| (first.min(poll), last.max(poll)));
     assert!(first >= poll * 0.9 && last <= poll * 1.1 && last - first > poll * 0.1, "{polls:?}");
 }
 
-// === who asks ===
+// === authentication ===
 
-/// Asks for `Basic` or for a token of itself.
+/// Challenges for `Basic` or for a token of the registry's own token service.
 fn guarded(asked: &Asked, scheme: &str, expected: &str) -> Option<Response> {
     let host = asked.header("host").unwrap().to_owned();
     if asked.path.starts_with("/token") {
@@ -283,7 +279,7 @@ fn guarded(asked: &Asked, scheme: &str, expected: &str) -> Option<Response> {
     Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
 }
 
-/// The same in a file and by itself.
+/// The same configuration as a file and as a text.
 fn docker_config(server: &Server, folder: &tempfile::TempDir) -> [Credentials; 2] {
     let path = folder.path().join("config.json");
     let text = format!(r#"{{"auths":{{"{}":{{"auth":"bWU6c2VjcmV0"}}}}}}"#, server.host);
@@ -294,15 +290,15 @@ fn docker_config(server: &Server, folder: &tempfile::TempDir) -> [Credentials; 2
 }
 
 #[tokio::test]
-async fn a_registry_is_told_who_asks_by_password_and_by_token() {
+async fn a_registry_receives_credentials_by_password_and_by_token() {
     let folder = tempfile::tempdir().unwrap();
     for (scheme, expected) in [("Basic", "Basic bWU6c2VjcmV0"), ("Bearer", "Bearer t0ken")] {
         let server = Server::start().await;
         server.component("v1", "one");
         server.say(move |asked| guarded(asked, scheme, expected));
         refused(&server, ":v1", match scheme {
-            "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
-            _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+            "Basic" => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
+            _ => expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"],
         }).await;
         for credentials in docker_config(&server, &folder) {
             let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
@@ -313,7 +309,7 @@ async fn a_registry_is_told_who_asks_by_password_and_by_token() {
 }
 
 #[tokio::test]
-async fn a_host_is_the_same_in_large_letters_and_with_the_port_of_its_scheme() {
+async fn a_host_is_the_same_in_upper_case_and_with_the_default_port() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start().await;
     server.component("v1", "one");
@@ -336,7 +332,7 @@ async fn a_host_is_the_same_in_large_letters_and_with_the_port_of_its_scheme() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_read_are_told_with_their_place() {
+async fn the_error_of_unreadable_credentials_names_their_place() {
     let server = Server::start().await;
     server.say(|asked| guarded(asked, "Basic", "nobody"));
     let folder = tempfile::tempdir().unwrap();
@@ -350,24 +346,27 @@ async fn credentials_that_cannot_be_read_are_told_with_their_place() {
         told(&server, &failure).replace(&*path.to_string_lossy(), "CONFIG")
     };
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: No such file or directory (os error 2)"].assert_eq(&failed(None).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is no Docker configuration: write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
-    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)): is it on the PATH?"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG is not a Docker configuration: write {\"auths\": …} into it"].assert_eq(&failed(Some("not json")).await);
+    expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: docker-credential-of-nobody, which CONFIG names, cannot be run (No such file or directory (os error 2)): install it in a directory of the PATH"].assert_eq(&failed(Some(r#"{"credsStore":"of-nobody"}"#)).await);
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     expect!["RegistryCredentials: the credentials for 127.0.0.1:PORT cannot be used: CONFIG cannot be read: it is a pipe or a device and not a regular file"].assert_eq(&failed(None).await);
 }
 
-/// Who may write a Secret must not choose which programs the manager runs, in whatever spelling.
+/// Write access to a Secret must not choose which programs the manager runs, in any spelling.
 #[tokio::test]
-async fn a_configuration_that_is_no_file_names_no_helper() {
+async fn a_configuration_from_a_secret_may_not_name_a_helper() {
     let server = Server::start().await;
     server.say(|asked| guarded(asked, "Basic", "nobody"));
     for (text, part) in [
-        (r#"{"credsStore":"of-nobody"}"#, "Secret cloud/registry names a credential helper, which only a file can"),
+        (
+            r#"{"credsStore":"of-nobody"}"#,
+            "Secret cloud/registry names a credential helper, which is allowed only in a file",
+        ),
         (r#"{"credHelpers":{"127.0.0.1":"of-nobody"}}"#, "Secret cloud/registry names a credential helper"),
-        (r#"[null,"of-nobody",null]"#, "Secret cloud/registry is no Docker configuration"),
-        (r#"{"x":1e999,"credsStore":"of-nobody"}"#, "Secret cloud/registry is no Docker configuration"),
-        ("not json", "Secret cloud/registry is no Docker configuration"),
+        (r#"[null,"of-nobody",null]"#, "Secret cloud/registry is not a Docker configuration"),
+        (r#"{"x":1e999,"credsStore":"of-nobody"}"#, "Secret cloud/registry is not a Docker configuration"),
+        ("not json", "Secret cloud/registry is not a Docker configuration"),
     ] {
         let credentials = Credentials::Text(DockerConfig::new(text, "Secret cloud/registry"));
         let options = RegistryOptions { credentials: Some(credentials), ..options(&server) };
@@ -378,10 +377,10 @@ async fn a_configuration_that_is_no_file_names_no_helper() {
 
 // === downloads ===
 
-/// The first `count` bytes, then the connection breaks.
+/// The first `count` bytes, then the end of the connection.
 fn torn(bytes: &'static [u8], count: usize) -> Response {
     let pieces = stream::once(async move { Ok(bytes.get(..count).unwrap()) });
-    // Else nothing at all would be sent.
+    // Otherwise the first piece would not be sent.
     let end = stream::once(async { wait_for_the_first_piece().await });
     let pieces = pieces.chain(end);
     Response::builder().header("content-length", bytes.len()).body(Body::from_stream(pieces)).unwrap()
@@ -393,7 +392,7 @@ async fn wait_for_the_first_piece() -> std::io::Result<&'static [u8]> {
 }
 
 #[tokio::test]
-async fn a_download_that_breaks_goes_on_where_it_was() {
+async fn an_interrupted_download_is_resumed() {
     let server = Server::start().await;
     server.component("v1", "component one");
     server.say(|asked| {
@@ -406,7 +405,7 @@ async fn a_download_that_breaks_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_server_that_knows_no_ranges_is_asked_from_the_start() {
+async fn a_download_from_a_server_without_ranges_starts_again() {
     let server = Server::start().await;
     server.component("v1", "component one");
     server.say(|asked| {

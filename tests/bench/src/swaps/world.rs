@@ -128,7 +128,7 @@ impl World {
                     // A refusal is in the status, where it is looked for.
                     Ok(offer) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
                     Err(error) => {
-                        slot.source_failed(SourceFailure { code: error.category(), reason: error.told() });
+                        slot.source_failed(SourceFailure { code: error.category(), reason: error.message() });
                     }
                 }
             }

@@ -35,7 +35,7 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
     let program = skysail()?;
     let pull = ["pull", &reference, "--registry-ca", &ca, "--registry-config", &config];
     let refused = run(&program, &pull).err().context("it was given to an unknown account")?;
-    ensure!(refused.to_string().contains("does not know who asks (without credentials)"), "{refused}");
+    ensure!(refused.to_string().contains("rejects the authentication (without credentials)"), "{refused}");
     let refused = run(&program, &["pull", &reference]).err().context("no TLS at all")?;
     ensure!(refused.to_string().contains("cannot be reached"), "{refused}");
     Ok(())
@@ -65,7 +65,7 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
         [&["--certificate-identity", subject], &issuer[..]].concat()
     };
     let unsigned = pull(&key).err().context("nobody has signed it")?.to_string();
-    ensure!(unsigned.contains("is not signed, and has to be: sign it with cosign sign"), "{unsigned}");
+    ensure!(unsigned.contains("is not signed, and signatures are required: sign it with cosign sign"), "{unsigned}");
 
     // The tag under which what refers to the artifact is listed.
     let listed = digest_of(&recorded.join("artifact.json"))?.replace(':', "-");
@@ -83,7 +83,7 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
         ensure!(fs::read(&file)? == b"component one", "{printed}");
         fs::remove_file(&file)?;
         let refused = pull(not_by).err().context("it was signed by another")?.to_string();
-        ensure!(refused.contains("let those sign it who are meant"), "{refused}");
+        ensure!(refused.contains("sign it with the trusted keys or identities"), "{refused}");
         ensure!(!fs::exists(&file)?, "it was written all the same");
     }
     Ok(())

@@ -1,5 +1,4 @@
-//! ring for Sigstore's verifier, which is built without cryptography of its own here: the manager
-//! has one library for that.
+//! Connects Sigstore's verifier to ring, so that the manager has only one cryptography library.
 
 use std::{cell::RefCell, sync::Once};
 
@@ -21,17 +20,17 @@ thread_local! {
     static MESSAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes ring what the verifier uses. It has to be called before anything of the verifier is.
+/// Installs ring as the verifier's provider. Call it before any other function of the verifier.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // It fails where there is one already, and nobody else installs one.
+        // Fails only if a provider is installed already, and no other code installs one.
         crypto::install_default_provider(&Ring).ok();
     });
 }
 
-/// Verifies with this message at hand. The verifier hands over digests where a plain message was
-/// signed, and ring hashes by itself.
+/// Runs a verification with access to the message. For a signed plain message the verifier passes
+/// only the digest, and ring needs the message because it hashes by itself.
 pub(super) fn with_message<T>(message: &[u8], verify: impl FnOnce() -> T) -> T {
     MESSAGE.set(message.to_vec());
     let result = verify();
@@ -73,9 +72,9 @@ impl CryptoProvider for Ring {
     ) -> Result<(), Error> {
         let of = scheme.hash_algorithm().ok_or_else(|| unsupported(scheme.name()))?;
         MESSAGE.with_borrow(|message| {
-            // Whatever lies there: only what has this digest is verified in its place.
+            // The stored message replaces the digest only if it has this digest.
             if digest::digest(hash(of)?, message).as_ref() != digest {
-                return Err(Error::Verification("the message of a digest is not at hand".to_owned()));
+                return Err(Error::Verification("the message does not have this digest".to_owned()));
             }
             self.verify_raw(scheme, key, message, signature)
         })
@@ -104,11 +103,11 @@ fn algorithm(scheme: SigningScheme) -> Result<&'static dyn VerificationAlgorithm
         SigningScheme::RsaPssSha256 => &RSA_PSS_2048_8192_SHA256,
         SigningScheme::RsaPssSha384 => &RSA_PSS_2048_8192_SHA384,
         SigningScheme::RsaPssSha512 => &RSA_PSS_2048_8192_SHA512,
-        // ML-DSA is what ring has not.
+        // ring does not support ML-DSA.
         other => return Err(unsupported(other.name())),
     })
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::UnsupportedAlgorithm(format!("{what} is not known here"))
+    Error::UnsupportedAlgorithm(format!("{what} is not supported"))
 }

@@ -1,4 +1,4 @@
-//! Public keys, as PEM files have them, and what they verify.
+//! Public keys in PEM, and the verification of signatures with them.
 
 use std::fmt;
 
@@ -18,49 +18,47 @@ use crate::Digest;
 type Algorithms = &'static [&'static dyn VerificationAlgorithm];
 
 static P256: Algorithms = &[&ECDSA_P256_SHA256_ASN1];
-/// With keys on this curve releases of cosign differ in the hash.
+/// Releases of cosign use different hashes with keys on this curve.
 static P384: Algorithms = &[&ECDSA_P384_SHA384_ASN1, &ECDSA_P384_SHA256_ASN1];
 static RSA: Algorithms = &[&RSA_PKCS1_2048_8192_SHA256];
 
 /// A key that a signature is checked with.
 #[derive(Clone)]
 pub struct PublicKey {
-    /// Any of them.
+    /// A signature is valid if one of the algorithms verifies it.
     algorithms: Algorithms,
-    /// As its algorithm has it.
+    /// The key in the encoding of its algorithm.
     key: Vec<u8>,
     fingerprint: Digest,
 }
 
-/// A text is no key that can be used.
+/// A text is not a usable public key.
 #[derive(Debug, thiserror::Error)]
 pub enum PublicKeyError {
-    /// No PEM, or of something else.
+    /// The text is not PEM, or the PEM is not a public key.
     #[error(
-        "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+        "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
     )]
     Pem,
-    /// A private one.
-    #[error(
-        "a private key: nobody but its owner may have it; give the public one (cosign public-key --key cosign.key)"
-    )]
+    /// A private key.
+    #[error("a private key, which must stay with its owner: give the public key (cosign public-key --key cosign.key)")]
     Private,
-    /// Several.
-    #[error("{0} keys in one text: give each on its own")]
+    /// Several keys.
+    #[error("{0} keys in one text: write each key as a list entry of its own")]
     Several(usize),
-    /// The PEM holds something else.
+    /// The content of the PEM cannot be parsed.
     #[error("a public key that cannot be read: write it again with cosign public-key")]
     Der,
-    /// An algorithm that is not known here.
-    #[error("a public key of the kind {0}: those on the curves P-256 and P-384 and of RSA from 2048 bits are known")]
+    /// An unsupported algorithm.
+    #[error("a public key of the kind {0}: use ECDSA on the curve P-256 or P-384, or RSA with at least 2048 bits")]
     Algorithm(String),
 }
 
 impl PublicKey {
-    /// Reads one key.
+    /// Parses one key.
     ///
     /// # Errors
-    /// The text is another one, or the key's algorithm is not known.
+    /// The text is not a public key, or the key's algorithm is not supported.
     pub fn from_pem(pem: &str) -> Result<Self, PublicKeyError> {
         if pem.contains("PRIVATE KEY-----") {
             return Err(PublicKeyError::Private);
@@ -91,8 +89,8 @@ impl PublicKey {
         Ok(Self { algorithms, key, fingerprint: Digest::of(der) })
     }
 
-    /// SHA-256 of the key as DER, which
-    /// `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum` gives too.
+    /// SHA-256 of the key in DER, equal to
+    /// `openssl pkey -pubin -in cosign.pub -outform DER | sha256sum`.
     #[must_use]
     pub const fn fingerprint(&self) -> Digest {
         self.fingerprint

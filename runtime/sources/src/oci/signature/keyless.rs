@@ -1,20 +1,19 @@
-//! Signatures with a certificate that lived for ten minutes: whether a root that the operator gave
-//! bears one out, and whose it is.
+//! Keyless signatures: verifies a short-lived certificate with the operator's trusted root, and
+//! returns the identity of the signer.
 //!
-//! What is verified, all of it offline and by the `sigstore-verify` crate, which Sigstore itself
-//! maintains:
+//! The `sigstore-verify` crate, which Sigstore maintains, verifies offline:
 //!
-//! - a time that an authority of the root vouches for: an RFC 3161 timestamp of this very
-//!   signature, or a log's signed entry timestamp;
-//! - that the certificate comes from an authority of the root, with the use "code signing", at each
-//!   such time, and within that authority's own window;
-//! - where the root has transparency logs: that one of them has the entry (inclusion proof under a
-//!   signed checkpoint, or the log's promise), and that each entry is about this certificate, this
+//! - a time from an authority of the root: an RFC 3161 timestamp of this signature, or a log's
+//!   signed entry timestamp;
+//! - that a CA of the root issued the certificate, with the usage "code signing", and that both
+//!   were valid at each such time;
+//! - if the root has transparency logs: that one of them has the entry (inclusion proof with a
+//!   signed checkpoint, or the log's promise), and that each entry is for this certificate, this
 //!   signature and this content;
-//! - where the root has certificate logs: that one of them has seen the certificate;
+//! - if the root has certificate transparency logs: that one of them has the certificate;
 //! - that the certificate's key signed the content.
 //!
-//! So a root says by what it has what is asked for, and nothing in a bundle can lower that.
+//! So the content of the root decides which proofs are required, and a bundle cannot reduce them.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -40,29 +39,30 @@ use super::{
 };
 use crate::{Digest, text::shown};
 
-/// Beginnings of the media types of a trusted root, of all versions.
+/// Beginnings of the media types of a trusted root in all versions.
 const TRUSTED_ROOT: [&str; 2] =
     ["application/vnd.dev.sigstore.trustedroot+json", "application/vnd.dev.sigstore.trustedroot.v"];
 
-/// Log entries, timestamps and certificates of a chain, of each, that a signature may have. Those
-/// of cosign have one, one and three.
+/// The most log entries, timestamps and certificates of a signature, each. Signatures of cosign
+/// have one, one and three.
 const EVIDENCE_MAX: usize = 8;
 
-/// The name of a user in a certificate, as Fulcio has it where it is neither an address nor a URI.
+/// Fulcio's certificate extension for a name that is neither an email address nor a URI.
 const USER_NAME: Oid<'static> = oid!(1.3.6.1.4.1.57264.1.7);
 
-// What older releases of cosign write beside a signature.
+// Layer annotations that cosign 1 and 2 write.
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG_ENTRY: &str = "dev.sigstore.cosign/bundle";
 const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
 
-/// Who signs without a key of their own: whom an issuer of `OpenID` Connect knows by a name.
+/// The identity of a keyless signer: an `OpenID` Connect issuer and a name there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
-    /// Who knows them: `https://token.actions.githubusercontent.com`.
+    /// The issuer: `https://token.actions.githubusercontent.com`.
     pub issuer: String,
-    /// The name there: an address, or the URI of a workflow. Equal, and not like a pattern.
+    /// The name there: an email address, or the URI of a workflow. Compared for equality, not as a
+    /// pattern.
     pub subject: String,
 }
 
@@ -72,8 +72,8 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Whom to believe about certificates and times: a `trusted_root.json` of Sigstore. Nothing of it
-/// is fetched, and nothing else is believed.
+/// The only trusted authorities for certificates and times: a `trusted_root.json` of Sigstore,
+/// which is never fetched.
 #[derive(Clone)]
 pub struct TrustRoot {
     verifier: Arc<Verifier>,
@@ -81,31 +81,31 @@ pub struct TrustRoot {
     fingerprint: Digest,
 }
 
-/// A text is no trusted root that can be used.
+/// A text is not a usable trusted root.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustRootError {
-    /// Another text.
+    /// The text is not a trusted root.
     #[error(
-        "no trusted root ({0}): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"
+        "not a trusted root ({0}): give the trusted_root.json of the Sigstore instance, as cosign trusted-root create writes it"
     )]
     Text(String),
-    /// Longer than any.
-    #[error("no trusted root: it has {0} bytes, and {max} are the most", max = TrustRoot::BYTES_MAX)]
+    /// The text exceeds the limit.
+    #[error("not a trusted root: it has {0} bytes, and the limit is {max}", max = TrustRoot::BYTES_MAX)]
     TooLarge(usize),
-    /// Nobody in it gives certificates.
+    /// The root has no certificate authority.
     #[error("a trusted root without certificate authorities: add that of Fulcio (cosign trusted-root create --fulcio)")]
     NoAuthority,
-    /// Nobody in it says when something was signed.
+    /// The root has no authority for the time of a signature.
     #[error(
-        "a trusted root that has neither a log nor a timestamp authority, so that nobody says when something was signed: add one (cosign trusted-root create --rekor, --tsa)"
+        "a trusted root with neither a transparency log nor a timestamp authority, so that the time of a signature cannot be verified: add one (cosign trusted-root create --rekor, --tsa)"
     )]
     NoTime,
-    /// Something in it.
+    /// A part of the root is invalid.
     #[error("a trusted root that cannot be used ({0}): write it again")]
     Unusable(String),
 }
 
-/// A signature with a certificate, as it was found.
+/// The data of a keyless signature.
 pub(super) enum Certified {
     /// The text of a bundle.
     Bundle(Vec<u8>),
@@ -114,13 +114,13 @@ pub(super) enum Certified {
 }
 
 impl TrustRoot {
-    /// Largest text. That of the public instance has 7 KiB.
+    /// Largest text. The root of the public instance has 7 KiB.
     pub const BYTES_MAX: u64 = 256 << 10;
 
-    /// Reads one.
+    /// Parses a trusted root.
     ///
     /// # Errors
-    /// The text is another one, or nothing could be verified with it.
+    /// The text is not a trusted root, or the root cannot verify any signature.
     pub fn from_json(text: &str) -> Result<Self, TrustRootError> {
         if text.len() as u64 > Self::BYTES_MAX {
             return Err(TrustRootError::TooLarge(text.len()));
@@ -136,7 +136,7 @@ impl TrustRoot {
         if root.tlogs.is_empty() && root.timestamp_authorities.is_empty() {
             return Err(TrustRootError::NoTime);
         }
-        // Who it was is judged afterwards, by each identity that is named.
+        // The caller compares the identity with each trusted identity.
         let mut policy = VerificationPolicy::any_identity();
         if root.tlogs.is_empty() {
             policy = policy.skip_tlog_unsafe();
@@ -154,14 +154,14 @@ impl TrustRoot {
         self.fingerprint
     }
 
-    /// Who signed this message, which is about this artifact.
+    /// Verifies a signature of this message about this artifact; returns the signer.
     pub(super) fn signer(&self, certified: &Certified, message: &[u8], artifact: Digest) -> Result<Identity, Unusable> {
         match certified {
             Certified::Bundle(text) => {
                 let bundle = read(text)?;
-                // What is judged here and there has to be one text, however odd the bundle is.
+                // The verifier and `statement` have to have parsed the same message.
                 if !matches!(&bundle.content, SignatureContent::DsseEnvelope(envelope) if envelope.pae() == message) {
-                    return Err(Unusable::Malformed("it can be read in two ways".to_owned()));
+                    return Err(Unusable::Malformed("it is ambiguous".to_owned()));
                 }
                 self.verify(&bundle, Sha256Hash::new(*artifact.as_bytes()).into())
             }
@@ -176,10 +176,10 @@ impl TrustRoot {
         let result: VerificationResult = self
             .verifier
             .verify(artifact, bundle, &self.policy)
-            .map_err(|error| Unusable::NotBorneOut(shown(&error.to_string())))?;
-        let certificate = bundle.signing_certificate().ok_or_else(|| Unusable::NotBorneOut("no certificate".into()))?;
+            .map_err(|error| Unusable::NotVerified(shown(&error.to_string())))?;
+        let certificate = bundle.signing_certificate().ok_or_else(|| Unusable::NotVerified("no certificate".into()))?;
         let issuer = result.issuer().filter(|issuer| !issuer.is_empty());
-        let issuer = issuer.ok_or_else(|| Unusable::NotBorneOut("its certificate names no issuer".to_owned()))?;
+        let issuer = issuer.ok_or_else(|| Unusable::NotVerified("its certificate names no issuer".to_owned()))?;
         Ok(Identity { issuer: issuer.to_owned(), subject: subject(certificate.as_bytes())? })
     }
 }
@@ -207,35 +207,34 @@ fn read(text: &[u8]) -> Result<Bundle, Unusable> {
     };
     let times = material.timestamp_verification_data.rfc3161_timestamps.len();
     if [certificates, times, material.tlog_entries.len()].iter().any(|count| *count > EVIDENCE_MAX) {
-        let reason = format!("of certificates, timestamps and log entries it may have {EVIDENCE_MAX} each");
+        let reason = format!("the limit of certificates, timestamps and log entries is {EVIDENCE_MAX} each");
         return Err(Unusable::Malformed(reason));
     }
     Ok(bundle)
 }
 
-/// The one name in a certificate. Fulcio gives each exactly one; of several it would not be said
-/// whose word counts.
+/// The name in a certificate. Fulcio writes exactly one; a certificate with several is refused.
 fn subject(certificate: &[u8]) -> Result<String, Unusable> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(malformed)?;
     let names = certificate.subject_alternative_name().map_err(malformed)?;
     match names.map(|names| names.value.general_names.as_slice()) {
         Some([GeneralName::RFC822Name(name) | GeneralName::URI(name)]) => Ok((*name).to_owned()),
         Some([GeneralName::OtherName(kind, value)]) if *kind == USER_NAME => user_name(value),
-        _ => Err(Unusable::NotBorneOut("its certificate does not have exactly one name that is known".to_owned())),
+        _ => Err(Unusable::NotVerified("its certificate does not have exactly one supported name".to_owned())),
     }
 }
 
-/// Out of its explicit tag `[0]`.
+/// The string inside the explicit tag `[0]`.
 fn user_name(value: &[u8]) -> Result<String, Unusable> {
     let (rest, outer) = x509_parser::der_parser::asn1_rs::Any::from_der(value).map_err(malformed)?;
     let (inner_rest, name) = Utf8String::from_der(outer.data).map_err(malformed)?;
     if rest.is_empty() && inner_rest.is_empty() {
         return Ok(name.string());
     }
-    Err(Unusable::Malformed("the name in its certificate goes on after its end".to_owned()))
+    Err(Unusable::Malformed("the name in its certificate has trailing bytes".to_owned()))
 }
 
-/// The log's entry beside an older signature.
+/// The log entry in the annotations of a signature of cosign 1 or 2.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LogEntry {
@@ -260,7 +259,7 @@ struct Timestamp {
     signed: String,
 }
 
-/// An older signature as a bundle, which says the same.
+/// Converts a signature of cosign 1 or 2 to a bundle.
 fn of_annotations(annotations: &HashMap<String, String>) -> Result<Value, Unusable> {
     let text = |name: &str| annotations.get(name).map(String::as_str).filter(|text| !text.is_empty());
     let pem = [CERTIFICATE, CHAIN].iter().filter_map(|name| text(name)).collect::<Vec<_>>().join("\n");
@@ -285,7 +284,7 @@ fn of_annotations(annotations: &HashMap<String, String>) -> Result<Value, Unusab
         timestamps.push(json!({ "signedTimestamp": signed }));
     }
     let signature = decoded(text(SIGNATURE_ANNOTATION).unwrap_or_default())?;
-    // The first version of a bundle is content with a log's promise, and asks for one.
+    // Version 0.1 of a bundle requires a log's promise and no inclusion proof.
     let version = if entries.is_empty() { "0.2" } else { "0.1" };
     Ok(json!({
         "mediaType": format!("application/vnd.dev.sigstore.bundle+json;version={version}"),
@@ -298,7 +297,7 @@ fn of_annotations(annotations: &HashMap<String, String>) -> Result<Value, Unusab
 }
 
 impl Certified {
-    /// Annotations with a certificate.
+    /// The annotations, if they contain a certificate.
     pub(super) fn annotations(annotations: &HashMap<String, String>) -> Option<Self> {
         annotations.contains_key(CERTIFICATE).then(|| Self::Annotations(annotations.clone()))
     }

@@ -1,4 +1,4 @@
-//! Who has to have signed, and whether somebody found there is one of them.
+//! The signature policy: the trusted signers, and how many of them are required.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,29 +9,29 @@ use super::{
 };
 use crate::Digest;
 
-/// Those who may sign.
+/// The trusted signers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signers {
-    /// Holders of the private half of one of these keys.
+    /// Trusted public keys.
     pub keys: Vec<PublicKey>,
-    /// Holders of one of these identities at an issuer, as `trust_root` confirms.
+    /// Trusted identities, which `trust_root` verifies.
     pub identities: Vec<Identity>,
-    /// Whom to believe about identities.
+    /// The trusted root for identities.
     pub trust_root: Option<TrustRoot>,
 }
 
-/// Who has to have signed an artifact before its component is fetched.
+/// The signatures that an artifact has to have before its component is fetched.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignaturePolicy {
     signers: Signers,
     require: usize,
 }
 
-/// The policy could never be met, or would ask for nothing.
+/// The policy could never be fulfilled, or would require nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignaturePolicyError {
     /// Too many keys or identities.
-    #[error("{count} {what} are given, and {max} are the most", max = SignaturePolicy::SIGNERS_MAX)]
+    #[error("{count} {what} are given, and the limit is {max}", max = SignaturePolicy::SIGNERS_MAX)]
     TooMany {
         /// As given.
         count: usize,
@@ -40,31 +40,33 @@ pub enum SignaturePolicyError {
     },
     /// Neither a key nor an identity.
     #[error(
-        "nobody is named: give the keys of those who may sign, as cosign public-key prints them, or their identities with a trustRoot"
+        "no signer is named: give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"
     )]
     Nobody,
     /// The same key twice.
-    #[error("the key {0} is given twice: each counts once, so leave one of them out")]
+    #[error("the key {0} is given twice: remove one of them")]
     Twice(Digest),
     /// The same identity twice.
-    #[error("the identity {0} is given twice: each counts once, so leave one of them out")]
+    #[error("the identity {0} is given twice: remove one of them")]
     IdentityTwice(Identity),
     /// An identity that no certificate has.
-    #[error("the {what} of an identity is empty, too long or has odd characters: write it as it stands in the certificate, in 1 to {max} bytes and without spaces around it", max = SignaturePolicy::NAME_BYTES_MAX)]
+    #[error("the {what} of an identity is empty, too long or has invalid characters: write it as in the certificate, in 1 to {max} bytes and without spaces around it", max = SignaturePolicy::NAME_BYTES_MAX)]
     Name {
         /// `issuer` or `subject`.
         what: &'static str,
     },
-    /// Identities that no root verifies.
+    /// Identities without a trusted root.
     #[error(
-        "identities are given and no trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"
+        "identities are given without a trustRoot: give the trusted_root.json of the Sigstore instance that they sign with"
     )]
     NoTrustRoot,
-    /// A root that bears nobody out.
-    #[error("a trustRoot is given and no identities: say who may sign, since anybody can have a certificate of it")]
+    /// A trusted root without identities.
+    #[error(
+        "a trustRoot is given without identities: name the identities that may sign, because anyone can get a certificate of its CA"
+    )]
     NoIdentity,
     /// `require` is out of range.
-    #[error("{require} signatures are required and there are {signers} who may sign: write 1 to {signers}")]
+    #[error("{require} signatures are required from {signers} keys and identities: write 1 to {signers}")]
     Require {
         /// As asked.
         require: usize,
@@ -73,7 +75,7 @@ pub enum SignaturePolicyError {
     },
 }
 
-/// One of those who may sign, by the place in its list.
+/// A trusted signer, by its index in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Signer {
     Key(usize),
@@ -87,11 +89,11 @@ impl SignaturePolicy {
     /// Longest issuer or subject, in bytes. The URI of a workflow has some hundred.
     pub const NAME_BYTES_MAX: usize = 1024;
 
-    /// So many of these have to have signed.
+    /// A policy that requires signatures of `require` of these signers.
     ///
     /// # Errors
-    /// Nobody is named, or somebody twice; identities without a root or the other way round; or a
-    /// number that is not between 1 and that of the signers.
+    /// No signer or a duplicate; identities without a root or the reverse; or `require` is not
+    /// between 1 and the number of signers.
     pub fn new(signers: Signers, require: usize) -> Result<Self, SignaturePolicyError> {
         let Signers { keys, identities, trust_root } = &signers;
         for (count, what) in [(keys.len(), "keys"), (identities.len(), "identities")] {
@@ -130,10 +132,10 @@ impl SignaturePolicy {
         self.require
     }
 
-    /// Who of them made this, if it says that the artifact is signed.
+    /// The trusted signers of this message, if the message is a signature of the artifact.
     pub(super) fn judge(&self, signed: &Signed, artifact: Digest) -> Result<Vec<Signer>, Unusable> {
         let Signers { keys, identities, trust_root } = &self.signers;
-        // The signature first: of what nobody known signed, nothing is read.
+        // The signature is verified first, so that an untrusted message is never parsed.
         let by = keys.iter().enumerate().filter(|(_, key)| signed.is_by(key));
         let by: Vec<Signer> = by.map(|(index, _)| Signer::Key(index)).collect();
         if !by.is_empty() {
@@ -141,8 +143,8 @@ impl SignaturePolicy {
         }
         let Some(certified) = signed.certified() else { return Err(Unusable::Signer) };
         let Some(root) = trust_root else { return Err(Unusable::Keyless) };
-        // Here the other way round: what it says is read in any case to find the certificate, and
-        // tells better why it is of no use.
+        // Reverse order for certificates: the message has been parsed already to find the
+        // certificate, and this error is more specific.
         signed.says_that_signed(artifact)?;
         let identity = root.signer(certified, signed.message(), artifact)?;
         let found = identities.iter().position(|known| *known == identity);
@@ -157,7 +159,7 @@ fn check_name(what: &'static str, name: &str) -> Result<(), SignaturePolicyError
 }
 
 impl fmt::Display for SignaturePolicy {
-    /// Equal where the policies are, and only there:
+    /// Two policies print the same text only if they are equal:
     /// `1 of sha256:…, "release@example.com" of "https://…" by sha256:…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Signers { keys, identities, trust_root } = &self.signers;

@@ -1,4 +1,4 @@
-//! What was signed and what it says. Pure: it judges texts that a registry sent.
+//! Parses signed statements. Pure: parses texts from a registry and sends no requests.
 
 use std::collections::HashMap;
 
@@ -14,44 +14,44 @@ use crate::{Digest, text::shown};
 /// The payload of an envelope that is an in-toto statement.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// Its predicate where it says nothing but "signed".
+/// The predicate type of a plain signature, as opposed to an attestation.
 pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// The annotation of a layer that has the signature of its content.
+/// The layer annotation with the signature of the layer's content.
 pub(super) const SIGNATURE_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 
 /// Type of a "simple signing" payload of cosign.
 const SIMPLE_SIGNING_TYPE: &str = "cosign container image signature";
 
-/// Why something beside an artifact is no signature of it.
+/// Why a signature of an artifact does not count.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
-    #[error("is by somebody who had signed already")]
+    #[error("is by a signer that was already counted")]
     Again,
-    #[error("is by none of the keys")]
+    #[error("is by none of the trusted keys")]
     Signer,
-    #[error("is by {0}, which is none of the identities")]
+    #[error("is by {0}, which is none of the trusted identities")]
     Identity(String),
-    #[error("is of another artifact, {0}")]
+    #[error("is for another artifact, {0}")]
     AnotherArtifact(String),
-    #[error("is no signature but says something about the artifact ({0})")]
+    #[error("is not a signature but an attestation ({0})")]
     AnotherStatement(String),
-    #[error("was made with a certificate, and only keys are given")]
+    #[error("was made with a certificate, and the policy has only keys")]
     Keyless,
     #[error("was made with a certificate that the trustRoot does not verify ({0})")]
-    NotBorneOut(String),
-    #[error("has {size} bytes, and {max} are read")]
+    NotVerified(String),
+    #[error("has {size} bytes, and the limit is {max}")]
     TooLarge { size: u64, max: u64 },
     #[error("cannot be read ({0})")]
     Malformed(String),
 }
 
-/// A text, and signatures that are said to be of it.
+/// A message and its claimed signatures.
 pub(super) struct Signed {
     /// The bytes under the signature.
     message: Vec<u8>,
     signatures: Vec<Vec<u8>>,
-    /// Where it was made with a certificate.
+    /// The certificate data of a keyless signature.
     certified: Option<Certified>,
     content: Content,
 }
@@ -61,7 +61,7 @@ enum Content {
     SimpleSigning(Vec<u8>),
 }
 
-/// Signatures of one text that are looked at.
+/// The most signatures of one message that are checked.
 const SIGNATURES_MAX: usize = 4;
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ struct Bundle {
     message_signature: Option<serde::de::IgnoredAny>,
 }
 
-/// Who signed, as the bundle has it.
+/// The verification material of a bundle.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Material {
@@ -82,13 +82,13 @@ struct Material {
 }
 
 impl Material {
-    /// Whether it is a certificate.
+    /// Whether the signature was made with a certificate.
     fn is_certificate(&self) -> Result<bool, Unusable> {
         let kinds = [self.public_key.is_some(), self.certificate.is_some(), self.x509_certificate_chain.is_some()];
         match kinds {
             [_, false, false] => Ok(false),
             [false, true, false] | [false, false, true] => Ok(true),
-            _ => Err(Unusable::Malformed("it has a key and a certificate, or two of one".to_owned())),
+            _ => Err(Unusable::Malformed("it has more than one key or certificate".to_owned())),
         }
     }
 }
@@ -140,23 +140,22 @@ struct Image {
     digest: String,
 }
 
-/// What a bundle of Sigstore has under its signature.
+/// Parses a Sigstore bundle.
 pub(super) fn of_bundle(bundle: &[u8]) -> Result<Signed, Unusable> {
     let Bundle { verification_material, dsse_envelope, message_signature } =
         serde_json::from_slice(bundle).map_err(malformed)?;
     let envelope = match (dsse_envelope, message_signature) {
         (Some(envelope), None) => Ok(envelope),
-        (None, Some(_)) => Err("it signs a text and not a statement"),
-        (Some(_), Some(_)) => Err("it signs two things"),
-        (None, None) => Err("nothing is signed"),
+        (None, Some(_)) => Err("it signs a message instead of a statement"),
+        (Some(_), Some(_)) => Err("it has two contents"),
+        (None, None) => Err("it has no content"),
     };
     let Envelope { payload, payload_type, signatures } =
         envelope.map_err(|reason| Unusable::Malformed(reason.to_owned()))?;
     let payload = decoded(&payload)?;
     let signatures = signatures.iter().take(SIGNATURES_MAX).map(|signature| decoded(&signature.sig));
     let signatures = signatures.collect::<Result<_, _>>()?;
-    // DSSE's pre-authentication encoding: the type is under the signature, so it means what it
-    // says.
+    // DSSE's pre-authentication encoding: the signature covers the payload type.
     let mut message = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     message.extend_from_slice(&payload);
     if payload_type != IN_TOTO {
@@ -167,7 +166,7 @@ pub(super) fn of_bundle(bundle: &[u8]) -> Result<Signed, Unusable> {
     Ok(Signed { message, signatures, certified, content: Content::Statement(payload) })
 }
 
-/// A payload of older releases of cosign, with its layer's annotations.
+/// Parses a payload of cosign 1 or 2 with its layer's annotations.
 pub(super) fn of_simple_signing(payload: Vec<u8>, annotations: &HashMap<String, String>) -> Result<Signed, Unusable> {
     let Some(signature) = annotations.get(SIGNATURE_ANNOTATION).filter(|signature| !signature.is_empty()) else {
         return Err(Unusable::Malformed("its layer has no signature".to_owned()));
@@ -184,7 +183,7 @@ impl Unusable {
 }
 
 impl Signed {
-    /// The certificate that it was made with, and what comes with it.
+    /// The certificate data of a keyless signature.
     pub(super) const fn certified(&self) -> Option<&Certified> {
         self.certified.as_ref()
     }
@@ -199,7 +198,7 @@ impl Signed {
         self.signatures.iter().any(|signature| key.verifies(&self.message, signature))
     }
 
-    /// Whether the text says that this artifact is signed, and nothing else.
+    /// Checks that the message is a signature of this artifact, and nothing else.
     pub(super) fn says_that_signed(&self, artifact: Digest) -> Result<(), Unusable> {
         match &self.content {
             Content::Statement(text) => {
@@ -213,7 +212,7 @@ impl Signed {
                 }
                 let other = digests
                     .first()
-                    .map_or_else(|| "which it does not name".to_owned(), |digest| format!("sha256:{digest}"));
+                    .map_or_else(|| "which has no digest".to_owned(), |digest| format!("sha256:{digest}"));
                 Err(Unusable::AnotherArtifact(shown(&other)))
             }
             Content::SimpleSigning(text) => {

@@ -1,4 +1,4 @@
-//! Registries that mean harm, or are broken in a way that looks like it.
+//! Tests with malicious and broken registries.
 
 use std::{collections::BTreeSet, convert::Infallible, time::Duration};
 
@@ -19,37 +19,37 @@ use super::{
 use crate::{Digest, PullOptions, Registry, RegistryOptions};
 
 #[tokio::test]
-async fn content_that_is_not_what_its_digest_says_is_refused() {
+async fn content_with_another_digest_is_refused() {
     let server = Server::start().await;
     let digest = server.component("v1", "component one");
     server.say(|asked| asked.path.contains("/blobs/").then(|| "component two".into_response()));
-    refused(&server, ":v1", expect!["ArtifactWrongDigest: the component was promised as sha256:cd09be78fe9747426189500a773832cfaadb60b9c9ad849a7051394c6a282e38 and is sha256:bfc64793601254ca0554b908ac30478b2084243b529da8cf92520f5d05a97a82: the registry or something before it changes content; it is not used"]).await;
+    refused(&server, ":v1", expect!["ArtifactWrongDigest: the component has the digest sha256:bfc64793601254ca0554b908ac30478b2084243b529da8cf92520f5d05a97a82, and sha256:cd09be78fe9747426189500a773832cfaadb60b9c9ad849a7051394c6a282e38 was requested: the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
     server.say(|asked| (asked.method == "GET").then(|| manifest(&[]).into_response()));
-    refused(&server, &format!("@{digest}"), expect!["ArtifactWrongDigest: the manifest was promised as sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5 and is sha256:f3eb2ec51a162ec62c053b2b24f178cf56be156a0d5d0822d2d351b82695f12d: the registry or something before it changes content; it is not used"]).await;
+    refused(&server, &format!("@{digest}"), expect!["ArtifactWrongDigest: the manifest has the digest sha256:f3eb2ec51a162ec62c053b2b24f178cf56be156a0d5d0822d2d351b82695f12d, and sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5 was requested: the registry or a proxy in front of it changes the content; push the artifact again, or correct the reference"]).await;
 }
 
 #[tokio::test]
-async fn a_blob_longer_or_shorter_than_promised_is_refused() {
+async fn a_blob_longer_or_shorter_than_announced_is_refused() {
     let server = Server::start().await;
     let blob = server.blob("component one");
     server.manifest("short", manifest(&[("application/wasm", blob, 20)]));
     refused(
         &server,
         ":short",
-        expect!["ArtifactWrongSize: the component was promised with 20 bytes and has 13: push it again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 20 bytes, and it has 13: push the artifact again"],
     )
     .await;
     server.manifest("long", manifest(&[("application/wasm", blob, 5)]));
     refused(
         &server,
         ":long",
-        expect!["ArtifactWrongSize: the component was promised with 5 bytes and has more: push it again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 5 bytes, and it has more: push the artifact again"],
     )
     .await;
 }
 
 #[tokio::test]
-async fn an_endless_blob_ends_one_byte_after_its_promise() {
+async fn an_endless_blob_is_stopped_one_byte_after_its_announced_size() {
     let server = Server::start().await;
     server.component("v1", "one");
     server.say(|asked| {
@@ -59,18 +59,18 @@ async fn an_endless_blob_ends_one_byte_after_its_promise() {
     refused(
         &server,
         ":v1",
-        expect!["ArtifactWrongSize: the component was promised with 3 bytes and has more: push it again"],
+        expect!["ArtifactWrongSize: the manifest says that the component has 3 bytes, and it has more: push the artifact again"],
     )
     .await;
 }
 
 #[tokio::test]
-async fn an_endless_manifest_and_an_endless_token_are_cut() {
+async fn an_endless_manifest_and_an_endless_token_are_stopped_at_their_limits() {
     let server = Server::start().await;
     let endless = || Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>([b' '; 65_536].as_slice())));
     server.say(move |asked| (asked.method == "GET").then(|| Response::new(endless())));
     let digest = Digest::of(b"");
-    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes): push the artifact again, or ask who runs the registry"]).await;
+    refused(&server, &format!("@{digest}"), expect!["ArtifactMalformed: the manifest cannot be read (it has more than 4194304 bytes): push the artifact again, or report it to the registry's operator"]).await;
     server.say(move |asked| {
         if asked.path.starts_with("/token") {
             return Some(Response::new(endless()));
@@ -78,17 +78,16 @@ async fn an_endless_manifest_and_an_endless_token_are_cut() {
         let challenge = format!("Bearer realm=\"http://{}/token\"", asked.header("host").unwrap());
         Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
     });
-    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes): push the artifact again, or ask who runs the registry"]).await;
+    refused(&server, ":v1", expect!["ArtifactMalformed: the token cannot be read (it has more than 262144 bytes): push the artifact again, or report it to the registry's operator"]).await;
 }
 
-/// An answer in a coding, which nothing asked for: these bytes for ever.
+/// An answer with a content coding that was not requested: these bytes for ever.
 fn coded(bytes: &'static [u8]) -> Response {
     let body = Body::from_stream(stream::repeat(bytes).map(Ok::<_, Infallible>));
     ([(header::CONTENT_ENCODING, "gzip")], body).into_response()
 }
 
-/// Blocks of no bytes, and a file name without end: a decoder takes them for ever and gives
-/// nothing.
+/// Empty deflate blocks, and an endless file name: a decoder reads them for ever without output.
 #[tokio::test]
 async fn an_endless_gzip_stream_without_output_is_not_decoded() {
     let server = Server::start().await;
@@ -98,14 +97,18 @@ async fn an_endless_gzip_stream_without_output_is_not_decoded() {
             server.say(move |asked| (asked.method == "GET" && asked.path.contains(path)).then(|| coded(bytes)));
             let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
             assert_eq!(failure.category(), "ArtifactMalformed", "{path}: {failure}");
-            assert!(failure.told().contains("a content-encoding that nothing asked for"), "{}", failure.told());
+            assert!(
+                failure.message().contains("a content-encoding that the request did not ask for"),
+                "{}",
+                failure.message()
+            );
         }
     }
     assert!(server.requests().iter().all(|asked| asked.header("accept-encoding") == Some("identity")));
 }
 
 #[tokio::test]
-async fn endless_interim_answers_are_given_up() {
+async fn endless_interim_answers_are_stopped() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut server = Server::start().await;
     server.host = listener.local_addr().unwrap().to_string();
@@ -116,12 +119,12 @@ async fn endless_interim_answers_are_given_up() {
         while peer.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n").await.is_ok() {}
     });
     let failure = pull(&server, ":v1").await.unwrap_err();
-    assert!(failure.told().contains("more than 100 headers of interim answers"), "{}", failure.told());
+    assert!(failure.message().contains("more than 100 headers of interim answers"), "{}", failure.message());
     assert!(task.join_next().await.unwrap().is_ok(), "the connection is closed");
 }
 
 #[tokio::test]
-async fn a_layer_whose_size_or_digest_makes_no_sense_is_refused_and_not_fetched() {
+async fn a_layer_with_an_invalid_size_or_digest_is_refused_and_not_fetched() {
     let server = Server::start().await;
     let blob = server.blob("one");
     let refused = async |digest: &str, size: &str| {
@@ -150,9 +153,9 @@ async fn a_layer_whose_size_or_digest_makes_no_sense_is_refused_and_not_fetched(
     }
 }
 
-/// A signer and a manager must not read different things out of one digest (CVE-2021-41190).
+/// A signer and a manager must not read one document differently (CVE-2021-41190).
 #[tokio::test]
-async fn what_is_a_manifest_and_an_index_at_once_is_refused() {
+async fn a_document_that_is_a_manifest_and_an_index_is_refused() {
     let server = Server::start().await;
     let component = server.component("v1", "one");
     let plain = manifest(&[("application/wasm", Digest::of(b"one"), 3)]);
@@ -170,9 +173,9 @@ async fn what_is_a_manifest_and_an_index_at_once_is_refused() {
     .await;
     let index = format!(r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",{entries}}}"#);
     server.manifest("index", index);
-    refused(&server, ":index", expect!["ArtifactLayout: the artifact holds manifests, and says that it is no index; push the component as an artifact of its own"]).await;
+    refused(&server, ":index", expect!["ArtifactLayout: the artifact holds manifests, but its media type is not that of an index; push the component as an artifact of its own"]).await;
     server.manifest("manifest", plain.replace("image.manifest.v1", "image.index.v1"));
-    refused(&server, ":manifest", expect!["ArtifactLayout: the artifact holds no manifests, and says that it is an index; push the component as an artifact of its own"]).await;
+    refused(&server, ":manifest", expect!["ArtifactLayout: the artifact holds no manifests, but its media type is that of an index; push the component as an artifact of its own"]).await;
 }
 
 #[tokio::test]
@@ -185,36 +188,36 @@ async fn a_component_beyond_the_limit_is_not_fetched() {
 }
 
 #[tokio::test]
-async fn each_refusal_by_status_says_what_to_do() {
+async fn each_error_status_has_a_remedy() {
     let server = Server::start().await;
     server.say(|asked| {
         let status = asked.path.rsplit('/').next()?.parse::<u16>().ok()?;
         let retry_after = [(header::RETRY_AFTER, "7")];
         Some((StatusCode::from_u16(status).ok()?, retry_after).into_response())
     });
-    refused(&server, ":404", expect!["RegistryNotFound: 127.0.0.1:PORT has no manifest 404: push it, or correct the reference; it is taken up as soon as it is there"]).await;
-    refused(&server, ":401", expect!["RegistryUnauthorized: 127.0.0.1:PORT does not know who asks (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"]).await;
+    refused(&server, ":404", expect!["RegistryNotFound: 127.0.0.1:PORT has no manifest 404: push it, or correct the reference; the manager uses it as soon as it exists"]).await;
+    refused(&server, ":401", expect!["RegistryUnauthorized: 127.0.0.1:PORT rejects the authentication (without credentials): give credentials for 127.0.0.1:PORT in source.oci.credentials, or correct them"]).await;
     refused(
         &server,
         ":403",
-        expect!["RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses manifest 403: give this account the right to pull it"],
+        expect!["RegistryForbidden: 127.0.0.1:PORT answers 403 Forbidden to the request for manifest 403: allow the account of the credentials to pull it"],
     )
     .await;
-    refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT has had too many requests and wants 7 s of rest: it is asked again then; a longer pollInterval asks less"]).await;
+    refused(&server, ":429", expect!["RegistryTooManyRequests: 127.0.0.1:PORT answers 429 Too Many Requests (retry after 7 s): the manager retries then; a longer pollInterval sends fewer requests"]).await;
     refused(
         &server,
         ":503",
-        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the question for manifest 503 and wants 7 s of rest: see that registry's log"],
+        expect!["RegistryFailed: 127.0.0.1:PORT answers 503 to the request for manifest 503 (retry after 7 s): check the registry's log"],
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_registry_wants_rest_in_seconds_or_until_a_time_and_an_hour_is_the_most() {
+async fn retry_after_is_read_in_seconds_or_as_a_date_and_limited_to_an_hour() {
     let server = Server::start().await;
     for (text, wanted) in [
         ("7", Some(7)),
-        // A minute by its own clock, which may be any.
+        // A minute by the registry's own clock, which may show any time.
         ("Sat, 01 Jan 2000 00:01:00 GMT", Some(60)),
         ("Sat, 01 Jan 2000 23:00:00 GMT", Some(3600)),
         ("999999999999999999999999999999", Some(3600)),
@@ -235,7 +238,7 @@ async fn a_registry_wants_rest_in_seconds_or_until_a_time_and_an_hour_is_the_mos
 /// Anyone who may push chooses the types of the layers; the types must not look like a line of the
 /// log.
 #[tokio::test]
-async fn what_a_manifest_says_is_told_on_one_line_of_bounded_length() {
+async fn text_of_a_manifest_is_shown_on_one_line_of_bounded_length() {
     let server = Server::start().await;
     let digest = server.blob("one");
     let forged = format!("a\\n2026-11-23T12:00:00Z  INFO release active\\u001b[2J{}", "x".repeat(1_000_000));
@@ -255,12 +258,12 @@ async fn is_given_up(server: &Server) {
     let quick = PullOptions { timeout: Duration::from_millis(300), ..OPTIONS };
     let registry = Registry::new(options(server)).unwrap();
     let failure = registry.pull(&reference(server, ":v1"), None, &quick).await.unwrap_err();
-    expect!["RegistryTooSlow: 127.0.0.1:PORT was not done after 300ms: it is tried again"]
+    expect!["RegistryTooSlow: 127.0.0.1:PORT did not finish within 300ms: the manager retries"]
         .assert_eq(&told(server, &failure));
 }
 
 #[tokio::test]
-async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
+async fn a_registry_that_sends_single_bytes_slowly_is_stopped_by_the_timeout() {
     let server = Server::start().await;
     server.component("v1", "component one");
     server.say(|asked| {
@@ -274,8 +277,8 @@ async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_registry_that_takes_the_connection_and_says_nothing_is_given_up() {
-    // What connects waits in the queue of the kernel.
+async fn a_registry_that_accepts_the_connection_and_sends_nothing_is_stopped_by_the_timeout() {
+    // Connections wait in the listener's backlog.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = Server::start().await;
     server.host = silent.local_addr().unwrap().to_string();
@@ -283,19 +286,19 @@ async fn a_registry_that_takes_the_connection_and_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_download_that_breaks_again_and_again_is_given_up() {
+async fn a_download_that_is_interrupted_repeatedly_fails() {
     let server = Server::start().await;
     let digest = server.component("v1", "component one");
     server.say(|asked| asked.path.contains("/blobs/").then(|| torn(b"component one", 0)));
     let failure = pull(&server, &format!("@{digest}")).await.unwrap_err();
     assert_eq!(failure.category(), "RegistryUnreachable", "{failure}");
     let asked = server.asked().iter().filter(|line| line.contains("/blobs/")).count();
-    assert_eq!(asked, 6, "the first time, and five times on from there");
+    assert_eq!(asked, 6, "the first request and five resumptions");
 }
 
-/// The rest of what another answer began: a digest of the whole is what counts.
+/// A resumed download that joins two different contents does not have the expected digest.
 #[tokio::test]
-async fn a_download_that_goes_on_with_something_else_is_refused() {
+async fn a_resumed_download_with_other_content_is_refused() {
     let server = Server::start().await;
     let digest = server.component("v1", "component one");
     server.say(|asked| {
@@ -320,7 +323,7 @@ async fn a_download_that_goes_on_with_something_else_is_refused() {
 }
 
 #[tokio::test]
-async fn a_mirror_that_changes_content_is_passed_over() {
+async fn a_mirror_that_changes_content_is_skipped() {
     let (server, mirror) = (Server::start().await, Server::start().await);
     server.component("v1", "component one");
     mirror.component("v1", "component one");
@@ -330,7 +333,7 @@ async fn a_mirror_that_changes_content_is_passed_over() {
     options.plain_http.insert(mirror.host.clone());
     let pulled = pull_with(options, &reference(&server, ":v1")).await.unwrap();
     assert_eq!(&pulled.bytes[..], b"component one");
-    assert!(mirror.asked().iter().any(|line| line.contains("/blobs/")), "it was not asked at all");
+    assert!(mirror.asked().iter().any(|line| line.contains("/blobs/")), "the mirror received no request");
 }
 
 #[tokio::test]
@@ -370,9 +373,9 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
         asked.path.contains("/blobs/").then(|| (StatusCode::TEMPORARY_REDIRECT, location).into_response())
     });
     let pinned = reference(&server, &format!("@{digest}"));
-    // It is not HTTPS, to begin with.
+    // First case: the URL is not HTTPS.
     let failure = pull_with(options(&server), &pinned).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is not HTTPS: name that host in source.oci.plainHTTP if this is meant"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryLedAstray: REGISTRY refers to http://127.0.0.1:PORT, which is refused: the URL is not HTTPS: list that host in source.oci.plainHTTP to allow it"].assert_eq(&told(&store, &failure).replace(&server.host, "REGISTRY"));
 
     let mut trusting = options(&server);
     trusting.plain_http.insert(store.host.clone());
@@ -385,33 +388,33 @@ async fn a_redirect_to_a_private_address_is_refused_and_one_to_a_trusted_host_is
     });
     let judge = std::sync::Arc::new(|address| Err(format!("{address} is the metadata service")));
     let failure = pull_with(RegistryOptions { judge, ..options(&server) }, &pinned).await.unwrap_err();
-    expect!["RegistryLedAstray: 127.0.0.1:PORT leads to https://169.254.169.254, and 169.254.169.254 is the metadata service: name that host in source.oci.trustedHosts if this is meant"].assert_eq(&told(&server, &failure));
+    expect!["RegistryLedAstray: 127.0.0.1:PORT refers to https://169.254.169.254, which is refused: 169.254.169.254 is the metadata service: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&server, &failure));
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_a_private_address_is_refused_when_it_is_looked_up() {
+async fn a_name_that_resolves_to_a_private_address_is_refused() {
     let server = Server::start().await;
     let digest = server.component("v1", "one");
     server.say(|asked| {
         let location = [(header::LOCATION, "https://localhost/blob")];
         asked.path.contains("/blobs/").then(|| (StatusCode::FOUND, location).into_response())
     });
-    refused(&server, &format!("@{digest}"), expect!["RegistryLedAstray: 127.0.0.1:PORT leads to localhost, and 127.0.0.1 is loopback: name that host in source.oci.trustedHosts if this is meant"]).await;
+    refused(&server, &format!("@{digest}"), expect!["RegistryLedAstray: 127.0.0.1:PORT refers to localhost, which is refused: 127.0.0.1 is loopback: list that host in source.oci.trustedHosts to allow it"]).await;
 }
 
 #[tokio::test]
-async fn redirects_in_a_circle_end() {
+async fn a_redirect_loop_ends() {
     let server = Server::start().await;
     server.say(|asked| {
         let location = [(header::LOCATION, asked.path.clone())];
         Some((StatusCode::FOUND, location).into_response())
     });
-    refused(&server, ":v1", expect!["RegistryLedAstray: 127.0.0.1:PORT leads to http://127.0.0.1:PORT, and on from there, more than 5 times: ask who runs the registry"]).await;
+    refused(&server, ":v1", expect!["RegistryLedAstray: 127.0.0.1:PORT refers to http://127.0.0.1:PORT, which is refused: more than 5 redirects: report it to the registry's operator"]).await;
     assert_eq!(server.asked().len(), 6);
 }
 
 #[tokio::test]
-async fn credentials_go_to_no_token_service_of_another_host() {
+async fn credentials_are_not_sent_to_a_token_service_of_another_host() {
     let (server, thief) = (Server::start().await, Server::start().await);
     let folder = tempfile::tempdir().unwrap();
     let realm = format!("Bearer realm=\"http://{}/token\"", thief.host);
@@ -421,7 +424,7 @@ async fn credentials_go_to_no_token_service_of_another_host() {
     let [in_file, _] = docker_config(&server, &folder);
     known.credentials = Some(in_file);
     let failure = pull_with(known.clone(), &reference(&server, ":v1")).await.unwrap_err();
-    expect!["RegistryLedAstray: REGISTRY leads to http://127.0.0.1:PORT, and that is another host, which must not learn this one's credentials: name that host in source.oci.trustedHosts if this is meant"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
+    expect!["RegistryLedAstray: REGISTRY refers to http://127.0.0.1:PORT, which is refused: credentials are not sent to another host: list that host in source.oci.trustedHosts to allow it"].assert_eq(&told(&thief, &failure).replace(&server.host, "REGISTRY"));
     assert!(thief.asked().is_empty());
 
     known.trusted_hosts = BTreeSet::from([thief.host.clone()]);
@@ -430,7 +433,7 @@ async fn credentials_go_to_no_token_service_of_another_host() {
 }
 
 #[test]
-fn a_token_service_of_the_parent_domain_may_learn_credentials_and_no_other() {
+fn only_a_token_service_of_the_host_or_its_parent_domain_may_receive_credentials() {
     let learns = |host: &str, realm: &str| {
         let server = RegistryOptions {
             host: host.to_owned(),

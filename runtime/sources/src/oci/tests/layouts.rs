@@ -1,4 +1,4 @@
-//! What other tools push, as they write it: `layouts/README.md` says where each file is from.
+//! Tests with manifests of other tools; `layouts/README.md` has the origin of each file.
 
 use expect_test::expect;
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::Digest;
 
-/// The smallest component there is: it is what the recorded manifests lead to.
+/// The smallest possible component, which the recorded manifests refer to.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// By whom it is pushed, and its manifest.
+/// Names of tools and their manifests.
 const LAYOUTS: &[(&str, &str)] = &[
     ("wkg", include_str!("layouts/wkg.json")),
     ("oras-python", include_str!("layouts/oras-python.json")),
@@ -23,10 +23,10 @@ const LAYOUTS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn what_each_tool_pushes_is_read() {
+async fn the_layout_of_each_tool_is_read() {
     let server = Server::start().await;
     let component = server.blob(COMPONENT);
-    // Beside the component: a config, a static file of Spin's.
+    // Further blobs: a config, and a static file of Spin.
     server.blob("{}");
     server.blob("\n");
     for (tool, manifest) in LAYOUTS {
@@ -37,7 +37,7 @@ async fn what_each_tool_pushes_is_read() {
 }
 
 #[tokio::test]
-async fn an_index_of_several_manifests_leads_to_the_one_for_webassembly() {
+async fn an_index_of_several_manifests_is_resolved_to_the_one_for_webassembly() {
     let server = Server::start().await;
     let component = server.blob(COMPONENT);
     server.manifest("wkg", include_str!("layouts/wkg.json"));

@@ -1,4 +1,4 @@
-//! A registry that says what a test wants it to say, on loopback, without TLS.
+//! A fake registry on loopback without TLS, whose answers a test can replace.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::Digest;
 
-/// What to answer instead of the truth; none where the truth will do.
+/// Replaces an answer; `None` keeps the correct one.
 type Say = Box<dyn Fn(&Asked) -> Option<Response> + Send + Sync>;
 
-/// One question, as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) method: String,
@@ -60,12 +60,12 @@ impl Server {
         Self { host, shared, _task: task }
     }
 
-    /// Answers these in another way from now on.
+    /// Replaces answers from now on.
     pub(super) fn say(&self, say: impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static) {
         *self.shared.say.lock().unwrap() = Some(Box::new(say));
     }
 
-    /// What was asked since the last time: `GET /v2/…`.
+    /// The requests since the last call: `GET /v2/…`.
     pub(super) fn asked(&self) -> Vec<String> {
         self.requests().iter().map(|asked| format!("{} {}", asked.method, asked.path)).collect()
     }
@@ -90,20 +90,20 @@ impl Server {
         digest
     }
 
-    /// In the CNCF layout, under a tag; returns the manifest's digest.
+    /// Stores a component in the CNCF layout under a tag; returns the manifest's digest.
     pub(super) fn component(&self, tag: &str, component: &'static str) -> Digest {
         let digest = self.blob(component);
         self.manifest(tag, manifest(&[("application/wasm", digest, component.len())]))
     }
 
-    /// What is at one path is at another one instead, and under the first name there is nothing.
+    /// Moves the content of one path to another.
     pub(super) fn move_to(&self, from: &str, to: &str) {
         let mut content = self.shared.content.lock().unwrap();
         let found = content.remove(from).unwrap();
         content.insert(to.to_owned(), found);
     }
 
-    /// What is there.
+    /// The content of a path.
     pub(super) fn content(&self, path: &str) -> Bytes {
         self.shared.content.lock().unwrap().get(path).unwrap().1.clone()
     }

@@ -1,4 +1,4 @@
-//! Who signed: what counts, and what somebody tries to pass off as a signature.
+//! Tests of valid and forged signatures.
 
 use axum::{http::StatusCode, response::IntoResponse as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -22,13 +22,13 @@ use crate::{
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
-/// Before the point of a key on P-256, as DER.
+/// The DER prefix before the point of a key on P-256.
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// Somebody with a key.
+/// A signer with a key.
 struct Signer(EcdsaKeyPair);
 
 impl Signer {
@@ -48,7 +48,7 @@ impl Signer {
         STANDARD.encode(self.0.sign(&SystemRandom::new(), message).unwrap())
     }
 
-    /// As cosign 3 writes it.
+    /// A bundle as cosign 3 writes it.
     fn bundle(&self, artifact: Digest, predicate: &str) -> Value {
         let statement = json!({
             "_type": "https://in-toto.io/Statement/v1", "predicateType": predicate, "predicate": {},
@@ -73,12 +73,12 @@ fn simple_signing(artifact: Digest) -> String {
     json!({ "critical": { "identity": identity, "image": image, "type": kind }, "optional": null }).to_string()
 }
 
-/// Puts bundles beside an artifact: what refers to it, in the index of the fallback tag.
+/// Attaches bundles to an artifact, in the index of the fallback tag.
 fn attach(server: &Server, artifact: Digest, bundles: &[Value]) {
     attach_as(server, artifact, BUNDLE, bundles);
 }
 
-/// The same with layers of this type.
+/// As [`attach`], with layers of this type.
 fn attach_as(server: &Server, artifact: Digest, kind: &str, bundles: &[Value]) {
     let entry = |bundle: &Value| {
         let text = bundle.to_string();
@@ -101,7 +101,7 @@ fn index(entries: &[Value]) -> String {
     json!({ "schemaVersion": 2, "mediaType": kind, "manifests": entries }).to_string()
 }
 
-/// As cosign 2 does it.
+/// Attaches a signature as cosign 2 does.
 fn attach_simple(server: &Server, artifact: Digest, payload: &str, signature: &str) {
     let (config, digest) = (Digest::of(b"{}"), server.blob(payload.to_owned()));
     let text = json!({
@@ -129,7 +129,7 @@ async fn pull_signed(server: &Server, signer: &Signer) -> Result<Pulled, Registr
     pull(server, by_keys(vec![signer.key()], 1).unwrap()).await
 }
 
-/// What is said, with the artifact's digest taken out.
+/// Compares the message, with the artifact's digest replaced.
 fn check(server: &Server, artifact: Digest, pulled: Result<Pulled, RegistryFailure>, expected: Expect) {
     let text = told(server, &pulled.map(|pulled| pulled.digest).unwrap_err());
     expected.assert_eq(&text.replace(&artifact.to_string(), "DIGEST"));
@@ -146,10 +146,10 @@ async fn signed_component() -> (Server, Signer, Digest) {
 }
 
 #[tokio::test]
-async fn what_nobody_signed_is_not_even_read() {
+async fn an_unsigned_artifact_is_not_read() {
     let (server, signer, artifact) = signed_component().await;
     refused(&server, &signer, artifact, expect![
-            "ArtifactUnsigned: DIGEST is not signed, and has to be: sign it with cosign sign REFERENCE@DIGEST, with --key KEY where keys are given, as source.oci.signatures asks; it is taken up when it is"
+            "ArtifactUnsigned: DIGEST is not signed, and signatures are required: sign it with cosign sign REFERENCE@DIGEST, with --key KEY where keys are given, as source.oci.signatures requires; the manager then uses it"
         ]).await;
     let hex = artifact.hex();
     assert_eq!(
@@ -169,7 +169,7 @@ async fn each_form_of_a_signature_counts() {
     attach(&server, artifact, &[signer.bundle(artifact, SIGN)]);
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
 
-    // As the first versions of a bundle are called.
+    // The media type of the first versions of a bundle.
     let (server, signer, artifact) = signed_component().await;
     let kind = "application/vnd.dev.sigstore.bundle+json;version=0.1";
     attach_as(&server, artifact, kind, &[signer.bundle(artifact, SIGN)]);
@@ -180,7 +180,7 @@ async fn each_form_of_a_signature_counts() {
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
 
-    // A registry that knows the referrers API, and has other things there too.
+    // A registry with the referrers API, which also lists other referrers.
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[signer.bundle(artifact, SIGN)]);
     let referrers = format!("/v2/org/provider/referrers/{artifact}");
@@ -189,7 +189,7 @@ async fn each_form_of_a_signature_counts() {
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
 }
 
-/// What cosign itself has left in a registry.
+/// Recorded signatures of cosign.
 #[tokio::test]
 async fn each_form_that_cosign_writes_counts() {
     let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
@@ -218,8 +218,8 @@ async fn each_form_that_cosign_writes_counts() {
     }
 }
 
-/// The same by somebody without a key: with an entry of Rekor, with a timestamp alone, and in the
-/// older form.
+/// Recorded keyless signatures: with an entry of Rekor, with a timestamp alone, and in the form of
+/// cosign 2.
 #[tokio::test]
 async fn each_form_that_cosign_writes_with_a_certificate_counts() {
     let artifact = Digest::of(include_bytes!("cosign/artifact.json"));
@@ -264,9 +264,9 @@ fn by_identity(root: &str, subject: &str) -> SignaturePolicy {
     SignaturePolicy::new(Signers { keys: Vec::new(), identities: vec![identity], trust_root }, 1).unwrap()
 }
 
-/// One of two with a key, the other with a certificate.
+/// One signer has a key, the other a certificate.
 #[tokio::test]
-async fn a_key_and_an_identity_are_two_who_signed() {
+async fn a_key_and_an_identity_count_as_two_signers() {
     let server = Server::start().await;
     server.blob("component one");
     let artifact = server.manifest("v1", include_str!("cosign/artifact.json"));
@@ -285,7 +285,7 @@ async fn a_key_and_an_identity_are_two_who_signed() {
         artifact,
         pull(&server, both()).await,
         expect![
-            "ArtifactWronglySigned: DIGEST is signed by 1 of those who are trusted, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 1 of the trusted keys and identities, and 2 are required; signatures found: 2; the last invalid one is by a signer that was already counted: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ],
     );
     attach(&server, artifact, &[keyless, signer.bundle(artifact, SIGN)]);
@@ -293,23 +293,23 @@ async fn a_key_and_an_identity_are_two_who_signed() {
 }
 
 #[tokio::test]
-async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
+async fn a_signature_by_an_unknown_key_for_another_artifact_or_of_another_statement_does_not_count() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one is by none of the trusted keys: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
-    // A good signature of something else, moved here.
+    // A valid signature of another artifact.
     attach(&server, artifact, &[signer.bundle(Digest::of(b"another"), SIGN)]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
-    // The report of a scanner, by the same key.
+    // A scan report, signed with the same key.
     attach(&server, artifact, &[signer.bundle(artifact, "https://cosign.sigstore.dev/attestation/vuln/v1")]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1): let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one is not a signature but an attestation (https://cosign.sigstore.dev/attestation/vuln/v1): sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     // The payload under a signature was changed.
@@ -318,19 +318,19 @@ async fn a_stranger_another_artifact_and_another_statement_do_not_count() {
     changed["dsseEnvelope"]["payload"] = good["dsseEnvelope"]["payload"].clone();
     attach(&server, artifact, &[changed]);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one is by none of the trusted keys: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 
     let text = simple_signing(Digest::of(b"another"));
     attach(&server, artifact, &[]);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use is of another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one is for another artifact, sha256:ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
 }
 
 #[tokio::test]
-async fn so_many_keys_as_are_required_have_to_have_signed() {
+async fn as_many_keys_as_required_have_to_sign() {
     let (server, first, artifact) = signed_component().await;
     let second = Signer::new();
     let both = || by_keys(vec![first.key(), second.key()], 2).unwrap();
@@ -341,7 +341,7 @@ async fn so_many_keys_as_are_required_have_to_have_signed() {
         artifact,
         pulled,
         expect![
-            "ArtifactWronglySigned: DIGEST is signed by 1 of those who are trusted, and 2 have to have signed; found: 2, of which the last to be of no use is by somebody who had signed already: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 1 of the trusted keys and identities, and 2 are required; signatures found: 2; the last invalid one is by a signer that was already counted: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ],
     );
     // One in each form.
@@ -351,7 +351,7 @@ async fn so_many_keys_as_are_required_have_to_have_signed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_signature_says_why() {
+async fn the_error_of_an_invalid_signature_names_the_reason() {
     let (server, signer, artifact) = signed_component().await;
     let keyless = {
         let mut bundle = Signer::new().bundle(artifact, SIGN);
@@ -367,31 +367,31 @@ async fn what_cannot_be_a_signature_says_why() {
         (
             keyless,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use was made with a certificate, and only keys are given: let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one was made with a certificate, and the policy has only keys: sign it with the trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             text_signed,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (it signs a text and not a statement): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one cannot be read (it signs a message instead of a statement): sign it with the trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             huge,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use has 307274 bytes, and 262144 are read: let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one has 307274 bytes, and the limit is 262144: sign it with the trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             no_base64,
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (Invalid symbol 27, offset 0.): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one cannot be read (Invalid symbol 27, offset 0.): sign it with the trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
         (
             json!([]),
             expect![
-                "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 1, of which the last to be of no use cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): let those sign it who are meant, or correct source.oci.signatures"
+                "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 1; the last invalid one cannot be read (invalid length 0, expected struct Bundle with 3 elements at line 1 column 2): sign it with the trusted keys or identities, or correct source.oci.signatures"
             ],
         ),
     ];
@@ -417,7 +417,7 @@ fn in_pages(
     });
 }
 
-/// Entries of bundles that are there.
+/// Stores bundles; returns their index entries.
 fn entries(server: &Server, artifact: Digest, bundles: &[Value]) -> Vec<Value> {
     attach(server, artifact, bundles);
     let listed = server.content(&format!("/v2/org/provider/manifests/sha256-{}", artifact.hex()));
@@ -439,21 +439,21 @@ async fn a_signature_on_a_later_page_counts() {
         format!("<https://docs.example/>; rel=\"help\", <{path}?last={page}>; rel=\"next\"")
     });
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
-    // As relative as it may be.
+    // A relative link.
     in_pages(&server, artifact, listed, |page| format!("<?last={page}>; Rel=next"));
     assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact);
 }
 
 #[tokio::test]
-async fn pages_end_and_stay_where_they_began() {
+async fn pages_have_a_limit_and_stay_on_their_host_and_path() {
     let (server, signer, artifact) = signed_component().await;
     let listed = entries(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
-    // For ever.
+    // Endless pages.
     in_pages(&server, artifact, listed.clone(), |page| format!("<?last={page}>; rel=\"next\""));
     pull_signed(&server, &signer).await.unwrap_err();
     let asked = server.asked().iter().filter(|asked| asked.contains("/referrers/")).count();
     assert_eq!(asked, 16);
-    // To somewhere else: what was on the first page was looked at all the same.
+    // A link to another host: the first page was checked all the same.
     let other = Server::start().await;
     let elsewhere = [
         format!("http://{}/v2/org/provider/referrers/{artifact}", other.host),
@@ -470,33 +470,32 @@ async fn pages_end_and_stay_where_they_began() {
     }
 }
 
-/// A registry that would be asked for ever.
+/// A registry with many signatures must not make the pull endless.
 #[tokio::test]
-async fn of_a_thousand_signatures_only_the_first_are_looked_at() {
+async fn of_a_thousand_signatures_only_the_first_are_checked() {
     let (server, signer, artifact) = signed_component().await;
     let stranger = Signer::new();
     let mut bundles: Vec<Value> = (0..100).map(|_| stranger.bundle(artifact, SIGN)).collect();
     bundles.push(signer.bundle(artifact, SIGN));
     attach(&server, artifact, &bundles);
     refused(&server, &signer, artifact, expect![
-            "ArtifactWronglySigned: DIGEST is signed by 0 of those who are trusted, and 1 have to have signed; found: 64, of which the last to be of no use is by none of the keys: let those sign it who are meant, or correct source.oci.signatures"
+            "ArtifactWronglySigned: DIGEST is signed by 0 of the trusted keys and identities, and 1 are required; signatures found: 64; the last invalid one is by none of the trusted keys: sign it with the trusted keys or identities, or correct source.oci.signatures"
         ]).await;
-    assert!(server.asked().len() < 140, "64 of them, two questions each");
+    assert!(server.asked().len() < 140, "64 signatures with two requests each");
 }
 
-/// Somebody's junk beside it is no reason to say that nobody signed, while the registry cannot say
-/// who did.
+/// While the registry fails, an invalid signature does not prove that a valid one is missing.
 #[tokio::test]
-async fn a_registry_that_fails_beside_a_strangers_signature_is_told_as_one_that_fails() {
+async fn a_failure_of_the_registry_is_reported_instead_of_an_unknown_signature() {
     let (server, signer, artifact) = signed_component().await;
     attach(&server, artifact, &[Signer::new().bundle(artifact, SIGN)]);
     server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::INTERNAL_SERVER_ERROR.into_response()));
     assert_eq!(pull_signed(&server, &signer).await.unwrap_err().category(), "RegistryFailed");
 }
 
-/// Whatever the registry answers to one question, a signature that it has counts.
+/// A valid signature counts even if another request fails.
 #[tokio::test]
-async fn an_odd_answer_does_not_hide_a_signature() {
+async fn an_error_answer_does_not_hide_a_valid_signature() {
     let (server, signer, artifact) = signed_component().await;
     let text = simple_signing(artifact);
     attach_simple(&server, artifact, &text, &signer.sign(text.as_bytes()));
@@ -504,7 +503,7 @@ async fn an_odd_answer_does_not_hide_a_signature() {
         server.say(move |asked| asked.path.contains("/referrers/").then(|| (status, "<html>").into_response()));
         assert_eq!(pull_signed(&server, &signer).await.unwrap().manifest, artifact, "{status}");
     }
-    // Where it is the only failure, it is reported.
+    // If no signature counts, the failure is reported.
     let (server, signer, artifact) = signed_component().await;
     server.say(|asked| asked.path.ends_with(".sig").then(|| StatusCode::FORBIDDEN.into_response()));
     refused(
@@ -512,15 +511,15 @@ async fn an_odd_answer_does_not_hide_a_signature() {
         &signer,
         artifact,
         expect![
-            "RegistryForbidden: 127.0.0.1:PORT knows who asks and refuses a signature's manifest: give this account the right to pull it"
+            "RegistryForbidden: 127.0.0.1:PORT answers 403 Forbidden to the request for a signature's manifest: allow the account of the credentials to pull it"
         ],
     )
     .await;
 }
 
-/// Not so bad that it would be no signature, but the registry changes it on the way.
+/// The signature is still valid, but its content does not have its digest.
 #[tokio::test]
-async fn a_signature_that_is_not_what_its_digest_says_is_a_failure_of_the_registry() {
+async fn a_signature_with_another_digest_is_a_failure_of_the_registry() {
     let (server, signer, artifact) = signed_component().await;
     let bundle = signer.bundle(artifact, SIGN);
     attach(&server, artifact, std::slice::from_ref(&bundle));
@@ -534,21 +533,21 @@ async fn a_signature_that_is_not_what_its_digest_says_is_a_failure_of_the_regist
 }
 
 #[test]
-fn a_policy_that_asks_for_nothing_or_cannot_be_met_is_refused() {
+fn a_policy_that_requires_nothing_or_cannot_be_fulfilled_is_refused() {
     let key = Signer::new().key();
     let refused = |keys: Vec<PublicKey>, require| by_keys(keys, require).unwrap_err().to_string();
-    expect!["nobody is named: give the keys of those who may sign, as cosign public-key prints them, or their identities with a trustRoot"]
+    expect!["no signer is named: give the keys of the signers, as cosign public-key prints them, or their identities with a trustRoot"]
         .assert_eq(&refused(Vec::new(), 1));
-    expect!["2 signatures are required and there are 1 who may sign: write 1 to 1"]
+    expect!["2 signatures are required from 1 keys and identities: write 1 to 1"]
         .assert_eq(&refused(vec![key.clone()], 2));
-    expect!["0 signatures are required and there are 1 who may sign: write 1 to 1"]
+    expect!["0 signatures are required from 1 keys and identities: write 1 to 1"]
         .assert_eq(&refused(vec![key.clone()], 0));
     let twice = refused(vec![key.clone(), key.clone()], 1).replace(&key.fingerprint().to_string(), "DIGEST");
-    expect!["the key DIGEST is given twice: each counts once, so leave one of them out"].assert_eq(&twice);
+    expect!["the key DIGEST is given twice: remove one of them"].assert_eq(&twice);
 }
 
 #[test]
-fn a_text_that_is_no_public_key_is_refused() {
+fn a_text_that_is_not_a_public_key_is_refused() {
     let refused = |pem: &str| PublicKey::from_pem(pem).unwrap_err().to_string();
     let pem =
         |label: &str, der: &[u8]| format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der));
@@ -556,19 +555,19 @@ fn a_text_that_is_no_public_key_is_refused() {
         (
             String::new(),
             expect![
-                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+                "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
             ],
         ),
         (
             pem("ENCRYPTED SIGSTORE PRIVATE KEY", b"x"),
             expect![
-                "a private key: nobody but its owner may have it; give the public one (cosign public-key --key cosign.key)"
+                "a private key, which must stay with its owner: give the public key (cosign public-key --key cosign.key)"
             ],
         ),
         (
             pem("CERTIFICATE", b"x"),
             expect![
-                "no public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
+                "not a public key: it has to be a PEM text with the line BEGIN PUBLIC KEY, as cosign generate-key-pair writes to cosign.pub"
             ],
         ),
         (pem("PUBLIC KEY", b"x"), expect!["a public key that cannot be read: write it again with cosign public-key"]),
@@ -586,7 +585,7 @@ fn a_text_that_is_no_public_key_is_refused() {
                 .concat(),
             ),
             expect![
-                "a public key of the kind 1.2.840.10045.2.1: those on the curves P-256 and P-384 and of RSA from 2048 bits are known"
+                "a public key of the kind 1.2.840.10045.2.1: use ECDSA on the curve P-256 or P-384, or RSA with at least 2048 bits"
             ],
         ),
     ];

@@ -1,5 +1,5 @@
-//! Whose a signature with a certificate is. Here is what counts; the files beside this one have
-//! what somebody forges and what an operator may write.
+//! Tests of valid keyless signatures; the submodules test forged signatures and the operator's
+//! settings.
 
 mod attacks;
 mod authority;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Digest;
 
-/// Of the artifact that the recorded signatures are of.
+/// The digest of the artifact of the recorded signatures.
 fn artifact() -> Digest {
     Digest::of(include_bytes!("../../tests/cosign/artifact.json"))
 }
@@ -30,22 +30,22 @@ fn recorded(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// By a real log and a real timestamp authority.
+/// A bundle with a real log and a real timestamp authority.
 fn with_log() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/log-bundle.json"))
 }
 
-/// By a real timestamp authority alone.
+/// A bundle with a real timestamp authority alone.
 fn with_timestamp() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/tsa-bundle.json"))
 }
 
-/// What verifies `with_log`.
+/// The root that verifies `with_log`.
 fn root() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/root.json"))
 }
 
-/// What verifies `with_timestamp`.
+/// The root that verifies `with_timestamp`.
 fn root_without_log() -> Value {
     recorded(include_str!("../../tests/cosign/keyless/root-tsa.json"))
 }
@@ -82,7 +82,7 @@ fn refused(root: &Value, bundle: &Value, expected: Expect) {
     expected.assert_eq(&judge(root, recorded_identity(), bundle).unwrap_err());
 }
 
-/// One of our own authority's.
+/// A bundle of the tests' own authority.
 #[track_caller]
 fn forged(root: &Value, bundle: &Value, expected: Expect) {
     expected.assert_eq(&judge(root, identity(ISSUER, SUBJECT), bundle).unwrap_err());
@@ -94,20 +94,20 @@ fn what_cosign_signed_with_fulcio_a_timestamp_authority_and_rekor_counts() {
     judge(&root_without_log(), recorded_identity(), &with_timestamp()).unwrap();
 }
 
-/// Rekor 1, the certificate log and Fulcio as everybody uses them.
+/// With Rekor 1, the certificate transparency log and Fulcio of the public instance.
 #[test]
-fn what_the_public_instance_bears_out_is_borne_out() {
+fn a_bundle_of_the_public_instance_is_verified() {
     let text = include_bytes!("../../tests/cosign/keyless/public-attestation.json");
     let digest = "sha256:732112270d7e59418a8c080b134b24cabd67d250d0d0147a97ed95ba5c280aa4".parse().unwrap();
     let root = TrustRoot::from_json(&public_root().to_string()).unwrap();
     let signed = statement::of_bundle(text).unwrap();
     let signer = root.signer(signed.certified().unwrap(), signed.message(), digest);
     expect!["cody@soyland.com (issuer https://github.com/login/oauth)"].assert_eq(&signer.unwrap().to_string());
-    // It is real, and no signature of an artifact all the same.
+    // The bundle is valid, but an attestation and not a signature.
     let policy = policy(&public_root(), identity("https://github.com/login/oauth", "cody@soyland.com"));
-    expect!["is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/v1)"]
+    expect!["is not a signature but an attestation (https://cosign.sigstore.dev/attestation/v1)"]
         .assert_eq(&judged(&policy, Ok(signed), digest).unwrap_err());
-    // Without the log that saw its certificate.
+    // Without the certificate transparency log.
     let mut without = public_root();
     without["ctlogs"].as_array_mut().unwrap().retain(|log| log["publicKey"]["validFor"]["end"].is_string());
     let root = TrustRoot::from_json(&without.to_string()).unwrap();
@@ -117,7 +117,7 @@ fn what_the_public_instance_bears_out_is_borne_out() {
 }
 
 #[test]
-fn what_our_own_authority_bears_out_counts() {
+fn a_signature_of_the_tests_own_authority_counts() {
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let bundle = authority.bundle(&leaf, &envelope(&leaf.key, artifact()), NOON);
@@ -140,10 +140,10 @@ fn each_kind_of_name_is_a_subject() {
         of(SanType::URI("https://a/b@refs/heads/main".try_into().unwrap())).unwrap(),
         "https://a/b@refs/heads/main"
     );
-    // A name of a user, as Fulcio itself wrote it.
+    // A user name in a certificate of Fulcio.
     let pem = include_bytes!("../../tests/cosign/keyless/user-name.pem");
     assert_eq!(subject(&CertificateDer::from_pem_slice(pem).unwrap()).unwrap(), "foo!oidc.local");
-    // What TLS is for says nothing here.
+    // A DNS name is not an identity.
     assert!(of(SanType::DnsName("a.example".try_into().unwrap())).is_err());
     assert!(subject(b"").is_err() && subject(&[0x30; 400]).is_err());
 }

@@ -1,4 +1,4 @@
-//! What is no signature of the artifact by whom the operator named.
+//! Tests of keyless signatures that must not count.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use expect_test::{Expect, expect};
@@ -19,7 +19,7 @@ use super::{
 use crate::Digest;
 
 #[test]
-fn another_issuer_and_another_subject_are_other_people() {
+fn another_issuer_or_another_subject_is_another_identity() {
     let others = [
         identity("http://127.0.0.1:5081/", "release@skysail.example"),
         identity("https://127.0.0.1:5081", "release@skysail.example"),
@@ -32,25 +32,25 @@ fn another_issuer_and_another_subject_are_other_people() {
         let why = judge(&root(), other, &with_log()).unwrap_err();
         assert_eq!(
             why,
-            "is by release@skysail.example (issuer http://127.0.0.1:5081), which is none of the identities"
+            "is by release@skysail.example (issuer http://127.0.0.1:5081), which is none of the trusted identities"
         );
     }
 }
 
 #[test]
-fn without_identities_a_certificate_is_nobody() {
+fn without_identities_a_certificate_does_not_count() {
     let key = KeyPair::generate().unwrap();
     let key = PublicKey::from_pem(&key.public_key_pem()).unwrap();
     let policy = SignaturePolicy::new(Signers { keys: vec![key], ..Signers::default() }, 1).unwrap();
     let why = judged(&policy, statement::of_bundle(with_log().to_string().as_bytes()), artifact()).unwrap_err();
-    assert_eq!(why, "was made with a certificate, and only keys are given");
+    assert_eq!(why, "was made with a certificate, and the policy has only keys");
 }
 
 #[test]
-fn another_artifact_is_not_signed_by_it() {
+fn a_signature_does_not_count_for_another_artifact() {
     let policy = policy(&root(), recorded_identity());
     let signed = statement::of_bundle(with_log().to_string().as_bytes());
-    expect!["is of another artifact, sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5"]
+    expect!["is for another artifact, sha256:014587ce5b8ee3232a5d63a5644971f6e89c57adf68d571654434a16e23ddbb5"]
         .assert_eq(&judged(&policy, signed, Digest::of(b"another")).unwrap_err());
 }
 
@@ -60,14 +60,12 @@ fn an_attestation_by_the_same_person_is_no_signature() {
     refused(
         &root(),
         &attestation,
-        expect![
-            "is no signature but says something about the artifact (https://cosign.sigstore.dev/attestation/vuln/v1)"
-        ],
+        expect!["is not a signature but an attestation (https://cosign.sigstore.dev/attestation/vuln/v1)"],
     );
 }
 
 #[test]
-fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
+fn a_certificate_counts_only_at_a_time_that_an_authority_confirms() {
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let envelope = envelope(&leaf.key, artifact());
@@ -87,7 +85,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
             "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: CertNotValidYet { time: UnixTime(1767182400), not_before: UnixTime(1767225600) })"
         ],
     );
-    // Nobody vouches for it: an entry under a proof says no time.
+    // No authority confirms the time: an entry with an inclusion proof alone has none.
     let mut nobody = at(NOON);
     nobody["verificationMaterial"]["tlogEntries"][0].as_object_mut().unwrap().remove("inclusionPromise");
     forged(
@@ -106,7 +104,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
             "was made with a certificate that the trustRoot does not verify (no verified timestamp: V2 bundle requires RFC3161 timestamp but none could be verified. V2 tlog entries have no integrated time by design. Ensure TSA certificates are present in the trusted root.)"
         ],
     );
-    // The time was changed under the promise.
+    // The time of the log's promise was changed.
     let mut changed = at(NOON + DAY);
     changed["verificationMaterial"]["tlogEntries"][0]["integratedTime"] = json!(NOON.to_string());
     forged(
@@ -119,7 +117,7 @@ fn a_certificate_counts_only_at_the_time_that_somebody_vouches_for() {
 }
 
 #[test]
-fn an_authority_counts_only_while_the_root_says_so() {
+fn an_authority_counts_only_in_its_validity_period_in_the_root() {
     let before = json!({ "start": "2020-01-01T00:00:00Z", "end": "2025-12-31T00:00:00Z" });
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
@@ -144,8 +142,8 @@ fn an_authority_counts_only_while_the_root_says_so() {
 }
 
 #[test]
-fn a_time_of_an_authority_that_nobody_knows_is_none() {
-    // Of a timestamp authority.
+fn a_time_of_an_unknown_authority_does_not_count() {
+    // A timestamp authority.
     let mut root = root();
     root["timestampAuthorities"] = public_root()["timestampAuthorities"].clone();
     refused(
@@ -163,7 +161,7 @@ fn a_time_of_an_authority_that_nobody_knows_is_none() {
             "was made with a certificate that the trustRoot does not verify (invalid RFC 3161 timestamp: TSA timestamp verification failed: no timestamp authorities configured in trusted root)"
         ],
     );
-    // Of a log.
+    // A log.
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let bundle = authority.bundle(&leaf, &envelope(&leaf.key, artifact()), NOON);
@@ -174,7 +172,7 @@ fn a_time_of_an_authority_that_nobody_knows_is_none() {
 }
 
 #[test]
-fn a_timestamp_of_another_signature_is_none_of_this_one() {
+fn a_timestamp_of_another_signature_does_not_count() {
     let mut moved = with_log();
     moved["verificationMaterial"]["timestampVerificationData"] =
         with_timestamp()["verificationMaterial"]["timestampVerificationData"].clone();
@@ -183,7 +181,7 @@ fn a_timestamp_of_another_signature_is_none_of_this_one() {
 }
 
 #[test]
-fn a_promise_that_the_log_did_not_give_is_none() {
+fn a_forged_promise_of_the_log_does_not_count() {
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let envelope = envelope(&leaf.key, artifact());
@@ -196,7 +194,7 @@ fn a_promise_that_the_log_did_not_give_is_none() {
         let why = judge(&authority.root(), identity(ISSUER, SUBJECT), &changed).unwrap_err();
         assert!(why.contains("SET verification failed"), "{why}");
     }
-    // Nor a checkpoint.
+    // A forged checkpoint does not count either.
     let mut changed = bundle;
     let place = "/verificationMaterial/tlogEntries/0/inclusionProof/checkpoint";
     *changed.pointer_mut(place).unwrap() = stranger.pointer(place).unwrap().clone();
@@ -210,7 +208,7 @@ fn a_promise_that_the_log_did_not_give_is_none() {
 }
 
 #[test]
-fn a_log_entry_about_something_else_bears_nothing_out() {
+fn a_log_entry_for_another_signature_does_not_count() {
     let authority = Authority::new();
     let (leaf, other) = (authority.leaf_of_release(), authority.leaf_of_release());
     let signed = envelope(&leaf.key, artifact());
@@ -247,7 +245,7 @@ fn a_log_entry_about_something_else_bears_nothing_out() {
 }
 
 #[test]
-fn a_certificate_of_another_authority_or_for_another_use_is_none() {
+fn a_certificate_of_another_authority_or_for_another_usage_is_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let forge = |leaf: &Leaf, expected: Expect| {
         let bundle = authority.bundle(leaf, &envelope(&leaf.key, artifact()), NOON);
@@ -275,19 +273,19 @@ fn a_certificate_of_another_authority_or_for_another_use_is_none() {
     forge(
         &authority.leaf(Wanted { names, ..Wanted::default() }),
         expect![
-            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one name that is known)"
+            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one supported name)"
         ],
     );
     forge(
         &authority.leaf(Wanted { names: Vec::new(), ..Wanted::default() }),
         expect![
-            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one name that is known)"
+            "was made with a certificate that the trustRoot does not verify (its certificate does not have exactly one supported name)"
         ],
     );
 }
 
 #[test]
-fn a_signature_by_another_key_than_the_certificates_is_none() {
+fn a_signature_by_another_key_than_the_certificates_is_refused() {
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let by_another = envelope(&KeyPair::generate().unwrap(), artifact());
@@ -300,10 +298,10 @@ fn a_signature_by_another_key_than_the_certificates_is_none() {
     );
 }
 
-/// A root says by what it has what is asked for.
+/// The content of the root decides which proofs are required.
 #[test]
-fn a_bundle_cannot_do_with_less_than_the_root_has() {
-    // No entry, and the root has a log.
+fn a_bundle_needs_every_proof_that_the_root_requires() {
+    // The root has a log, and the bundle no entry.
     refused(
         &root(),
         &with_timestamp(),
@@ -311,7 +309,7 @@ fn a_bundle_cannot_do_with_less_than_the_root_has() {
             "was made with a certificate that the trustRoot does not verify (Bundle error: application/vnd.dev.sigstore.bundle.v0.3+json bundle must have an inclusion proof)"
         ],
     );
-    // Nobody saw the certificate, and the root has a log of those.
+    // The root has a certificate transparency log, and the certificate no timestamp of it.
     let mut seen = root();
     seen["ctlogs"] = public_root()["ctlogs"].clone();
     refused(
@@ -321,7 +319,7 @@ fn a_bundle_cannot_do_with_less_than_the_root_has() {
             "was made with a certificate that the trustRoot does not verify (invalid signed certificate timestamp: certificate is missing SCT extension (Signed Certificate Timestamp))"
         ],
     );
-    // An entry of a log that the root does not have proves nothing and hides nothing.
+    // An entry of a log that is not in the root does not replace one of the root's log.
     let authority = Authority::new();
     let leaf = authority.leaf_of_release();
     let bundle = authority.bundle(&leaf, &envelope(&leaf.key, artifact()), NOON);
@@ -333,18 +331,18 @@ fn a_bundle_cannot_do_with_less_than_the_root_has() {
 }
 
 #[test]
-fn a_bundle_that_names_two_who_signed_is_refused() {
+fn a_bundle_with_two_signers_is_refused() {
     let mut both = with_log();
     both["verificationMaterial"]["publicKey"] = json!({ "hint": "key" });
-    refused(&root(), &both, expect!["cannot be read (it has a key and a certificate, or two of one)"]);
+    refused(&root(), &both, expect!["cannot be read (it has more than one key or certificate)"]);
     let mut both = with_log();
     let certificate = both["verificationMaterial"]["certificate"].clone();
     both["verificationMaterial"]["x509CertificateChain"] = json!({ "certificates": [certificate] });
-    refused(&root(), &both, expect!["cannot be read (it has a key and a certificate, or two of one)"]);
+    refused(&root(), &both, expect!["cannot be read (it has more than one key or certificate)"]);
     let mut both = with_log();
     both["messageSignature"] = json!({ "signature": both["dsseEnvelope"]["signatures"][0]["sig"] });
-    refused(&root(), &both, expect!["cannot be read (it signs two things)"]);
-    // The first of two is another's.
+    refused(&root(), &both, expect!["cannot be read (it has two contents)"]);
+    // The first of two contents is of another signer.
     let text = with_log().to_string();
     let twice = text.replacen(r#""dsseEnvelope":"#, r#""dsseEnvelope":null,"dsseEnvelope":"#, 1);
     assert_ne!(twice, text);
@@ -356,19 +354,31 @@ fn a_list_beyond_its_bound_is_refused() {
     let mut many = with_log();
     let entries = many["verificationMaterial"]["tlogEntries"].as_array_mut().unwrap();
     *entries = vec![entries[0].clone(); 9];
-    refused(&root(), &many, expect!["cannot be read (of certificates, timestamps and log entries it may have 8 each)"]);
+    refused(
+        &root(),
+        &many,
+        expect!["cannot be read (the limit of certificates, timestamps and log entries is 8 each)"],
+    );
     let mut many = with_log();
     let times = many["verificationMaterial"]["timestampVerificationData"]["rfc3161Timestamps"].as_array_mut().unwrap();
     *times = vec![times[0].clone(); 9];
-    refused(&root(), &many, expect!["cannot be read (of certificates, timestamps and log entries it may have 8 each)"]);
+    refused(
+        &root(),
+        &many,
+        expect!["cannot be read (the limit of certificates, timestamps and log entries is 8 each)"],
+    );
     let mut many = with_log();
     let certificate = many["verificationMaterial"].as_object_mut().unwrap().remove("certificate").unwrap();
     many["verificationMaterial"]["x509CertificateChain"] = json!({ "certificates": vec![certificate; 9] });
     many["mediaType"] = json!("application/vnd.dev.sigstore.bundle+json;version=0.2");
-    refused(&root(), &many, expect!["cannot be read (of certificates, timestamps and log entries it may have 8 each)"]);
+    refused(
+        &root(),
+        &many,
+        expect!["cannot be read (the limit of certificates, timestamps and log entries is 8 each)"],
+    );
 }
 
-/// Every text and number of a bundle but what a verifier has no use for.
+/// Every text and number of a bundle that a verifier uses.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, field)| places(field, &format!("{at}/{name}"), found)),
@@ -393,7 +403,7 @@ fn garbage_at_any_place_is_refused() {
         let mut all = Vec::new();
         places(&bundle, "", &mut all);
         for place in all {
-            // Rekor 2 says these again where they are signed, and only there they are read.
+            // Rekor 2 repeats these in the signed part, and only that part is read.
             let again = bundle.pointer("/verificationMaterial/tlogEntries/0/kindVersion/version")
                 == Some(&json!("0.0.2"))
                 && ["/inclusionProof/rootHash", "/inclusionProof/treeSize"].iter().any(|end| place.ends_with(end));
@@ -431,10 +441,9 @@ fn garbage_at_any_place_is_refused() {
     assert!(tried > 200, "{tried}");
 }
 
-/// Whatever comes in DER, it is judged and nothing breaks; and nobody else than who signed has
-/// signed.
+/// Invalid DER causes no panic, and never another identity.
 #[test]
-fn a_changed_byte_in_a_certificate_or_a_timestamp_makes_nobody_else_of_it() {
+fn a_changed_byte_in_a_certificate_or_a_timestamp_never_changes_the_identity() {
     let policy = policy(&root_without_log(), recorded_identity());
     let certificate = "/verificationMaterial/certificate/rawBytes";
     let timestamp = "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp";
@@ -455,7 +464,7 @@ fn a_changed_byte_in_a_certificate_or_a_timestamp_makes_nobody_else_of_it() {
                 judge(place, &der[..at]).unwrap_err();
             }
         }
-        // A timestamp has some bytes that nobody signed and nobody reads; a certificate has none.
+        // Some bytes of a timestamp are neither signed nor read; a certificate has no such bytes.
         let unread = if place == timestamp { 64 } else { 0 };
         assert!(counted <= unread, "{place}: {counted}");
     }

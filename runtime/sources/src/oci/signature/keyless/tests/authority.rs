@@ -1,5 +1,5 @@
-//! A Sigstore of our own, for what no real one would ever write: a certificate authority, and a log
-//! in the format of Rekor 1.
+//! A Sigstore instance of the tests, for data that no real instance would write: a certificate
+//! authority, and a log in the format of Rekor 1.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Digest;
 
-/// The certificates live on this day; `NOON` is in the middle of it.
+/// Noon of the day on which the certificates are valid.
 pub(super) const NOON: i64 = 1_767_268_800;
 
 pub(super) const ISSUER: &str = "https://issuer.example";
@@ -28,7 +28,7 @@ pub(super) struct Leaf {
     pub(super) der: Vec<u8>,
 }
 
-/// What is in a certificate.
+/// The content of a certificate.
 pub(super) struct Wanted {
     pub(super) names: Vec<SanType>,
     pub(super) usage: ExtendedKeyUsagePurpose,
@@ -52,7 +52,7 @@ impl Authority {
         Self { ca: Issuer::new(params, key), ca_der, log: KeyPair::generate().unwrap() }
     }
 
-    /// As `cosign trusted-root create` has it.
+    /// A trusted root as `cosign trusted-root create` writes it.
     pub(super) fn root(&self) -> Value {
         let log = self.log.subject_public_key_info();
         let window = json!({ "start": "2020-01-01T00:00:00Z" });
@@ -93,7 +93,7 @@ impl Authority {
         self.leaf(Wanted::default())
     }
 
-    /// The log's entry, with the promise and the proof: it has no other.
+    /// The only entry of the log, with the promise and the proof.
     pub(super) fn entry(&self, (kind, body): (&str, String), time: i64) -> Value {
         let id = Digest::of(&self.log.subject_public_key_info());
         let encoded = STANDARD.encode(&body);
@@ -139,7 +139,7 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der))
 }
 
-/// What is signed, signed.
+/// A signed envelope.
 pub(super) fn envelope(key: &KeyPair, artifact: Digest) -> Value {
     let kind = "application/vnd.in-toto+json";
     let statement = json!({
@@ -152,7 +152,7 @@ pub(super) fn envelope(key: &KeyPair, artifact: Digest) -> Value {
     json!({ "payload": STANDARD.encode(payload), "payloadType": kind, "signatures": [{ "sig": signature }] })
 }
 
-/// What Rekor 1 logs about an envelope.
+/// Rekor 1's entry for an envelope.
 pub(super) fn dsse_body(certificate: &[u8], envelope: &Value) -> (&'static str, String) {
     let payload = STANDARD.decode(envelope["payload"].as_str().unwrap()).unwrap();
     let hash = |bytes: &[u8]| json!({ "algorithm": "sha256", "value": Digest::of(bytes).hex() });
@@ -163,7 +163,7 @@ pub(super) fn dsse_body(certificate: &[u8], envelope: &Value) -> (&'static str, 
     ("dsse", body.to_string())
 }
 
-/// What Rekor 1 logs about a plain signature.
+/// Rekor 1's entry for a plain signature.
 pub(super) fn plain_body(certificate: &[u8], payload: &[u8], signature: &str) -> (&'static str, String) {
     let body = json!({ "apiVersion": "0.0.1", "kind": "hashedrekord", "spec": {
         "data": { "hash": { "algorithm": "sha256", "value": Digest::of(payload).hex() } },

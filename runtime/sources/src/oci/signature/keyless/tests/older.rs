@@ -1,4 +1,4 @@
-//! What older releases of cosign write.
+//! Tests of keyless signatures of cosign 1 and 2.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ fn payload(artifact: Digest) -> String {
     json!({ "critical": { "identity": {}, "image": image, "type": "cosign container image signature" } }).to_string()
 }
 
-/// A log, a signature that counts, and another one of the same text by the same person.
+/// A log, a valid signature, and another one of the same text by the same signer.
 struct World {
     authority: Authority,
     leaf: Leaf,
@@ -63,7 +63,7 @@ impl World {
         expected.assert_eq(&self.judge(&self.text, annotations).unwrap_err());
     }
 
-    /// With another text in place of one of the annotations.
+    /// Replaces one annotation.
     #[track_caller]
     fn changed(&self, name: &str, text: &str, expected: Expect) {
         let mut changed = self.good.clone();
@@ -73,11 +73,11 @@ impl World {
 }
 
 #[test]
-fn an_older_signature_counts_under_the_logs_promise() {
+fn a_signature_of_cosign_2_counts_with_the_logs_promise() {
     let world = World::new();
     world.judge(&world.text, &world.good).unwrap();
     world.judge(&world.text, &world.another).unwrap();
-    // Without it, with that of another signature, and with half of one.
+    // Without the promise, with that of another signature, and with an incomplete one.
     world.changed(LOG_ENTRY, "", expect![
             "was made with a certificate that the trustRoot does not verify (Bundle error: application/vnd.dev.sigstore.bundle+json;version=0.2 bundle must have an inclusion proof)"
         ]);
@@ -85,7 +85,7 @@ fn an_older_signature_counts_under_the_logs_promise() {
             "was made with a certificate that the trustRoot does not verify (log entry does not match the bundle: certificate in bundle does not match certificate in Rekor entry)"
         ]);
     world.changed(LOG_ENTRY, "{}", expect!["cannot be read (missing field `SignedEntryTimestamp` at line 1 column 2)"]);
-    // At a time when the certificate was none, and by a log that nobody knows.
+    // At a time outside of the certificate's validity, and by an unknown log.
     let later = older(&world.authority, &world.leaf, &world.text, NOON + 86_400);
     world.refused(&later, expect![
             "was made with a certificate that the trustRoot does not verify (certificate chain is invalid: certificate chain validation failed: CertExpired { time: UnixTime(1767355200), not_after: UnixTime(1767312000) })"
@@ -96,7 +96,7 @@ fn an_older_signature_counts_under_the_logs_promise() {
 }
 
 #[test]
-fn an_older_signature_is_by_the_key_of_its_certificate_and_of_its_text() {
+fn a_signature_of_cosign_2_has_to_match_its_certificate_and_its_text() {
     let world = World::new();
     world.changed(CERTIFICATE, &world.another[CERTIFICATE], expect![
             "was made with a certificate that the trustRoot does not verify (invalid signature: signature verification failed: Verification error: ECDSA_P256_SHA256 does not verify)"
@@ -107,7 +107,7 @@ fn an_older_signature_is_by_the_key_of_its_certificate_and_of_its_text() {
     world.changed(
         CERTIFICATE,
         &world.leaf.pem().repeat(9),
-        expect!["cannot be read (of certificates, timestamps and log entries it may have 8 each)"],
+        expect!["cannot be read (the limit of certificates, timestamps and log entries is 8 each)"],
     );
     let name = statement::SIGNATURE_ANNOTATION;
     world.changed(name, &world.another[name], expect![
