@@ -1,11 +1,11 @@
-//! Who asks: a front proxy's word, a client certificate, a token, else nobody in particular. In
-//! this order, as upstream.
+//! Authentication: by a front proxy's headers, a client certificate or a bearer token, otherwise as
+//! anonymous, in upstream's order.
 //!
 //! # Guarantees
-//! - Headers about a user are believed only beside a certificate that the front proxy's authority
+//! - Headers with a user are accepted only with a client certificate that the front proxy's CA
 //!   signed.
-//! - Who shows a credential that nobody vouches for is refused, and not taken for anonymous.
-//! - No token is logged or kept: caches know hashes.
+//! - An invalid credential is refused, and never treated as anonymous.
+//! - No token is logged or kept: caches contain hashes.
 
 pub(crate) mod authorities;
 mod certificate;
@@ -21,22 +21,22 @@ pub(crate) use token::Tokens;
 
 use authorities::Authorities;
 
-/// Who asks.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct User {
     /// The name.
     pub(crate) name: String,
-    /// The UID, where the authenticator has one.
+    /// The UID, if the authenticator returns one.
     pub(crate) uid: String,
     /// The groups.
     pub(crate) groups: Vec<String>,
-    /// What else the authenticator says.
+    /// Further data of the authenticator.
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Everybody who showed that they are somebody.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
-/// Nobody in particular.
+/// The name and the group of unauthenticated users.
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
@@ -53,14 +53,14 @@ impl User {
     }
 }
 
-/// The other end of a connection: the certificates that it showed, its own first. It has the key of
-/// the first; nothing else is known.
+/// The client certificates of a connection, the client's own first. The handshake has verified only
+/// that the client has the key of the first one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// A credential was shown, and nobody vouches for it.
+/// A credential was sent and is not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("the client's certificate: {0}")]
@@ -75,16 +75,16 @@ pub(crate) enum Refused {
     ReviewTimeout,
 }
 
-/// Finds out who asks.
+/// Authenticates requests.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) authorities: Arc<Authorities>,
-    /// None where there is no API server to ask: then no token is accepted.
+    /// `None` without an API server: no token is accepted then.
     pub(crate) tokens: Option<Tokens>,
 }
 
 impl Authenticator {
-    /// Who asks.
+    /// The user of a request, or all credentials that were refused.
     pub(crate) async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Vec<Refused>> {
         let mut refused = Vec::new();
         let front_proxy = self.authorities.front_proxy();

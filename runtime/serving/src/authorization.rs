@@ -1,5 +1,5 @@
-//! Who may ask what: paths that everybody may ask, groups that may ask everything, else what the
-//! API server says.
+//! Authorization: by public paths, by groups that may do everything, otherwise by a
+//! `SubjectAccessReview` of the API server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,27 +14,27 @@ use crate::{
     options::AuthorizationOptions,
 };
 
-/// What was decided.
+/// The result of an authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Allowed,
     Denied,
 }
 
-/// It could not be decided.
+/// A request could not be authorized.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorizationError {
-    #[error("the API server was asked by a SubjectAccessReview")]
+    #[error("send a SubjectAccessReview to the API server")]
     Review(#[source] Box<kube::Error>),
     #[error("the API server did not answer a SubjectAccessReview in time")]
     Timeout,
 }
 
-/// Decides who may ask what.
+/// Authorizes requests.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
     options: AuthorizationOptions,
-    /// None where there is no API server to ask: then nobody else may ask anything.
+    /// `None` without an API server: all other requests are denied then.
     reviews: Option<Reviews>,
 }
 
@@ -55,7 +55,7 @@ impl Authorizer {
         Self { options, reviews }
     }
 
-    /// Whether this user may do this with this path. The path is exactly the one that is routed by.
+    /// Whether this user may use this verb on this path, which has to be the path that is routed.
     pub(crate) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, AuthorizationError> {
         let group = |group: &String| self.options.always_allow_groups.contains(group);
         if self.options.always_allow_paths.iter().any(|rule| covers(rule, path)) || user.groups.iter().any(group) {
@@ -75,8 +75,8 @@ impl Authorizer {
     }
 }
 
-/// `*` at the end of a rule stands for anything; a slash at the beginning may be left out. As
-/// upstream.
+/// Whether a rule matches a path. As upstream, `*` at the end of a rule matches any text, and the
+/// slash at the beginning is optional.
 fn covers(rule: &str, path: &str) -> bool {
     let (rule, path) = (rule.trim_start_matches('/'), path.trim_start_matches('/'));
     rule.strip_suffix('*').map_or(rule == path, |prefix| path.starts_with(prefix))
@@ -111,8 +111,7 @@ impl Reviews {
     }
 }
 
-/// Everything that a decision depends on. The counts keep a group from being read as a key of
-/// `extra`.
+/// The cache key of a decision. The counts distinguish a group from a key of `extra`.
 fn parts(user: &User, verb: &str, path: &str) -> Vec<String> {
     let mut parts = vec![verb.to_owned(), path.to_owned(), user.name.clone(), user.uid.clone()];
     parts.push(user.groups.len().to_string());
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_not_read_as_something_else() {
+    fn a_group_is_not_read_as_a_key_of_extra() {
         let user = |groups: &[&str], extra: &[(&str, &str)]| User {
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
             extra: extra.iter().map(|&(key, value)| (key.to_owned(), vec![value.to_owned()])).collect(),

@@ -1,4 +1,4 @@
-//! Answers of the API server, kept for a short time, under keys that give nothing away.
+//! Caches answers of the API server for a short time, without tokens in memory.
 
 use std::{
     collections::HashMap,
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 type Key = [u8; 32];
 
-/// A bounded map whose entries end. Its keys are hashes with a secret of this process: a dump of
-/// its memory holds no token.
+/// A bounded map whose entries expire. Its keys are hashes with a secret of this process, so that a
+/// memory dump contains no token.
 pub(crate) struct Cache<V> {
     secret: Key,
     entries: Mutex<HashMap<Key, (Instant, V)>>,
@@ -31,15 +31,14 @@ impl<V: Clone> Cache<V> {
     /// Holds at most `max` answers.
     pub(crate) fn new(max: usize) -> Self {
         let mut secret = Key::default();
-        // Where the kernel gives no randomness, TLS could not be spoken either: the keys are plain
-        // hashes then.
+        // Without random bytes the keys are plain hashes; TLS would not work either.
         if ring::default_provider().secure_random.fill(&mut secret).is_err() {
-            tracing::error!("no randomness for the keys of a cache");
+            tracing::error!("the system's random number generator failed: the keys of a cache are plain hashes");
         }
         Self { secret, entries: Mutex::default(), max }
     }
 
-    /// The key of these parts; where one ends and the next begins is part of it.
+    /// The key of these parts; the boundaries between the parts are part of the hash.
     pub(crate) fn key<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Key {
         let mut hash = Sha256::new();
         hash.update(self.secret);
@@ -55,7 +54,7 @@ impl<V: Clone> Cache<V> {
         entries.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, value)| value.clone())
     }
 
-    /// Keeps an answer for this time; not at all where that is nothing.
+    /// Keeps an answer for this time; a `ttl` of zero keeps nothing.
     pub(crate) fn insert(&self, key: Key, value: V, ttl: Duration) {
         if ttl.is_zero() {
             return;
@@ -82,7 +81,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_ends_with_its_time() {
+    async fn an_answer_expires_after_its_ttl() {
         let cache = Cache::new(8);
         let key = cache.key(["a"]);
         cache.insert(key, 1, 10 * S);
@@ -91,11 +90,11 @@ mod tests {
         tokio::time::advance(S).await;
         assert_eq!(cache.get(&key), None);
         cache.insert(key, 2, Duration::ZERO);
-        assert_eq!(cache.get(&key), None, "no time: not kept");
+        assert_eq!(cache.get(&key), None, "a TTL of zero keeps nothing");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_cache_drops_what_ends_first() {
+    async fn a_full_cache_drops_the_entry_that_expires_first() {
         let cache = Cache::new(2);
         let [a, b, c] = ["a", "b", "c"].map(|part| cache.key([part]));
         cache.insert(a, "a", 2 * S);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_into_each_other_and_keys_differ_from_process_to_process() {
+    fn different_parts_have_different_keys_and_keys_differ_between_processes() {
         let cache = Cache::<()>::new(1);
         assert_ne!(cache.key(["ab", "c"]), cache.key(["a", "bc"]));
         assert_ne!(cache.key(["a"]), Cache::<()>::new(1).key(["a"]));

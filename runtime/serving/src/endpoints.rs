@@ -1,4 +1,4 @@
-//! The paths of the secure port. They serve what they are given.
+//! The paths of the secure port, which serve the documents and checks of [`Endpoints`].
 
 use std::{fmt, sync::Arc};
 
@@ -20,36 +20,35 @@ use crate::{
     limits::VERBOSITY_BYTES_MAX,
 };
 
-/// Takes what is put to `/debug/flags/v`, and says what came of it or why it cannot be.
+/// Receives the body of a PUT to `/debug/flags/v`; returns the result or the reason of a refusal.
 pub type SetVerbosity = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
-/// Makes a document, without secrets, whenever it is asked for.
+/// Builds a document without secrets for each request.
 type Document = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The key of the configuration in `/configz`, as upstream's.
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// What `/debug/pprof` says: it is part of upstream's `--profiling`, and nobody should look for an
-/// error of theirs.
+/// The answer of `/debug/pprof`, which upstream serves with `--profiling`.
 const NO_PPROF: &str = "/debug/pprof is Go's profiler and this program has none: use perf on the process, and /metrics for \
     what each provider call cost. --profiling serves /debug/flags/v here\n";
 
-/// What is served.
+/// The content of the endpoints.
 #[derive(Clone)]
 pub struct Endpoints {
-    /// `/healthz`: as upstream, the leader's lease and each started controller.
+    /// `/healthz`: the leader's lease and each started controller, as upstream.
     pub healthz: HealthChecks,
     /// `/livez`: whether a restart would help.
     pub livez: HealthChecks,
-    /// `/readyz`: whether the process does its work.
+    /// `/readyz`: whether the process can do its work.
     pub readyz: HealthChecks,
     /// `/metrics`.
     pub registry: Arc<Registry>,
     /// `/configz`: the effective configuration.
     pub configuration: Document,
-    /// `/providers`: what becomes of what the operator describes.
+    /// `/providers`: the state of the operator's Providers.
     pub providers: Document,
-    /// `/debug/flags/v`; none where `--profiling=false`.
+    /// `/debug/flags/v`; `None` with `--profiling=false`.
     pub verbosity: Option<SetVerbosity>,
 }
 
@@ -67,7 +66,7 @@ struct Shared {
 }
 
 impl Endpoints {
-    /// The paths, each behind the guard: public ones are a decision of the guard, too.
+    /// The router, with the guard before each path; the guard also decides which paths are public.
     pub(crate) fn router(self, by: Arc<Guard>) -> Router {
         let debug = self.verbosity.is_some();
         let mut slis = Registry::default();

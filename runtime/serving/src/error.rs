@@ -1,20 +1,20 @@
-//! Why a server cannot be made or goes on no longer.
+//! Errors of a server at its start and while it runs.
 
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Why a server cannot be made or goes on no longer.
+/// Why a server cannot start or has to end.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// The address is taken or not ours.
+    /// The address is in use, or is not an address of this machine.
     #[error(
-        "cannot listen on {address}: is another manager running here? Choose another {flag}, or 0 to serve nothing"
+        "cannot listen on {address}: stop the process that uses the port, choose another {flag}, or disable it by 0"
     )]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// The flag that says the port.
+        /// The flag of the port.
         flag: &'static str,
-        /// What the kernel says.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -27,7 +27,7 @@ pub enum ServingError {
         #[source]
         source: std::io::Error,
     },
-    /// A file holds something else than it should.
+    /// A file has invalid content.
     #[error("the file {}: {problem}", path.display())]
     Content {
         /// The file.
@@ -35,21 +35,21 @@ pub enum ServingError {
         /// What is wrong with it.
         problem: String,
     },
-    /// TLS cannot be spoken as it is asked for.
+    /// The TLS settings cannot be used.
     #[error("{0}")]
     Tls(String),
-    /// A pattern of `--webhooks` names nothing.
+    /// A pattern of `--webhooks` matches no webhook.
     #[error("--webhooks {name:?}: there is no such webhook; known: {known}")]
     UnknownWebhook {
         /// The pattern.
         name: String,
-        /// Those that there are.
+        /// The names of all webhooks.
         known: String,
     },
-    /// The ConfigMap with the cluster's authorities cannot be read.
+    /// The ConfigMap with the cluster's certificate authorities cannot be read.
     #[error(
         "cannot read the ConfigMap kube-system/extension-apiserver-authentication: bind the Role extension-apiserver-authentication-reader \
-         in kube-system to this account, or say --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
+         in kube-system to this account, or set --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
     )]
     Lookup(#[source] Box<kube::Error>),
 }

@@ -1,5 +1,5 @@
-//! Before each request: who asks, and may they. 401, 403 and 500 as Kubernetes' components answer
-//! them.
+//! Authenticates and authorizes each request. Answers 401, 403 and 500 as Kubernetes' components
+//! do.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::{
     options::{AuthenticationOptions, AuthorizationOptions},
 };
 
-/// Clients of the API servers that know users and rights.
+/// Clients of the API servers that authenticate tokens and authorize requests.
 #[derive(Clone, Default)]
 pub struct Reviewers {
-    /// `--authentication-kubeconfig`, else the pod's own account. None: everybody without a known
-    /// certificate is anonymous.
+    /// `--authentication-kubeconfig`, or the pod's service account. `None`: every client without a
+    /// trusted certificate is anonymous.
     pub authentication: Option<Client>,
-    /// `--authorization-kubeconfig`, else the pod's own account. None: only public paths are
-    /// served.
+    /// `--authorization-kubeconfig`, or the pod's service account. `None`: only the always-allowed
+    /// paths and groups are served.
     pub authorization: Option<Client>,
 }
 
-/// Decides about each request.
+/// Authenticates and authorizes requests.
 #[derive(Debug)]
 pub struct Guard {
     authenticator: Authenticator,
@@ -42,10 +42,10 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Reads the authorities of certificates, from files and from the cluster.
+    /// Reads the certificate authorities, from files and from the cluster.
     ///
     /// # Errors
-    /// A file that is no bundle; a cluster that does not tell its authorities, unless that is
+    /// A file is not a CA bundle, or the cluster's ConfigMap cannot be read and this is not
     /// tolerated.
     pub async fn new(
         authentication: &AuthenticationOptions,
@@ -60,13 +60,13 @@ impl Guard {
         }))
     }
 
-    /// Follows the authorities as they change.
+    /// Follows changes of the certificate authorities.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
         Arc::clone(&self.authenticator.authorities).follow(stop).await;
     }
 }
 
-/// Lets a request through, or answers it.
+/// Passes a request on, or answers it with an error.
 pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
     let user = match guard.authenticator.authenticate(&peer, request.headers()).await {
@@ -82,19 +82,15 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
         Ok(Decision::Allowed) => next.run(request).await,
         Ok(Decision::Denied) => forbidden(&user, &verb, path),
         Err(error) => {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "it cannot be decided whether a request is allowed"
-            );
-            let text = format!(
-                "Internal Server Error: {path:?}: it cannot be decided whether this is allowed; the log says why\n"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "a request cannot be authorized");
+            let text =
+                format!("Internal Server Error: {path:?}: the request cannot be authorized; see the manager's log\n");
             (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
         }
     }
 }
 
-/// Of requests that are no resources, Kubernetes' verb is the method in lower case.
+/// The verb of a non-resource request is the method in lower case.
 fn verb(method: &Method) -> String {
     method.as_str().to_lowercase()
 }
@@ -106,7 +102,7 @@ fn forbidden(user: &User, verb: &str, path: &str) -> Response {
     response
 }
 
-/// A `Status`, as every Kubernetes client reads it.
+/// A `Status` object, which every Kubernetes client reads.
 fn status(code: StatusCode, reason: &str, message: &str, details: Value) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,4 +1,4 @@
-//! Health: named checks, asked one after another, answered as Kubernetes' components do.
+//! Health endpoints: named checks, with the answers of Kubernetes' components.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Says whether something is well, or what is wrong with it: for the log, never for who asks.
+/// A check; its error is written to the log and never sent to the client.
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// One named check.
@@ -31,12 +31,12 @@ impl fmt::Debug for HealthCheck {
 }
 
 impl HealthCheck {
-    /// A check by this name. It answers at once: it looks at what is known, and asks nobody.
+    /// A check with this name. The check must not block or send requests.
     pub fn new(name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { name: name.into(), check: Arc::new(check) }
     }
 
-    /// A check that is always well: that it answers is what it says.
+    /// A check that always succeeds, which shows that the process answers.
     pub fn ping(name: impl Into<String>) -> Self {
         Self::new(name, || Ok(()))
     }
@@ -47,14 +47,14 @@ impl HealthCheck {
 pub struct HealthChecks(Arc<RwLock<Vec<HealthCheck>>>);
 
 impl HealthChecks {
-    /// With these checks.
+    /// A list with these checks.
     pub fn new(checks: impl IntoIterator<Item = HealthCheck>) -> Self {
         let all = Self::default();
         all.add(checks);
         all
     }
 
-    /// Adds checks. One whose name is there already takes that one's place.
+    /// Adds checks. A check replaces one with the same name.
     pub fn add(&self, checks: impl IntoIterator<Item = HealthCheck>) {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for check in checks {
@@ -65,7 +65,7 @@ impl HealthChecks {
         }
     }
 
-    /// Takes the place of all checks.
+    /// Replaces all checks.
     pub fn replace(&self, checks: impl IntoIterator<Item = HealthCheck>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.add(checks);
@@ -73,7 +73,7 @@ impl HealthChecks {
 
     fn all(&self) -> Vec<HealthCheck> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        // Upstream's: that we answer at all.
+        // Upstream's default check.
         if all.is_empty() { vec![HealthCheck::ping("ping")] } else { all }
     }
 
@@ -110,7 +110,7 @@ impl HealthChecks {
     }
 }
 
-/// Names after `exclude=`.
+/// The values of `exclude=` in the query.
 fn excluded(query: &str) -> BTreeSet<String> {
     pairs(query).filter(|(key, _)| key == "exclude").map(|(_, value)| value).collect()
 }
@@ -136,7 +136,7 @@ struct OutcomeLabels {
     status: &'static str,
 }
 
-/// What `/metrics/slis` shows: the last outcome of each check, and how many of each there were.
+/// The metrics of `/metrics/slis`: the last outcome of each check, and the count of outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct HealthMetrics {
     last: Family<CheckLabels, Gauge>,
@@ -148,7 +148,7 @@ impl HealthMetrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "Whether the health check was well when it was last asked";
+        let help = "Whether the last run of the health check succeeded";
         registry.register("kubernetes_healthcheck", help, metrics.last.clone());
         registry.register("kubernetes_healthchecks", "Count of health checks by outcome", metrics.outcomes.clone());
         metrics

@@ -1,15 +1,16 @@
 //! The manager's HTTPS endpoints, and a host for admission webhooks.
 //!
-//! # How it hangs together
-//! `options` is what an operator said → `tls` makes of it what is spoken on a port → `server`
-//! accepts connections within `limits` → `guard` asks `authentication` who asks and `authorization`
-//! whether they may → `endpoints` answers, among others from `health`. `webhook` is a port of its
-//! own without `guard`, as upstream's. `metrics` counts what no controller does: the process, its
-//! build, its requests to the API server.
+//! # Structure
+//! `options` has the operator's flags → `tls` builds the TLS configuration of a port → `server`
+//! accepts connections within `limits` → `guard` calls `authentication` and `authorization` for
+//! each request → `endpoints` answers, for example from `health`. `webhook` is a separate port
+//! without `guard`, as upstream. `metrics` has the metrics of the process, its build and its
+//! requests to the API server.
 //!
-//! # What it must not do
-//! Know controllers, providers or WebAssembly: it serves the closures and values that it is given.
-//! Tell an unauthenticated client why a check failed. Keep or log a token.
+//! # What this crate must not do
+//! It must not know controllers, providers or WebAssembly: it serves closures and values that it is
+//! given. It must not tell an unauthenticated client why a check failed. It must not keep or log a
+//! token.
 
 mod authentication;
 mod authorization;

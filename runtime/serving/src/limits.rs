@@ -1,74 +1,75 @@
-//! Every bound of what unauthenticated clients may send: the ports listen on all addresses.
+//! Limits of what unauthenticated clients may send, because the ports listen on all addresses.
 
 use std::time::Duration;
 
-/// Connections of one port. kubelet, Prometheus and API servers hold a handful each.
+/// Connections of one port. The kubelet, Prometheus and API servers need a few each.
 pub(crate) const CONNECTIONS_MAX: usize = 512;
 
-/// Connections of one address: nobody alone can take all of them from kubelet's probes.
+/// Connections of one address, so that one client cannot block the kubelet's probes.
 pub(crate) const CONNECTIONS_OF_ONE_ADDRESS_MAX: usize = 64;
 
 /// Bytes of a request's head. Tokens of service accounts have 1 to 2 KiB, proxies add groups.
 pub(crate) const HEADER_BYTES_MAX: usize = 32 << 10;
 
-/// Headers of a request. Typical are ten, and a few for each group behind a proxy.
+/// Headers of a request. A request has about ten, and behind a proxy one more for each group.
 pub(crate) const HEADERS_MAX: usize = 100;
 
-/// Streams of one HTTP/2 connection where the operator says nothing; upstream has the same.
+/// Streams of one HTTP/2 connection by default; upstream has the same default.
 pub(crate) const HTTP2_STREAMS: u32 = 100;
 
-/// For the TLS handshake, which is two round trips.
+/// Timeout of the TLS handshake, which takes two round trips.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For a request's head, and between two requests of a connection. Upstream waits 32 s.
+/// Timeout of a request's head, and of the time between two requests of a connection. Upstream has
+/// 32 s.
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// From a request's head to its answer, with the reviews that it needs. An API server waits 30 s
-/// for a webhook at most.
+/// Timeout from a request's head to its answer, with the reviews that it needs. An API server waits
+/// at most 30 s for a webhook.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An HTTP/2 peer that sends nothing for so long is asked whether it is there, and is gone when it
-/// does not say so.
+/// Time without a frame after which an HTTP/2 peer is pinged; a peer that does not answer is
+/// disconnected.
 pub(crate) const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take to say so.
+/// Timeout of the answer to a ping.
 pub(crate) const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Age at which a connection is asked to end: one that reads its answer byte by byte does not stay
-/// for ever.
+/// Age at which a connection is shut down, so that a client that reads its answer byte by byte does
+/// not stay for ever.
 pub(crate) const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// For what a connection still does when it is asked to end.
+/// Time for a connection's requests under way after the shutdown has begun.
 pub(crate) const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 
-/// How long nothing is accepted after the kernel had no descriptor for a connection.
+/// Pause after a failed `accept`, for example without a free file descriptor.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the files of certificates and authorities are read for changes. A mounted Secret
-/// follows its object within a minute or so.
+/// How often the files of certificates and certificate authorities are checked for changes. The
+/// kubelet updates a mounted Secret within about a minute.
 pub(crate) const FILES_PERIOD: Duration = Duration::from_secs(10);
 
 /// Bytes of a file with certificates: a bundle of all public roots has 250 KiB.
 pub(crate) const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// Answers about tokens that are kept; upstream keeps as many.
+/// Cached answers about tokens; upstream has the same number.
 pub(crate) const TOKENS_KEPT_MAX: usize = 4096;
 
-/// Answers about rights that are kept; upstream keeps as many.
+/// Cached answers about permissions; upstream has the same number.
 pub(crate) const RIGHTS_KEPT_MAX: usize = 8192;
 
-/// Reviews at one time: clients that guess tokens must not become a flood for the API server.
-/// Further requests wait.
+/// Concurrent reviews, so that clients that guess tokens do not flood the API server. Further
+/// requests wait.
 pub(crate) const REVIEWS_AT_ONCE: usize = 32;
 
-/// For one review; upstream waits as long.
+/// Timeout of one review; upstream has the same.
 pub(crate) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of what is put to `/debug/flags/v`.
+/// Bytes of a PUT to `/debug/flags/v`.
 pub(crate) const VERBOSITY_BYTES_MAX: usize = 1 << 10;
 
-/// Bytes of an admission review: the old and the new object of at most 3 MiB each, and what is
-/// around them.
+/// Bytes of an admission review: the old and the new object of at most 3 MiB each, and the other
+/// fields.
 pub(crate) const REVIEW_BYTES_MAX: usize = 7 << 20;
 
-/// Admission reviews in memory at one time; the API server waits for the others.
+/// Concurrent admission reviews in memory; the API server waits for the others.
 pub(crate) const WEBHOOKS_AT_ONCE: usize = 16;

@@ -1,5 +1,5 @@
-//! What no controller counts: the process, its build, which controllers run, its requests to the
-//! API server. Names are upstream's.
+//! Metrics of the process, its build, its running controllers and its requests to the API server.
+//! The names are upstream's.
 
 mod process;
 mod rest_client;
@@ -22,7 +22,7 @@ struct RunningLabels {
     manager: &'static str,
 }
 
-/// Which controllers run in this process: 1 while one does.
+/// The controllers of this process: 1 while a controller runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunningControllers(Family<RunningLabels, Gauge>);
 
@@ -35,16 +35,16 @@ impl RunningControllers {
         running
     }
 
-    /// A controller started or ended; its name is the one that upstream's metric has.
+    /// Records that a controller started or ended, by upstream's name of the controller.
     pub fn set(&self, name: &str, running: bool) {
         let labels = RunningLabels { name: name.to_owned(), manager: MANAGER };
         self.0.get_or_create(&labels).set(running.into());
     }
 }
 
-/// Registers what this program is.
+/// Registers the version of this program.
 pub fn register_build_info(registry: &mut Registry, version: &'static str) {
-    registry.register("skysail_build", "What this program is", Info::new([("version", version)]));
+    registry.register("skysail_build", "Version of this program", Info::new([("version", version)]));
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     use super::{RunningControllers, register_build_info};
 
     #[test]
-    fn the_running_controllers_and_the_build_are_told_under_their_names() {
+    fn the_metrics_of_running_controllers_and_of_the_build_have_upstreams_names() {
         let mut registry = Registry::default();
         let running = RunningControllers::register(&mut registry);
         register_build_info(&mut registry, "1.2.3");

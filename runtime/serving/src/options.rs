@@ -1,6 +1,6 @@
-//! What an operator may say about serving: plain values, named as upstream's flags.
+//! The operator's settings for serving: plain values, named like upstream's flags.
 //!
-//! Nothing is checked here; what cannot be honoured is an error when a server is made from it.
+//! Nothing is checked here; an invalid value is an error when the server is created.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -12,9 +12,9 @@ use std::{
 pub const SECURE_PORT: u16 = 10258;
 /// Upstream's port of the webhooks.
 pub const WEBHOOK_SECURE_PORT: u16 = 10260;
-/// Upstream's name of the secure endpoints' files in `--cert-dir`.
+/// Upstream's base name of the secure endpoints' files in `--cert-dir`.
 pub const PAIR_NAME: &str = "cloud-controller-manager";
-/// Upstream's name of the webhooks' files in `--webhook-cert-dir`.
+/// Upstream's base name of the webhooks' files in `--webhook-cert-dir`.
 pub const WEBHOOK_PAIR_NAME: &str = "cloud-controller-manager-webhook";
 
 /// One HTTPS port.
@@ -22,7 +22,7 @@ pub const WEBHOOK_PAIR_NAME: &str = "cloud-controller-manager-webhook";
 pub struct SecureServingOptions {
     /// `--bind-address`. Default 0.0.0.0.
     pub bind_address: IpAddr,
-    /// `--secure-port`; 0 serves nothing.
+    /// `--secure-port`; 0 disables the port.
     pub secure_port: u16,
     /// `--permit-port-sharing`: others may bind the same port (`SO_REUSEPORT`). Default false.
     pub permit_port_sharing: bool,
@@ -30,73 +30,74 @@ pub struct SecureServingOptions {
     pub http2_max_streams_per_connection: u32,
     /// `--disable-http2-serving`. Default false.
     pub disable_http2_serving: bool,
-    /// Certificates and what TLS may be spoken.
+    /// Certificates and TLS settings.
     pub tls: TlsOptions,
 }
 
-/// Certificates and what TLS may be spoken.
+/// Certificates and TLS settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// `--cert-dir`: folder with PAIR.crt and PAIR.key; made there where they are missing. None: a
-    /// certificate in memory.
+    /// `--cert-dir`: folder with PAIR.crt and PAIR.key, which are created if they do not exist.
+    /// `None`: a certificate in memory.
     pub cert_dir: Option<PathBuf>,
-    /// The first part of the two names in `cert_dir`.
+    /// The base name of the two files in `cert_dir`.
     pub pair_name: &'static str,
-    /// `--tls-cert-file` and `--tls-private-key-file`; they go before `cert_dir`.
+    /// `--tls-cert-file` and `--tls-private-key-file`, which take precedence over `cert_dir`.
     pub key_pair: Option<KeyPairFiles>,
     /// `--tls-sni-cert-key`.
     pub sni: Vec<SniKeyPair>,
-    /// `--tls-cipher-suites`, by IANA's names. Empty: all that rustls has. Those of TLS 1.3 are
-    /// always on, as in Go.
+    /// `--tls-cipher-suites`, by IANA's names. Empty: all suites of rustls. The suites of TLS 1.3
+    /// are always enabled, as in Go.
     pub cipher_suites: Vec<String>,
-    /// `--tls-min-version`: `VersionTLS12` or `VersionTLS13`. None: TLS 1.2.
+    /// `--tls-min-version`: `VersionTLS12` or `VersionTLS13`. `None`: TLS 1.2.
     pub min_version: Option<String>,
-    /// `--tls-curve-preferences`: numbers of key exchanges, as Go's `CurveID`. Empty: all that
-    /// rustls has.
+    /// `--tls-curve-preferences`: numbers of key exchanges, as Go's `CurveID`. Empty: all of
+    /// rustls.
     pub curve_preferences: Vec<u16>,
 }
 
 /// Files of a certificate and its key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPairFiles {
-    /// The certificate, then those between it and a root.
+    /// The certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
-/// A certificate for some names only.
+/// A certificate for certain server names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SniKeyPair {
     /// The files.
     pub files: KeyPairFiles,
-    /// Names it is for, `*.` at the beginning for one label. Empty: the names in the certificate.
+    /// The server names, `*.` at the beginning for one label. Empty: the names in the certificate.
     pub names: Vec<String>,
 }
 
-/// Who may be believed to be whom.
+/// Settings of authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationOptions {
     /// `--authentication-skip-lookup`: do not read the ConfigMap
     /// kube-system/extension-apiserver-authentication. Default false.
     pub skip_lookup: bool,
-    /// `--authentication-tolerate-lookup-failure`: start although it cannot be read. Default false.
+    /// `--authentication-tolerate-lookup-failure`: start even if the ConfigMap cannot be read.
+    /// Default false.
     pub tolerate_lookup_failure: bool,
-    /// `--authentication-token-webhook-cache-ttl`. Default 10 s; zero keeps nothing.
+    /// `--authentication-token-webhook-cache-ttl`. Default 10 s; zero disables the cache.
     pub token_cache_ttl: Duration,
-    /// `--client-ca-file`. None: what the ConfigMap says.
+    /// `--client-ca-file`. `None`: the CA in the ConfigMap.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-…`; counts where `ca_file` is set. Otherwise the ConfigMap does.
+    /// `--requestheader-…`; used if `ca_file` is set, otherwise the ConfigMap is used.
     pub request_header: RequestHeaderOptions,
 }
 
-/// The front proxy that may say in headers whom it speaks for.
+/// The front proxy (aggregating API server) that sends the user in request headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
     /// `--requestheader-client-ca-file`.
     pub ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: common names of the proxy's certificate. Empty: any that
-    /// the CA signed.
+    /// `--requestheader-allowed-names`: common names of the proxy's certificate. Empty: any
+    /// certificate of the CA.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`. Default x-remote-user.
     pub username_headers: Vec<String>,
@@ -108,17 +109,17 @@ pub struct RequestHeaderOptions {
     pub extra_headers_prefixes: Vec<String>,
 }
 
-/// Who may ask what.
+/// Settings of authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// `--authorization-always-allow-paths`: exact paths, `*` at the end for a prefix. Default
     /// /healthz, /readyz, /livez.
     pub always_allow_paths: Vec<String>,
-    /// Groups that may ask everything. Default system:masters; upstream has no flag for it.
+    /// Groups that may do everything. Default system:masters; upstream has no flag for it.
     pub always_allow_groups: Vec<String>,
-    /// `--authorization-webhook-cache-authorized-ttl`. Default 10 s; zero keeps nothing.
+    /// `--authorization-webhook-cache-authorized-ttl`. Default 10 s; zero disables the cache.
     pub authorized_ttl: Duration,
-    /// `--authorization-webhook-cache-unauthorized-ttl`. Default 10 s; zero keeps nothing.
+    /// `--authorization-webhook-cache-unauthorized-ttl`. Default 10 s; zero disables the cache.
     pub unauthorized_ttl: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! An HTTPS port: connections within bounds, a time for everything that a peer may be slow at.
+//! An HTTPS port with limits for connections and timeouts for slow peers.
 
 mod connection;
 mod places;
@@ -29,7 +29,7 @@ use places::Places;
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 256;
 
-/// A port that is bound and not served yet: that it is taken is known at start.
+/// A port that is bound and not served yet, so that a port in use is an error at start.
 #[derive(Debug)]
 pub struct SecureServer {
     listener: TcpListener,
@@ -41,10 +41,10 @@ pub struct SecureServer {
 }
 
 impl SecureServer {
-    /// The process's own endpoints; none where the port is 0.
+    /// The process's own endpoints; `None` if the port is 0.
     ///
     /// # Errors
-    /// An address that is taken, or TLS that cannot be had.
+    /// The address is in use, or the TLS settings cannot be used.
     pub fn endpoints(
         options: &SecureServingOptions,
         endpoints: Endpoints,
@@ -59,10 +59,10 @@ impl SecureServer {
         Ok(Some(server))
     }
 
-    /// The webhooks; none where the port is 0 or no webhook is selected.
+    /// The webhooks; `None` if the port is 0 or no webhook is selected.
     ///
     /// # Errors
-    /// An address that is taken, or TLS that cannot be had.
+    /// The address is in use, or the TLS settings cannot be used.
     pub fn webhooks(options: &SecureServingOptions, webhooks: &Webhooks) -> Result<Option<Self>, ServingError> {
         if options.secure_port == 0 || webhooks.is_empty() {
             return Ok(None);
@@ -89,13 +89,13 @@ impl SecureServer {
         Ok(Self { listener, address, tls, certificates, http: Http { router, streams }, guard: None })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop`, then lets what was asked be answered for a short time.
+    /// Serves until `stop`, then gives requests under way a short time to finish.
     pub async fn serve(self, stop: CancellationToken) {
         let mut followers = JoinSet::new();
         followers.spawn(self.certificates.follow(stop.clone()));
@@ -114,8 +114,7 @@ impl SecureServer {
                 }
                 accepted = accept(&self.listener) => accepted,
             };
-            // A client that gets no place sees the end of the connection: a handshake costs more
-            // than it is worth.
+            // Beyond the limit, the connection is closed without a costly TLS handshake.
             let Some(place) = places.take(peer.ip()) else { continue };
             let (acceptor, http, stop) = (acceptor.clone(), self.http.clone(), stop.clone());
             connections.spawn(async move {
@@ -125,9 +124,9 @@ impl SecureServer {
         }
         drop(self.listener);
         let ended = async { while connections.join_next().await.is_some() {} };
-        // Dropped, the others end.
+        // Dropping the set ends the remaining connections.
         if tokio::time::timeout(2 * CONNECTION_GRACE, ended).await.is_err() {
-            tracing::debug!("some connections did not end by themselves");
+            tracing::debug!("some connections did not end in time and are closed");
         }
         followers.join_all().await;
     }
@@ -147,8 +146,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// `SO_REUSEADDR` always, as Go does: a restart does not wait for the kernel to forget old
-/// connections.
+/// Always sets `SO_REUSEADDR`, as Go does, so that a restart does not wait for old connections in
+/// `TIME_WAIT`.
 fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -159,7 +158,7 @@ fn listen(address: SocketAddr, share_port: bool) -> std::io::Result<TcpListener>
 
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(error = &error as &dyn std::error::Error, "a connection ended by a panic");
+        tracing::error!(error = &error as &dyn std::error::Error, "the task of a connection panicked");
     }
 }
 

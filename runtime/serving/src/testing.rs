@@ -1,4 +1,4 @@
-//! For tests: authorities of certificates, a served port, and a client that can also misbehave.
+//! Test helpers: certificate authorities, a served port, and a client that can misbehave.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     options::SecureServingOptions,
 };
 
-/// How long anything may take on a busy machine.
+/// The timeout of every wait, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An authority that signs client certificates.
+/// A CA that signs client certificates.
 pub(crate) struct Authority {
     certificate: rcgen::Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -89,7 +89,7 @@ pub(crate) fn loopback(mut options: SecureServingOptions) -> SecureServingOption
     options
 }
 
-/// A port that is served until this is dropped.
+/// A port that is served until the value is dropped.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
@@ -132,10 +132,10 @@ impl Served {
             request.path,
             request.body.len()
         );
-        // A server that has seen enough closes before it has everything.
+        // A server that refuses a request early closes before it has read the whole request.
         let all = format!("{head}{}", request.body);
         let written = stream.write_all(all.as_bytes()).await;
-        // Where the socket was full the last of it is still with TLS.
+        // After a full socket the TLS layer may still hold the last bytes.
         drop(written.and(stream.flush().await));
         let answer = timeout(PATIENCE, read_to_end(&mut stream)).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -149,7 +149,7 @@ impl Served {
     }
 }
 
-/// What is asked.
+/// A request of a test.
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -163,14 +163,14 @@ impl Default for Ask<'_> {
     }
 }
 
-/// What comes until the other side closes, however it does.
+/// Reads until the peer closes the connection, cleanly or not.
 pub(crate) async fn read_to_end(stream: &mut TlsStream<TcpStream>) -> String {
     let mut bytes = Vec::new();
     drop(stream.read_to_end(&mut bytes).await);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Takes every server for the right one: who serves is not what is tested.
+/// Accepts every server certificate, which these tests do not check.
 #[derive(Debug)]
 struct AnyServer;
 

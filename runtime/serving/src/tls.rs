@@ -1,5 +1,4 @@
-//! TLS as it is asked for by flags: from names to what rustls has, and a refusal that says so where
-//! it does not.
+//! Builds the TLS configuration from the flags; refuses settings that rustls does not support.
 
 mod certificates;
 mod files;
@@ -20,20 +19,20 @@ pub(crate) use files::read;
 
 use crate::{error::ServingError, options::SecureServingOptions};
 
-/// Whether clients are asked for a certificate.
+/// Whether the server requests a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientCertificates {
-    /// Asked for, not demanded; who signed it is looked at for each request, because authorities
+    /// Requested and optional; each request checks the CA, because the certificate authorities can
     /// change.
     Requested,
-    /// Not asked for.
+    /// Not requested.
     Ignored,
 }
 
-/// What TLS is spoken on a port.
+/// The TLS configuration of a port.
 ///
 /// # Errors
-/// A version, suite, key exchange or certificate that cannot be had.
+/// A version, suite, key exchange or certificate that is not available.
 pub(crate) fn server_config(
     options: &SecureServingOptions,
     clients: ClientCertificates,
@@ -56,7 +55,7 @@ pub(crate) fn server_config(
     Ok((Arc::new(config), certificates))
 }
 
-/// Sees that a client has the key of its certificate, and nothing else.
+/// Verifies only that a client has the key of its certificate.
 #[derive(Debug)]
 struct Possession(Arc<CryptoProvider>);
 

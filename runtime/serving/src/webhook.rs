@@ -1,7 +1,7 @@
-//! A host for admission webhooks (KEP-2699): a port of its own, no authentication, one path for
-//! each webhook that is selected.
+//! A server for admission webhooks (KEP-2699): a separate port without authentication, with one
+//! path for each selected webhook.
 //!
-//! A webhook is whatever implements [`Webhook`]; this module knows none.
+//! Webhooks implement [`Webhook`]; this module contains none.
 
 mod admission;
 mod serve;
@@ -23,29 +23,29 @@ pub use admission::{AdmissionRequest, AdmissionResponse, Operation};
 
 use crate::error::ServingError;
 
-/// A webhook failed; the API server gets 500 and does what the configuration's `failurePolicy`
-/// says.
+/// A webhook failed; the API server receives 500 and applies the configuration's `failurePolicy`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WebhookError(pub String);
 
-/// Decides about objects before they are stored. It runs on every replica, not only on the leader.
+/// Checks or changes objects before they are stored. A webhook runs on every replica, not only on
+/// the leader.
 #[async_trait::async_trait]
 pub trait Webhook: Send + Sync + 'static {
-    /// Its name in `--webhooks` and in metrics.
+    /// The name in `--webhooks` and in metrics.
     fn name(&self) -> &str;
 
-    /// Its path, with a slash at the beginning.
+    /// The path, with a slash at the beginning.
     fn path(&self) -> &str;
 
-    /// Decides. The answer's UID is the caller's business.
+    /// Decides about a request. The caller adds the UID to the answer.
     ///
     /// # Errors
-    /// It could not be decided. The text goes to the log and to the API server.
+    /// The webhook cannot decide. The text goes to the log and to the API server.
     async fn handle(&self, request: AdmissionRequest) -> Result<AdmissionResponse, WebhookError>;
 }
 
-/// The webhooks that are selected.
+/// The selected webhooks.
 #[derive(Clone)]
 pub struct Webhooks {
     selected: Vec<Arc<dyn Webhook>>,
@@ -59,11 +59,11 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// Those of `known` that `--webhooks` selects: `x` on, `-x` off, `*` all others; the first that
-    /// names one counts. Nothing selects nothing.
+    /// Selects from `known` by the patterns of `--webhooks`: `x` on, `-x` off, `*` all others; the
+    /// first matching pattern counts. No pattern selects no webhook.
     ///
     /// # Errors
-    /// A name that none has.
+    /// A pattern names an unknown webhook.
     pub fn select(
         known: &[Arc<dyn Webhook>],
         patterns: &[String],
@@ -84,7 +84,7 @@ impl Webhooks {
         Ok(Self { selected: known.iter().filter(wanted).cloned().collect(), metrics })
     }
 
-    /// Whether there is nothing to serve.
+    /// Whether no webhook is selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.selected.is_empty()
@@ -101,7 +101,7 @@ struct WebhookLabels {
     webhook: String,
 }
 
-/// What webhooks are counted by, under upstream's names.
+/// The metrics of webhooks, with upstream's names.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
     requests: Family<WebhookLabels, Counter>,

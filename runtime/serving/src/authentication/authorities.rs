@@ -1,5 +1,5 @@
-//! Which authorities sign the certificates of clients and of the front proxy: files, else what the
-//! cluster says, and both as they change.
+//! The certificate authorities of clients and of the front proxy: from files or from the cluster's
+//! ConfigMap, both followed for changes.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -21,21 +21,21 @@ use crate::{
     tls::read,
 };
 
-/// Where an API server publishes what it believes.
+/// The ConfigMap in which an API server publishes its trusted certificate authorities.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// The authorities of now.
+/// The current certificate authorities.
 #[derive(Debug)]
 pub(crate) struct Authorities {
     client_ca: ArcSwapOption<Ca>,
     front_proxy: ArcSwapOption<FrontProxy>,
     files: Files,
-    /// None: not looked up.
+    /// `None`: the ConfigMap is not read.
     config_map: Option<Api<ConfigMap>>,
 }
 
-/// Flags, and the bytes of their files as they were last taken up.
+/// Flags, and the content of their files when they were last loaded.
 #[derive(Debug)]
 struct Files {
     client_ca: Option<PathBuf>,
@@ -44,10 +44,10 @@ struct Files {
 }
 
 impl Authorities {
-    /// Reads the files and asks the cluster for the rest.
+    /// Reads the files, and the ConfigMap for settings without a flag.
     ///
     /// # Errors
-    /// A file that is no bundle; a cluster that does not tell, unless that is tolerated.
+    /// A file is not a CA bundle, or the ConfigMap cannot be read and this is not tolerated.
     pub(crate) async fn load(options: &AuthenticationOptions, client: Option<Client>) -> Result<Self, ServingError> {
         let files = Files {
             client_ca: options.client_ca_file.clone(),
@@ -70,7 +70,7 @@ impl Authorities {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
-                        "the ConfigMap {NAMESPACE}/{NAME} cannot be read: certificates of clients are not believed until it can"
+                        "the ConfigMap {NAMESPACE}/{NAME} cannot be read: client certificates are refused until it can be read"
                     );
                 }
                 Err(error) => return Err(ServingError::Lookup(Box::new(error))),
@@ -102,11 +102,11 @@ impl Authorities {
         loop {
             period.tick().await;
             let authorities = Arc::clone(self);
-            // A disk may be slow, or a mount without its server.
+            // Reading can block on a slow disk or a network file system.
             let Ok(looked) = tokio::task::spawn_blocking(move || authorities.reload()).await else { continue };
             let problem = looked.as_ref().err().map(crate::chain).unwrap_or_default();
             if looked.is_err() && problem != said {
-                tracing::error!("the new authorities of clients are refused, the old ones stay: {problem}");
+                tracing::error!("the new client CA files are refused, the previous ones stay in use: {problem}");
             }
             said = problem;
         }
@@ -122,7 +122,7 @@ impl Authorities {
                     said = false;
                     self.take_up(found.as_ref());
                 }
-                // A watch goes on for ever.
+                // A watch never ends.
                 Ok(None) => return,
                 Err(error) if !said => {
                     said = true;
@@ -136,7 +136,7 @@ impl Authorities {
         }
     }
 
-    /// Reads the files that flags name.
+    /// Reads the files of the flags.
     fn reload(&self) -> Result<(), ServingError> {
         let read = self.files.paths().map(|path| Ok((path.clone(), read(path)?)));
         let bytes = read.collect::<Result<BTreeMap<_, _>, ServingError>>()?;
@@ -161,8 +161,8 @@ impl Authorities {
         Ok(())
     }
 
-    /// What the cluster says, where no flag does. A part that is missing is believed by nobody; a
-    /// part that is wrong leaves the old one.
+    /// Uses the ConfigMap for settings without a flag. A missing key removes its CA; an invalid one
+    /// leaves the previous CA in use.
     fn take_up(&self, found: Option<&ConfigMap>) {
         let empty = BTreeMap::new();
         let data = found.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
@@ -203,13 +203,15 @@ impl Files {
     }
 }
 
-/// The lists of the ConfigMap are JSON. One that cannot be read must not become "any name": then
-/// there is no front proxy.
+/// Reads the front proxy from the ConfigMap, whose lists are JSON. An unreadable list must not
+/// become an empty one, which allows any name: then there is no front proxy.
 fn front_proxy(ca: Ca, data: &BTreeMap<String, String>) -> Option<FrontProxy> {
     let list = |key: &str| {
         let Some(text) = data.get(key).filter(|text| !text.is_empty()) else { return Some(Vec::new()) };
         let wrong = |_| {
-            tracing::error!("{key} of the ConfigMap {NAMESPACE}/{NAME} is no JSON list: no front proxy is believed")
+            tracing::error!(
+                "{key} of the ConfigMap {NAMESPACE}/{NAME} is not a JSON list: headers of a front proxy are refused"
+            )
         };
         serde_json::from_str(text).map_err(wrong).ok()
     };

@@ -1,5 +1,5 @@
-//! Client certificates: the common name is the user, the organisations are the groups, as in
-//! Kubernetes.
+//! Client certificates: as in Kubernetes, the common name is the user and the organisations are the
+//! groups.
 
 use std::{fmt, sync::Arc};
 
@@ -17,7 +17,7 @@ use x509_parser::{
 
 use super::{Peer, Refused, User};
 
-/// An authority of client certificates.
+/// A certificate authority of clients.
 #[derive(Clone)]
 pub(crate) struct Ca(Arc<dyn ClientCertVerifier>);
 
@@ -28,22 +28,24 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// From a bundle in PEM.
+    /// Parses a PEM bundle.
     ///
     /// # Errors
-    /// A sentence: no certificates, or one that is none.
+    /// The reason: the bundle has no certificates, or an invalid one.
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("no certificates in PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("a certificate in it cannot be an authority: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("a certificate in it cannot be a certificate authority: {error}"))?;
         }
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
-        builder.build().map(Self).map_err(|error| format!("it is no bundle of authorities: {error}"))
+        builder.build().map(Self).map_err(|error| format!("it is not a CA bundle: {error}"))
     }
 
-    /// The subject of the peer's certificate, where this authority signed it; none where no
-    /// certificate was shown.
+    /// The subject of the peer's certificate, which this CA has to have signed; `None` if the peer
+    /// has no certificate.
     pub(super) fn verify(&self, peer: &Peer) -> Result<Option<Subject>, String> {
         let Some((first, others)) = peer.certificates.split_first() else { return Ok(None) };
         self.0.verify_client_cert(first, others, UnixTime::now()).map_err(|error| error.to_string())?;
@@ -51,14 +53,14 @@ impl Ca {
     }
 }
 
-/// Whom a certificate that this authority signed is for.
+/// The user of a certificate that this CA signed.
 pub(super) fn authenticate(ca: &Ca, peer: &Peer) -> Result<Option<User>, Refused> {
     let subject = ca.verify(peer).map_err(Refused::Certificate)?;
     let named = subject.filter(|subject| !subject.common_name.is_empty());
     Ok(named.map(|subject| User { name: subject.common_name, groups: subject.organizations, ..User::default() }))
 }
 
-/// What Kubernetes reads of a certificate's subject.
+/// The parts of a certificate's subject that Kubernetes uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) common_name: String,
@@ -66,13 +68,13 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Reads it from a certificate that was verified. A name in an older encoding (`BMPString`)
-    /// makes the whole subject unreadable: half a name is another name.
+    /// Reads the subject of a verified certificate. `None` if a name has an older encoding
+    /// (`BMPString`), because a partial name could be another user's.
     fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().ok().map(str::to_owned);
         let name = certificate.subject();
-        // Of several common names Kubernetes takes the last.
+        // Kubernetes uses the last of several common names.
         let common_name = name.iter_common_name().last().map_or(Some(String::new()), text)?;
         let organizations = name.iter_organization().map(text).collect::<Option<_>>()?;
         Some(Self { common_name, organizations })
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(subject.organizations, ["system:masters", "développeurs"]);
     }
 
-    /// Whatever it is cut to or has flipped in it: an answer or none, and no panic.
+    /// Truncated and with flipped bits.
     #[test]
     fn a_certificate_that_is_broken_anywhere_is_read_without_panic() {
         let whole = Authority::new("ca").client("jane", &["a"]).certificate.to_vec();

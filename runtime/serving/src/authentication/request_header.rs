@@ -1,5 +1,5 @@
-//! A front proxy (an aggregating API server) says in headers whom it speaks for. It is believed by
-//! its certificate only.
+//! Authentication by a front proxy (an aggregating API server), which sends the user in headers and
+//! has to present a client certificate.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{Peer, Refused, User, certificate::Ca};
 
-/// The front proxy's authority, and the headers that it uses.
+/// The front proxy's CA, and the headers that it uses.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontProxy {
     pub(crate) ca: Ca,
@@ -25,7 +25,7 @@ impl FrontProxy {
         let Some(subject) = self.ca.verify(peer).map_err(Refused::RequestHeader)? else { return Ok(None) };
         let name = subject.common_name;
         if !self.allowed_names.is_empty() && !self.allowed_names.contains(&name) {
-            return Err(Refused::RequestHeader(format!("its certificate's name {name:?} is not one of those allowed")));
+            return Err(Refused::RequestHeader(format!("its certificate's name {name:?} is not an allowed name")));
         }
         let first = |names| values(headers, names).find(|value| !value.is_empty());
         let Some(name) = first(&self.username_headers) else { return Ok(None) };
@@ -50,7 +50,7 @@ impl FrontProxy {
     }
 }
 
-/// Header names are in lower case here; prefixes are as somebody wrote them.
+/// Compares without case: header names are in lower case here, prefixes as the operator wrote them.
 fn strip_prefix<'a>(name: &'a HeaderName, prefix: &str) -> Option<&'a str> {
     name.as_str().strip_prefix(&prefix.to_lowercase()).filter(|key| !key.is_empty())
 }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(user.groups, ["a", "b"]);
         assert_eq!(user.extra["acme.com/project"], ["one"]);
         let none = proxy(&ca, &[]).authenticate(&peer, &HeaderMap::new()).unwrap();
-        assert_eq!(none, None, "a proxy that names nobody speaks for nobody");
+        assert_eq!(none, None, "without a user header the proxy authenticates no user");
     }
 
     #[test]
@@ -112,6 +112,6 @@ mod tests {
         proxy(&ca, &[]).authenticate(&stranger, &headers()).unwrap_err();
         let other_name = ca.client("somebody", &[]).peer();
         let error = proxy(&ca, &["front-proxy"]).authenticate(&other_name, &headers()).unwrap_err().to_string();
-        assert!(error.contains("\"somebody\" is not one of those allowed"), "{error}");
+        assert!(error.contains("\"somebody\" is not an allowed name"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Bearer tokens: the API server is asked by a `TokenReview`, and its answers are kept for a short
-//! time.
+//! Bearer tokens: the API server checks them by a `TokenReview`, and its answers are cached for a
+//! short time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,13 +14,13 @@ use crate::{
     limits::{REVIEW_TIMEOUT, REVIEWS_AT_ONCE, TOKENS_KEPT_MAX},
 };
 
-/// Asks the API server about tokens.
+/// Authenticates bearer tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     reviews: Api<TokenReview>,
     at_once: Semaphore,
     ttl: Duration,
-    /// None: the token belongs to no account.
+    /// Cached answers; `None`: the token is not valid.
     known: Cache<Option<User>>,
 }
 
@@ -34,7 +34,7 @@ impl Tokens {
         }
     }
 
-    /// Whose token it is; none where there is none.
+    /// The user of the token; `None` if the request has no token.
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, Refused> {
         let Some(token) = headers.get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?)) else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Tokens {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`; another scheme is none of ours.
+/// The token of `Authorization: Bearer TOKEN`; `None` for other schemes.
 fn bearer(header: &str) -> Option<&str> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next()?;

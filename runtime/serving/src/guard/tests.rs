@@ -1,4 +1,4 @@
-//! Who gets in, who does not, and what is asked of the API server for it.
+//! Tests of authentication and authorization, and of the requests to the API server for them.
 
 use std::{
     convert::Infallible,
@@ -31,8 +31,8 @@ use crate::{
     testing::{Authority, PATIENCE},
 };
 
-/// An API server that knows the token `jane's`, lets her read everything, and tells authorities;
-/// with what it was asked.
+/// An API server that accepts the token `jane's`, allows her to read everything, and publishes
+/// certificate authorities; it records its requests.
 #[derive(Clone, Default)]
 struct Api {
     asked: Arc<Mutex<Vec<(String, Value)>>>,
@@ -135,7 +135,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, String) {
 const JANE: (&str, &str) = ("authorization", "Bearer jane's");
 
 #[tokio::test]
-async fn i3_health_is_for_everybody_and_metrics_are_not() {
+async fn i3_health_is_public_and_metrics_are_not() {
     let router = router(&Api::default()).await;
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(get(&router, path, &[], Peer::default()).await, (200, "ok".to_owned()), "{path}");
@@ -149,7 +149,7 @@ async fn i3_health_is_for_everybody_and_metrics_are_not() {
 }
 
 #[tokio::test]
-async fn a_token_is_somebody_and_what_they_may_is_asked_of_the_api_server() {
+async fn a_token_is_authenticated_and_authorized_by_the_api_server() {
     let api = Api::default();
     let router = router(&api).await;
     assert_eq!(get(&router, "/metrics", &[JANE], Peer::default()).await.0, 200);
@@ -171,14 +171,14 @@ async fn a_token_is_somebody_and_what_they_may_is_asked_of_the_api_server() {
 #[case::a_wrong_token("Bearer joe's", 401)]
 #[case::another_scheme_is_no_credential("Token jane's", 403)]
 #[tokio::test]
-async fn a_credential_that_nobody_vouches_for_is_401(#[case] header: &str, #[case] expected: u16) {
+async fn an_invalid_credential_is_401(#[case] header: &str, #[case] expected: u16) {
     let router = router(&Api::default()).await;
     let (code, body) = get(&router, "/metrics", &[("authorization", header)], Peer::default()).await;
     assert_eq!(code, expected, "{body}");
     assert!(body.contains("\"kind\":\"Status\"") && !body.contains("joe's"), "{body}");
 }
 
-/// As upstream, also where anonymous would have been let in.
+/// As upstream, even where an anonymous request would be allowed.
 #[tokio::test]
 async fn a_wrong_token_is_401_on_public_paths_too() {
     let router = router(&Api::default()).await;
@@ -186,7 +186,7 @@ async fn a_wrong_token_is_401_on_public_paths_too() {
 }
 
 #[tokio::test]
-async fn i3_authorization_that_does_not_work_is_500_and_health_goes_on() {
+async fn i3_failing_authorization_is_500_and_health_still_answers() {
     let (good, broken) = (Api::default(), Api { broken: true, ..Api::default() });
     let reviewers = Reviewers { authentication: Some(good.client()), authorization: Some(broken.client()) };
     let router = router_with(&skip_lookup(), reviewers).await.unwrap();
@@ -197,7 +197,7 @@ async fn i3_authorization_that_does_not_work_is_500_and_health_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_of_the_api_server_are_kept_for_their_time() {
+async fn answers_of_the_api_server_are_cached_for_their_ttl() {
     let api = Api::default();
     let router = router(&api).await;
     let stranger = ("authorization", "Bearer joe's");
@@ -213,7 +213,7 @@ async fn answers_of_the_api_server_are_kept_for_their_time() {
 }
 
 #[tokio::test]
-async fn a_failure_to_ask_is_not_kept() {
+async fn a_failed_review_is_not_cached() {
     let api = Api { broken: true, ..Api::default() };
     let router = router(&api).await;
     for _ in 0..2 {
@@ -223,7 +223,7 @@ async fn a_failure_to_ask_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_believed_by_its_authority_and_masters_may_everything() {
+async fn a_client_certificate_is_accepted_by_its_ca_and_system_masters_may_do_everything() {
     let folder = tempfile::tempdir().unwrap();
     let (ca, file) = (Authority::new("ca"), folder.path().join("ca.crt"));
     ca.write(&file);
@@ -251,7 +251,7 @@ fn published(client: &Authority, proxy: &Authority) -> Value {
 }
 
 #[tokio::test]
-async fn authorities_that_the_cluster_publishes_are_believed() {
+async fn certificate_authorities_that_the_cluster_publishes_are_trusted() {
     let (client, proxy) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
     let api = Api { config_map: Some(published(&client, &proxy)), ..Api::default() };
     let router = router_with(&AuthenticationOptions::default(), api.reviewers()).await.unwrap();
@@ -264,10 +264,10 @@ async fn authorities_that_the_cluster_publishes_are_believed() {
     assert_eq!(get(&router, "/metrics", &headers, user).await.0, 403, "a user is no proxy");
 }
 
-/// On an API server with watches: authorities that are published later are believed then, and no
-/// longer when they go.
+/// On an API server with watches: certificate authorities are trusted when they are published, and
+/// no longer after they are removed.
 #[tokio::test]
-async fn i3_authorities_are_followed_as_the_cluster_publishes_them() {
+async fn i3_changes_of_the_published_certificate_authorities_are_followed() {
     let client = skysail_dev::api::ApiServer::new(&skysail_dev::api::ApiOptions::default()).client();
     let reviewers = Reviewers { authentication: Some(client.clone()), authorization: None };
     let guard =
@@ -300,7 +300,7 @@ async fn wait_for(router: &Router, peer: &Peer, status: u16) {
 }
 
 #[tokio::test]
-async fn a_list_of_names_that_cannot_be_read_is_not_any_name() {
+async fn an_unreadable_list_of_names_does_not_allow_every_name() {
     let (client, proxy) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
     let mut map = published(&client, &proxy);
     map["data"]["requestheader-allowed-names"] = json!("front-proxy");
@@ -311,7 +311,7 @@ async fn a_list_of_names_that_cannot_be_read_is_not_any_name() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_fails_ends_the_start_unless_it_is_tolerated_or_skipped() {
+async fn a_failed_lookup_aborts_the_start_unless_it_is_tolerated_or_skipped() {
     let api = Api { broken: true, ..Api::default() };
     let start = async |options| router_with(&options, api.reviewers()).await;
     let error = start(AuthenticationOptions::default()).await.unwrap_err().to_string();
@@ -327,7 +327,7 @@ async fn a_lookup_that_fails_ends_the_start_unless_it_is_tolerated_or_skipped() 
 }
 
 #[tokio::test]
-async fn the_log_level_is_put_and_a_wrong_one_is_400() {
+async fn the_log_level_is_set_by_put_and_an_invalid_one_is_400() {
     let router = router(&Api::default()).await;
     let put = |body: String| Request::put("/debug/flags/v").header(JANE.0, JANE.1).body(body.into()).unwrap();
     assert_eq!(send(&router, put("4\n".to_owned())).await, (200, "level 4\n".to_owned()));
@@ -337,7 +337,7 @@ async fn the_log_level_is_put_and_a_wrong_one_is_400() {
 }
 
 #[tokio::test]
-async fn pprof_says_that_it_is_gos() {
+async fn the_answer_of_pprof_explains_that_it_is_gos_profiler() {
     let router = router(&Api::default()).await;
     for path in ["/debug/pprof/", "/debug/pprof/heap"] {
         let (code, body) = get(&router, path, &[JANE], Peer::default()).await;
@@ -345,8 +345,8 @@ async fn pprof_says_that_it_is_gos() {
     }
 }
 
-/// Upstream's inner handler answers for a single check; its server registers the exact path, and so
-/// do we.
+/// Upstream's inner handler answers for a single check, but its server registers only the exact
+/// path, as this one does.
 #[tokio::test]
 async fn o10_the_path_of_a_single_check_is_404() {
     let router = router(&Api::default()).await;

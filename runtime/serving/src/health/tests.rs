@@ -1,4 +1,4 @@
-//! Upstream's cases of the health handler, and what we add.
+//! Upstream's test cases of the health handler, and cases of our own.
 
 use expect_test::{Expect, expect};
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -21,7 +21,7 @@ fn check(checks: &HealthChecks, query: &str, status: u16, expected: &Expect) {
 }
 
 #[test]
-fn o10_without_checks_it_is_ok() {
+fn o10_without_checks_the_answer_is_ok() {
     check(&HealthChecks::default(), "", 200, &expect!["ok"]);
     check(
         &HealthChecks::default(),
@@ -86,7 +86,7 @@ fn o10_checks_that_come_in_two_batches_behave_the_same() {
 }
 
 #[test]
-fn o10_what_the_caller_appends_to_its_list_afterwards_has_no_effect() {
+fn o10_a_later_change_of_the_callers_list_has_no_effect() {
     let mut list = vec![good("a")];
     let checks = HealthChecks::new(list.clone());
     list.push(bad("b"));
@@ -94,7 +94,7 @@ fn o10_what_the_caller_appends_to_its_list_afterwards_has_no_effect() {
 }
 
 #[test]
-fn o10_many_may_read_at_once_while_checks_come() {
+fn o10_checks_can_be_added_during_concurrent_requests() {
     let checks = HealthChecks::new([good("a")]);
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -107,7 +107,7 @@ fn o10_many_may_read_at_once_while_checks_come() {
 }
 
 #[test]
-fn checks_can_be_excluded_by_name_and_unknown_names_are_told() {
+fn checks_can_be_excluded_by_name_and_unknown_names_are_reported() {
     let checks = HealthChecks::new([good("a"), bad("b/c")]);
     check(&checks, "exclude=b%2Fc&exclude=x", 200, &expect!["ok"]);
     check(

@@ -1,5 +1,5 @@
-//! The process as Prometheus' clients tell it: time, memory, descriptors. Read from /proc at each
-//! look; what cannot be read is left out.
+//! The standard process metrics of Prometheus' clients: CPU time, memory, descriptors. They are
+//! read from /proc at each scrape; a value that cannot be read is left out.
 
 use std::{fmt, fs};
 
@@ -10,10 +10,10 @@ use prometheus_client::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// Clock ticks of a second in /proc, on every Linux that programs see.
+/// Clock ticks per second in /proc (`USER_HZ`), the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Register it with `Registry::register_collector`.
+/// The collector; register it with `Registry::register_collector`.
 #[derive(Debug)]
 pub struct Process;
 
@@ -56,12 +56,12 @@ fn field(text: &str, key: &str, index: usize) -> Option<f64> {
 
 fn open_descriptors() -> Option<f64> {
     let count = fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is the folder that is being read.
+    // One descriptor is that of the folder itself.
     u32::try_from(count.saturating_sub(1)).ok().map(f64::from)
 }
 
-/// The 22nd field of `stat`: ticks since the machine started. The second field is a name and may
-/// hold anything, so counting begins after it.
+/// The 22nd field of `stat`: ticks since the machine started. The second field is the process name,
+/// which may contain any character, so the fields are counted after it.
 fn start_time(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
@@ -76,7 +76,7 @@ mod tests {
     use super::Process;
 
     #[test]
-    fn the_process_tells_plausible_figures_of_itself() {
+    fn the_metrics_of_the_process_are_plausible() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process));
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Requests to the API server, counted as client-go counts them. A layer around the client: what a
-//! caller sees is what is counted.
+//! Counts requests to the API server as client-go does, in a layer around the client, so that each
+//! counted request is one of a caller.
 
 use std::task::{Context, Poll};
 
@@ -65,7 +65,7 @@ impl RestClientMetrics {
     }
 }
 
-/// Goes around a client with `kube::client::ClientBuilder::with_layer`.
+/// The layer for `kube::client::ClientBuilder::with_layer`.
 #[derive(Clone, Debug)]
 pub struct RestClientLayer {
     metrics: RestClientMetrics,
@@ -106,7 +106,7 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            // client-go's word for a request that got no answer.
+            // client-go's code for a request without an answer.
             let code = answer.as_ref().map_or_else(|_| "<error>".to_owned(), |it| it.status().as_str().to_owned());
             metrics.observe(code, method.as_str(), &host, start);
             answer

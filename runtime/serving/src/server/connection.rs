@@ -1,4 +1,4 @@
-//! One connection: handshake, requests, end. Each has a time.
+//! One connection: handshake, requests, shutdown, each with a timeout.
 
 use std::{convert::Infallible, pin::pin};
 
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What is spoken after the handshake.
+/// The HTTP settings after the handshake.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     pub(super) router: Router,
@@ -71,8 +71,8 @@ pub(super) async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, http: Http,
     }
 }
 
-/// The protocol is the one that the handshake agreed on: nothing is guessed from bytes that may
-/// never come.
+/// Builds the server for the protocol that ALPN negotiated; detection by the first bytes could wait
+/// for ever.
 fn builder(http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     let mut http1 = builder.http1();
@@ -85,7 +85,7 @@ fn builder(http2: bool, streams: u32) -> Builder<TokioExecutor> {
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 
-/// Adds who is at the other end to each request, and a time for its answer.
+/// Adds the peer's certificates to each request, and a timeout to its answer.
 #[derive(Clone)]
 struct Requests {
     router: Router,

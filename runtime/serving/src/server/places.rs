@@ -1,4 +1,4 @@
-//! How many connections there may be, of all and of one address.
+//! Limits the connections of a port, in total and of one address.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ type Taken = HashMap<IpAddr, usize>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
-/// A place; free again when it is dropped.
+/// The place of one connection, which is free again after a drop.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -22,12 +22,12 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a connection of this address, if there is one.
+    /// A place for a connection of this address, if one is free.
     pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
         let mut taken = self.lock();
         let (all, own) = (taken.values().sum::<usize>(), taken.get(&address).copied().unwrap_or_default());
         if all >= CONNECTIONS_MAX || own >= CONNECTIONS_OF_ONE_ADDRESS_MAX {
-            tracing::debug!(connections = all, own, "a connection is refused: too many");
+            tracing::debug!(connections = all, own, "a connection is refused: too many connections");
             return None;
         }
         taken.insert(address, own + 1);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_cannot_take_the_places_of_others_and_leaves_its_own() {
+    fn one_address_cannot_use_up_the_connections_of_others() {
         let places = Places::default();
         let mut held: Vec<_> = (0..CONNECTIONS_OF_ONE_ADDRESS_MAX).map(|_| places.take(address(1)).unwrap()).collect();
         assert!(places.take(address(1)).is_none());
@@ -69,7 +69,7 @@ mod tests {
         held.pop();
         held.push(places.take(address(1)).unwrap());
         drop((held, other));
-        assert!(places.lock().is_empty(), "addresses that left are forgotten");
+        assert!(places.lock().is_empty(), "addresses without connections are removed");
     }
 
     #[test]

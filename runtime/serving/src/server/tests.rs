@@ -1,4 +1,4 @@
-//! A served port, and peers that behave badly.
+//! Tests of a served port with misbehaving clients.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ async fn port_0_serves_nothing_and_a_port_in_use_is_an_error_that_names_the_flag
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_handshake_is_who_asks() {
+async fn the_certificate_of_the_handshake_identifies_the_client() {
     let folder = tempfile::tempdir().unwrap();
     let (ca, file) = (Authority::new("ca"), folder.path().join("ca.crt"));
     ca.write(&file);
@@ -86,7 +86,7 @@ async fn http_2_is_offered_unless_it_is_disabled() {
 }
 
 #[tokio::test]
-async fn the_least_version_of_tls_is_kept() {
+async fn the_minimum_version_of_tls_is_enforced() {
     let options = loopback(SecureServingOptions::endpoints());
     let tls = TlsOptions { min_version: Some("VersionTLS13".to_owned()), ..options.tls.clone() };
     let served = serve(&SecureServingOptions { tls, ..options }, &AuthenticationOptions::default()).await;
@@ -106,7 +106,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn one_address_has_a_bound_of_connections_and_gets_new_ones_when_old_ones_end() {
+async fn connections_of_one_address_are_limited_and_a_closed_one_can_be_replaced() {
     let served = served().await;
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS_OF_ONE_ADDRESS_MAX {
@@ -114,12 +114,12 @@ async fn one_address_has_a_bound_of_connections_and_gets_new_ones_when_old_ones_
     }
     let mut refused = TcpStream::connect(served.address).await.unwrap();
     let read = timeout(PATIENCE, refused.read(&mut [0; 1])).await.unwrap();
-    assert!(matches!(read, Ok(0) | Err(_)), "closed without a word");
+    assert!(matches!(read, Ok(0) | Err(_)), "closed without an answer");
     drop(held);
     let again = async {
         loop {
             let mut stream = TcpStream::connect(served.address).await.unwrap();
-            // No handshake: a client that has a place gets an alert.
+            // Not a TLS handshake: a client within the limit receives an alert.
             drop(stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await);
             let mut byte = [0; 1];
             if matches!(stream.read(&mut byte).await, Ok(1)) {
@@ -127,7 +127,7 @@ async fn one_address_has_a_bound_of_connections_and_gets_new_ones_when_old_ones_
             }
         }
     };
-    timeout(PATIENCE, again).await.expect("there should be a place again");
+    timeout(PATIENCE, again).await.expect("a new connection must be accepted again");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The certificates of a port: made in memory, or from files and followed when these change.
+//! The certificates of a port: generated in memory, or read from files and reloaded when these
+//! change.
 
 use std::{
     fmt, fs,
@@ -25,13 +26,13 @@ use crate::{
     options::{KeyPairFiles, SniKeyPair, TlsOptions},
 };
 
-/// Names of the certificate that is made where none is given, as upstream's.
+/// Names of the self-signed certificate, as upstream's.
 const SELF_SIGNED_NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
 /// The certificates of a port.
 pub(crate) struct Certificates {
     provider: Arc<CryptoProvider>,
-    /// The one for everybody; none where it lives in memory only.
+    /// The files of the default certificate; `None` if it is only in memory.
     default: Option<KeyPairFiles>,
     sni: Vec<SniKeyPair>,
     current: ArcSwap<Loaded>,
@@ -44,7 +45,7 @@ struct Loaded {
 
 struct Pair {
     key: Arc<CertifiedKey>,
-    /// As they were read, to see a change.
+    /// The content of the files, to detect a change.
     bytes: (Vec<u8>, Vec<u8>),
 }
 
@@ -55,10 +56,10 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// Reads the files, or makes a certificate where there are none.
+    /// Reads the files, or generates a self-signed certificate without files.
     ///
     /// # Errors
-    /// A file that cannot be read or holds no certificate with its key.
+    /// A file cannot be read, or does not hold a certificate and its key.
     pub(super) fn load(options: &TlsOptions, provider: Arc<CryptoProvider>) -> Result<Self, ServingError> {
         let default = match (&options.key_pair, &options.cert_dir) {
             (Some(files), _) => Some(files.clone()),
@@ -74,8 +75,8 @@ impl Certificates {
         Ok(Self { provider, default, sni: options.sni.clone(), current })
     }
 
-    /// Takes the files up again when they change. What is wrong with them is said once, and the
-    /// last good ones stay.
+    /// Reloads the files when they change. An error is logged once, and the last valid certificates
+    /// stay in use.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
         if self.default.is_none() && self.sni.is_empty() {
             return;
@@ -84,14 +85,16 @@ impl Certificates {
         let mut period = tokio::time::interval(FILES_PERIOD);
         while stop.run_until_cancelled(period.tick()).await.is_some() {
             let certificates = Arc::clone(&self);
-            // A disk may be slow, or a mount without its server.
+            // Reading can block on a slow disk or a network file system.
             let looked = tokio::task::spawn_blocking(move || certificates.reload()).await;
             let Ok(looked) = looked else { continue };
             let problem = looked.as_ref().err().map(crate::chain).unwrap_or_default();
             match looked {
-                Ok(true) => tracing::info!("the serving certificate changed: new connections get the new one"),
+                Ok(true) => {
+                    tracing::info!("the serving certificate was reloaded: new connections use the new certificate")
+                }
                 Err(_) if problem != said => {
-                    tracing::error!("the new serving certificate is refused, the old one stays: {problem}");
+                    tracing::error!("the new serving certificate is refused, the previous one stays in use: {problem}");
                 }
                 Ok(false) | Err(_) => {}
             }
@@ -99,7 +102,7 @@ impl Certificates {
         }
     }
 
-    /// Looks once; true when something else is served now.
+    /// Checks the files once; returns whether another certificate is served now.
     pub(super) fn reload(&self) -> Result<bool, ServingError> {
         let current = self.current.load_full();
         let changed = |files: &KeyPairFiles, pair: &Pair| {
@@ -138,7 +141,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Whether a certificate is for a name: by the patterns that came with it, else by its own names.
+/// Whether a certificate is for a name: by its configured patterns, otherwise by its own names.
 fn is_for(name: &str, patterns: &[String], key: &CertifiedKey) -> bool {
     if !patterns.is_empty() {
         return patterns.iter().any(|pattern| matches(pattern, name));
@@ -176,14 +179,13 @@ fn load_pair(files: &KeyPairFiles, provider: &CryptoProvider) -> Result<Pair, Se
 /// The certificate and its key, in PEM.
 fn self_signed() -> Result<(String, String), ServingError> {
     let made = rcgen::generate_simple_self_signed(SELF_SIGNED_NAMES.map(str::to_owned));
-    let made = made.map_err(|error| ServingError::Tls(format!("cannot make a certificate: {error}")))?;
+    let made = made.map_err(|error| ServingError::Tls(format!("cannot generate a certificate: {error}")))?;
     Ok((made.cert.pem(), made.signing_key.serialize_pem()))
 }
 
 fn self_signed_pair(provider: &CryptoProvider) -> Result<Pair, ServingError> {
     let (certificate, key) = self_signed()?;
-    let unusable =
-        |problem: String| ServingError::Tls(format!("cannot use the certificate made for itself: {problem}"));
+    let unusable = |problem: String| ServingError::Tls(format!("cannot use the self-signed certificate: {problem}"));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
     let chain = chain.map_err(|error| unusable(error.to_string()))?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| unusable(error.to_string()))?;
@@ -191,7 +193,7 @@ fn self_signed_pair(provider: &CryptoProvider) -> Result<Pair, ServingError> {
     Ok(Pair { key: Arc::new(key), bytes: (Vec::new(), Vec::new()) })
 }
 
-/// The files in `--cert-dir`; made where neither of the two is there, as upstream does.
+/// The files in `--cert-dir`; created if neither of the two exists, as upstream does.
 fn pair_in(folder: &Path, name: &str) -> Result<KeyPairFiles, ServingError> {
     let file = |end: &str| folder.join(format!("{name}.{end}"));
     let files = KeyPairFiles { certificate: file("crt"), key: file("key") };
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cert_dir_gets_a_pair_that_is_used_again() {
+    fn a_pair_is_created_in_an_empty_cert_dir_and_used_again() {
         let folder = tempfile::tempdir().unwrap();
         let tls = TlsOptions { cert_dir: Some(folder.path().join("pki")), ..options() };
         let first = load(&tls).unwrap().choose(None);
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_change_are_taken_up_and_wrong_ones_are_not() {
+    fn changed_files_are_reloaded_and_invalid_ones_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let files = pair(folder.path(), "a.example");
         let certificates = load(&TlsOptions { key_pair: Some(files.clone()), ..options() }).unwrap();
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_is_asked_for_chooses_the_certificate() {
+    fn the_server_name_of_the_handshake_selects_the_certificate() {
         let folder = tempfile::tempdir().unwrap();
         let own_names = SniKeyPair { files: pair(folder.path(), "own.example"), names: Vec::new() };
         let given = SniKeyPair { files: pair(folder.path(), "x"), names: vec!["*.given.example".to_owned()] };

@@ -1,4 +1,4 @@
-//! Reading files with certificates, with a bound.
+//! Reads files with certificates, up to a size limit.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -7,7 +7,7 @@ use crate::{error::ServingError, limits::PEM_BYTES_MAX};
 /// The bytes of a file.
 ///
 /// # Errors
-/// It cannot be read, or is far larger than any that holds certificates.
+/// The file cannot be read, or is larger than [`PEM_BYTES_MAX`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
     let failed = |source| ServingError::File { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= PEM_BYTES_MAX) {
         Ok(bytes)
     } else {
-        let problem = format!("is larger than {PEM_BYTES_MAX} bytes: it should hold certificates in PEM");
+        let problem = format!("is larger than {PEM_BYTES_MAX} bytes: name a file with certificates in PEM");
         Err(ServingError::Content { path: path.to_owned(), problem })
     }
 }

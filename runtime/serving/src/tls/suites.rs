@@ -1,4 +1,4 @@
-//! Versions, cipher suites and key exchanges: Go's names for what rustls has.
+//! Maps Go's names of versions, cipher suites and key exchanges to those of rustls.
 
 use rustls::{
     CipherSuite, SupportedCipherSuite, SupportedProtocolVersion,
@@ -8,10 +8,10 @@ use rustls::{
 
 use crate::{error::ServingError, options::TlsOptions};
 
-/// Cryptography and versions as the options ask for them.
+/// The cryptography and the versions of the options.
 ///
 /// # Errors
-/// Something that rustls does not have, with what it has.
+/// A setting that rustls does not support, with those that it supports.
 pub(super) fn provider(
     options: &TlsOptions,
 ) -> Result<(CryptoProvider, Vec<&'static SupportedProtocolVersion>), ServingError> {
@@ -34,7 +34,7 @@ fn versions(min: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>,
         None | Some("VersionTLS12") => Ok(vec![&TLS13, &TLS12]),
         Some("VersionTLS13") => Ok(vec![&TLS13]),
         Some(old @ ("VersionTLS10" | "VersionTLS11")) => Err(ServingError::Tls(format!(
-            "--tls-min-version {old}: rustls does not speak TLS 1.0 and 1.1; give VersionTLS12 or VersionTLS13"
+            "--tls-min-version {old}: rustls does not support TLS 1.0 and 1.1; give VersionTLS12 or VersionTLS13"
         ))),
         Some(other) => Err(ServingError::Tls(format!(
             "--tls-min-version {other:?}: no such version; give VersionTLS12 or VersionTLS13"
@@ -46,13 +46,13 @@ fn is_tls12(suite: &SupportedCipherSuite) -> bool {
     suite.tls13().is_none()
 }
 
-/// IANA's name; rustls writes those of TLS 1.3 with the version in it.
+/// IANA's name; rustls adds the version to the names of TLS 1.3.
 fn name(suite: CipherSuite) -> String {
     suite.as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
 }
 
-/// In the order of rustls, which puts the best first. Those of TLS 1.3 stay: Go has no choice of
-/// them either.
+/// The selected suites in the order of rustls, the best first. The suites of TLS 1.3 always stay,
+/// because Go cannot disable them either.
 fn cipher_suites(have: &[SupportedCipherSuite], wanted: &[String]) -> Result<Vec<SupportedCipherSuite>, ServingError> {
     let asked = |suite: &SupportedCipherSuite, wish: &str| {
         let name = name(suite.suite());
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_both_versions_and_all_suites() {
+    fn the_default_is_both_versions_and_all_suites() {
         let (provider, versions) = provider(&options()).unwrap();
         assert_eq!(versions.len(), 2);
         assert_eq!(provider.cipher_suites.len(), 9);
@@ -123,17 +123,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_version_that_is_too_old(TlsOptions { min_version: Some("VersionTLS11".to_owned()), ..options() }, "does not speak TLS 1.0 and 1.1")]
+    #[case::a_version_that_is_too_old(TlsOptions { min_version: Some("VersionTLS11".to_owned()), ..options() }, "does not support TLS 1.0 and 1.1")]
     #[case::a_version_that_is_none(TlsOptions { min_version: Some("1.2".to_owned()), ..options() }, "no such version")]
     #[case::a_suite_of_go(TlsOptions { cipher_suites: vec!["TLS_RSA_WITH_AES_128_CBC_SHA".to_owned()], ..options() }, "rustls does not have it")]
     #[case::a_curve_that_ring_lacks(TlsOptions { curve_preferences: vec![29, 25], ..options() }, "--tls-curve-preferences 25: rustls")]
-    fn what_rustls_does_not_have_is_an_error_that_says_so(#[case] tls: TlsOptions, #[case] said: &str) {
+    fn a_setting_that_rustls_does_not_support_is_an_error(#[case] tls: TlsOptions, #[case] said: &str) {
         let error = provider(&tls).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
 
     #[test]
-    fn key_exchanges_come_in_the_order_that_was_asked_for() {
+    fn key_exchanges_have_the_configured_order() {
         let (provider, _) = provider(&TlsOptions { curve_preferences: vec![24, 29], ..options() }).unwrap();
         let numbers: Vec<_> = provider.kx_groups.iter().map(|group| u16::from(group.name())).collect();
         assert_eq!(numbers, [24, 29]);

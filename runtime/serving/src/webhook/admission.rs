@@ -1,15 +1,15 @@
-//! admission.k8s.io/v1, as far as webhooks of this process use it. Objects stay JSON: a webhook
-//! reads of them what it needs.
+//! The types of admission.k8s.io/v1 that webhooks of this process use. Objects stay JSON, of which
+//! a webhook reads the fields that it needs.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The version that is read and written.
+/// The only supported version.
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// What is about to happen.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -23,22 +23,22 @@ pub enum Operation {
     Connect,
 }
 
-/// What an API server asks about.
+/// A request of an API server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// Identifies this question.
+    /// Identifies this request.
     pub uid: String,
-    /// What is about to happen.
+    /// The operation.
     pub operation: Operation,
     /// Group, version and kind of `object`.
     pub kind: Value,
     /// Group, version and resource.
     pub resource: Value,
-    /// The object's name; empty where the API server makes it.
+    /// The object's name; empty if the API server generates it.
     #[serde(default)]
     pub name: String,
-    /// The object's namespace; empty for those of the cluster.
+    /// The object's namespace; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
     /// The new object; null on deletion.
@@ -47,38 +47,38 @@ pub struct AdmissionRequest {
     /// The old object; null on creation.
     #[serde(default)]
     pub old_object: Value,
-    /// Nothing will be stored: a webhook with side effects leaves them.
+    /// The object will not be stored, so a webhook must have no side effects.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What a webhook decides.
+/// The decision of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionResponse {
-    /// Whether it may happen.
+    /// Whether the operation is allowed.
     pub allowed: bool,
-    /// Why not, for the user.
+    /// The reason of a denial, for the user.
     pub message: Option<String>,
     /// A JSON patch: a list of operations.
     pub patch: Option<Value>,
-    /// Shown to the user; an API server cuts each after 256 characters or so.
+    /// Warnings for the user; an API server cuts each after about 256 characters.
     pub warnings: Vec<String>,
 }
 
 impl AdmissionResponse {
-    /// It may happen as it is.
+    /// Allows the operation without a change.
     #[must_use]
     pub fn allow() -> Self {
         Self { allowed: true, message: None, patch: None, warnings: Vec::new() }
     }
 
-    /// It may not happen.
+    /// Denies the operation.
     #[must_use]
     pub fn deny(message: impl Into<String>) -> Self {
         Self { allowed: false, message: Some(message.into()), ..Self::allow() }
     }
 
-    /// It may happen with this JSON patch applied.
+    /// Allows the operation with this JSON patch.
     #[must_use]
     pub fn patch(patch: Value) -> Self {
         Self { patch: Some(patch), ..Self::allow() }
@@ -106,7 +106,7 @@ impl AdmissionResponse {
     }
 }
 
-/// What comes in the body.
+/// The body of a request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review {
@@ -117,12 +117,12 @@ struct Review {
     request: Option<AdmissionRequest>,
 }
 
-/// The request in a body.
+/// Parses the request in a body.
 ///
 /// # Errors
-/// A sentence for the API server.
+/// The reason, for the API server.
 pub(super) fn request(body: &[u8]) -> Result<AdmissionRequest, String> {
-    let review: Review = serde_json::from_slice(body).map_err(|error| format!("no AdmissionReview: {error}"))?;
+    let review: Review = serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
         return Err(format!("expected an {KIND} of {API_VERSION}, got {:?} of {:?}", review.kind, review.api_version));
     }

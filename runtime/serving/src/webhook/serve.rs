@@ -1,4 +1,4 @@
-//! From an HTTP request to a webhook and back.
+//! The HTTP handler of a webhook.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which webhooks are served, and what comes back over the wire.
+//! Tests of the selection of webhooks and of their answers over HTTPS.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     testing::{Ask, Served, loopback},
 };
 
-/// Denies what is called `bad`, fails on `broken`, and labels everything else.
+/// Denies objects named `bad`, fails on `broken`, and labels all others.
 struct Judge {
     name: &'static str,
     path: &'static str,
@@ -65,7 +65,7 @@ fn webhooks_are_selected_by_name(#[case] patterns: &[&str], #[case] expected: &s
 }
 
 #[test]
-fn a_name_that_no_webhook_has_is_an_error_that_tells_those_there_are() {
+fn the_error_of_an_unknown_webhook_lists_the_known_webhooks() {
     let error = select(&["-baz"], &mut Registry::default()).unwrap_err();
     assert_eq!(error, "--webhooks \"-baz\": there is no such webhook; known: foo, bar");
 }
@@ -101,7 +101,7 @@ async fn post(served: &Served, path: &str, body: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_decision_comes_back_with_the_uid_of_its_request() {
+async fn a_decision_has_the_uid_of_its_request() {
     let served = serve(&mut Registry::default());
     let (status, body) = post(&served, "/foo", &review("good")).await;
     assert_eq!(status, 200, "{body}");
@@ -120,7 +120,7 @@ async fn a_decision_comes_back_with_the_uid_of_its_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_400_and_a_webhook_that_fails_is_500() {
+async fn an_invalid_review_is_400_and_a_failing_webhook_is_500() {
     let mut registry = Registry::default();
     let served = serve(&mut registry);
     let json = &[("content-type", "application/json")][..];
@@ -135,7 +135,7 @@ async fn what_is_no_review_is_400_and_a_webhook_that_fails_is_500() {
         ("POST", charset, &good, "expected the content type"),
         ("POST", &[][..], &good, "expected the content type"),
         ("POST", json, "", "the body is empty"),
-        ("POST", json, "{", "no AdmissionReview"),
+        ("POST", json, "{", "not an AdmissionReview"),
         ("POST", json, without_request, "has no request"),
         ("POST", json, &old, "v1beta1"),
         ("POST", json, &large, "cannot be read"),
