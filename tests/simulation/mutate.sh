@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the simulation itself: each patch in mutations/ puts one bug into a copy of the tree, and one of the days has to end badly by it.
-# usage: tests/simulation/mutate.sh [NAME…]     NAME: a patch without its ending; all of them by default
-# SEEDS is how many days each bug has to hide, 500 by default. Some minutes for all of them.
+# Tests the simulation: each patch in mutations/ adds one bug to a copy of the tree, and at least one of the days has to fail because of it.
+# usage: tests/simulation/mutate.sh [NAME…]     NAME: a patch without its extension; all of them by default
+# SEEDS is the number of days for each bug, 500 by default. All patches take some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seeds=${SEEDS:-500}
@@ -12,19 +12,19 @@ names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(cd "$mutations" && printf '%s\n' *.patch | sed 's/\.patch$//')
 
 rm -rf "$tree" && mkdir -p "$tree"
-# With their times: what did not change is not built again.
+# The copy keeps the modification times, so that unchanged files are not built again.
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp -p --parents -t "$tree"
-# But for those that a run before may have left changed.
+# Files of patches are built again, because an earlier run may have left them patched.
 sed -n 's|^+++ b/||p' "$mutations"/*.patch | sort -u | (cd "$tree" && xargs touch)
 
-# The copy is no repository, though it lies in one.
+# The copy is not a repository, but lies inside one.
 tree_apply() { (cd "$tree" && GIT_CEILING_DIRECTORIES=$target git apply "$@"); }
 
-# build LOG: whether it builds.
+# build LOG: builds the simulation in the copy.
 build() {
   CARGO_TARGET_DIR=$target .ci/with cargo build --locked --quiet --release --manifest-path "$tree/Cargo.toml" -p skysail-test-simulation >"$1" 2>&1
 }
-# Without a bug all days end well: else a day that ends badly shows nothing.
+# Without a bug all days have to end well; otherwise a failed day proves nothing.
 printf '%-40s ' "no bug"
 build "$target/none.log" || { echo "does not build: see $target/none.log"; exit 2; }
 "$target/release/simulate" --seeds "$seeds" >"$target/none.log" 2>&1 || { echo "ends badly: see $target/none.log"; exit 2; }
@@ -33,7 +33,7 @@ echo "$seeds days end well"
 survived=()
 for name in "${names[@]}"; do
   patch=$PWD/$mutations/$name.patch
-  [ -f "$patch" ] || { echo "there is no mutation $name: see $mutations" >&2; exit 2; }
+  [ -f "$patch" ] || { echo "no mutation is called $name: see $mutations" >&2; exit 2; }
   tree_apply "$patch"
   printf '%-40s ' "$name"
   build "$target/$name.log" || { echo "does not build: see $target/$name.log"; exit 2; }
@@ -51,6 +51,6 @@ for name in "${names[@]}"; do
   tree_apply -R "$patch"
 done
 if [ ${#survived[@]} -gt 0 ]; then
-  echo "the simulation is blind to: ${survived[*]}" >&2
+  echo "the simulation does not find these bugs: ${survived[*]}" >&2
   exit 1
 fi

@@ -1,15 +1,16 @@
-//! How many requests one object may cost: a loop without a rate fails the day, also during faults.
+//! Limits the requests for one object, so that a loop without a rate limit fails the day, even
+//! during faults.
 
 use std::collections::BTreeMap;
 
 use tokio::time::{Duration, Instant};
 
-/// The time that a budget is for.
+/// The period of a budget.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Requests for one object within a window in which people do nothing: retries, a new leader and
-/// another one after that, and the periodic passes. Loops without a rate take thousands.
+/// The most requests for one object within a window without operations: retries, two changes of the
+/// leader, and the periodic passes. A loop without a rate limit sends thousands.
 const IDLE_MAX: u32 = 60;
-/// Requests for one object that one operation of people, or one fault, may cause.
+/// The most requests for one object that one operation or one fault may cause.
 const PER_OPERATION_MAX: u32 = 6;
 
 /// Counts requests by object.
@@ -17,7 +18,7 @@ const PER_OPERATION_MAX: u32 = 6;
 pub(crate) struct Budget {
     began: Instant,
     operations: u32,
-    /// Of the window before: what was begun then may go on.
+    /// Operations of the previous window, whose requests may continue.
     operations_before: u32,
     spent: BTreeMap<String, u32>,
 }
@@ -27,13 +28,14 @@ impl Budget {
         Self { began: Instant::now(), operations: 0, operations_before: 0, spent: BTreeMap::new() }
     }
 
-    /// People do something, or a fault begins.
+    /// Counts an operation of people or the begin of a fault.
     pub(crate) fn operation(&mut self) {
         self.turn();
         self.operations += 1;
     }
 
-    /// One request for this object. Says once for each window that there are too many.
+    /// Counts one request for this object. Returns a message for the first request of a window
+    /// beyond the limit.
     pub(crate) fn spend(&mut self, what: String) -> Option<String> {
         self.turn();
         let max = IDLE_MAX + PER_OPERATION_MAX * (self.operations + self.operations_before);

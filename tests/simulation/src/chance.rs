@@ -1,9 +1,9 @@
-//! Chance that repeats itself.
+//! Reproducible random numbers.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Draws from a seed. Streams of different names are independent, so that one more draw here
-/// changes nothing there.
+/// A stream of random numbers from a seed. Streams with different names are independent, so that
+/// another draw from one stream does not change the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(fastrand::Rng);
 
@@ -16,7 +16,7 @@ impl Chance {
         Self(fastrand::Rng::with_seed(seed ^ name))
     }
 
-    /// True in this share of cases.
+    /// `true` with this probability.
     pub(crate) fn once_in(&mut self, share: f64) -> bool {
         self.0.f64() < share
     }
@@ -29,12 +29,12 @@ impl Chance {
         Duration::from_millis(self.0.u64(range))
     }
 
-    /// One of them; none where there is none.
+    /// A random element; `None` if there is none.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         if of.is_empty() { None } else { of.get(self.0.usize(..of.len())) }
     }
 
-    /// One of the names by weight.
+    /// A random element by weight.
     pub(crate) fn weighted<T: Copy>(&mut self, of: &[(u32, T)]) -> Option<T> {
         let sum: u32 = of.iter().map(|(weight, _)| weight).sum();
         let mut left = self.0.u32(..sum.max(1));

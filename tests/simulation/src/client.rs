@@ -1,4 +1,4 @@
-//! Clients of the API that name themselves.
+//! Clients of the API with a user agent of their own.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tower::ServiceExt as _;
 
 use crate::link::Link;
 
-/// The user agent of the referee, which only looks.
+/// The user agent of the referee, which only reads.
 pub(crate) const REFEREE: &str = "referee";
 /// The user agent of people and machines.
 pub(crate) const PEOPLE: &str = "people";
 
-/// A client with this name that nothing disturbs.
+/// A client with this name and without faults.
 pub(crate) fn undisturbed(server: &Arc<ApiServer>, name: &str) -> kube::Client {
     let (inner, agent) = (server.service(), agent(name));
     let service = tower::service_fn(move |mut request: Request<Body>| {

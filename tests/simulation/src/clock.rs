@@ -1,10 +1,10 @@
-//! The day's clock: tokio's, paused.
+//! The clock of a day: tokio's paused clock.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// Virtual time passes.
+/// Waits in virtual time.
 pub(crate) async fn wait(time: Duration) {
     sleep(time).await;
 }

@@ -1,8 +1,7 @@
-//! A cloud: what it holds, and how one request to it fares.
+//! A simulated cloud: its resources, and the latency and faults of its requests.
 //!
-//! A request that was sent takes effect, or not, whatever becomes of who sent it. Reads may show
-//! the past; writes are of the present. Names are unique, as in a cloud whose API lets a client
-//! repeat itself.
+//! A sent request takes effect or fails independently of its sender. Reads may return an old state;
+//! writes use the current one. Names are unique, as in a cloud whose API makes retries idempotent.
 
 mod state;
 
@@ -22,25 +21,25 @@ use crate::{Plan, Referee, chance::Chance, clock::wait, link::Link, plan::CloudW
 const LAG_MAX_MS: u64 = 2_000;
 /// The host ends a call after this.
 const HOST_DEADLINE: Duration = Duration::from_secs(30);
-/// A sent request takes effect within this: after the death of its sender, nobody follows sooner
-/// than a lease runs out.
+/// A sent request takes effect within this time, which is shorter than a lease: so it has taken
+/// effect before another process leads.
 const EFFECT_MAX_MS: u64 = 2_000;
 
-/// Who asks.
+/// The sender of a request.
 pub(crate) struct Sender<'a> {
     pub(crate) process: &'a str,
     pub(crate) link: &'a Link,
     pub(crate) fence: &'a Fence,
 }
 
-/// What a provider answers that is not so.
+/// A false answer of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// No machine exists.
     AllMissing,
-    /// One of the machines does not exist: the one with this number, counted round.
+    /// One of the machines does not exist: the one with this number, modulo their count.
     OneMissing(usize),
-    /// Addresses are no addresses.
+    /// Addresses are invalid.
     Junk,
     /// Each answer is that of the next node.
     Swapped,
@@ -48,13 +47,13 @@ pub(crate) enum Lie {
     Short,
 }
 
-/// A cloud. Shared by the providers of all processes.
+/// A cloud, which the providers of all processes share.
 pub(crate) struct Cloud {
-    /// Also its provider's name.
+    /// The name of the cloud and of its provider.
     pub(crate) name: &'static str,
-    /// The provider-ID scheme that its component describes.
+    /// The provider-ID scheme that the provider's component describes.
     pub(crate) scheme: &'static str,
-    /// The first one has.
+    /// Whether the cloud has routes: only the first one does.
     pub(crate) has_routes: bool,
     inner: Mutex<Inner>,
     story: Story,
@@ -67,15 +66,15 @@ struct Inner {
     past: VecDeque<(Instant, CloudState)>,
     weather: CloudWeather,
     chance: Chance,
-    /// Until then it refuses every credential.
+    /// Until when the cloud refuses every credential.
     token_expired_until: Option<Instant>,
-    /// Until then its provider calls every machine missing.
+    /// Until when the provider reports every machine as missing.
     all_missing_until: Option<Instant>,
-    /// What was sent and is on its way.
+    /// Requests that were sent and have not taken effect.
     sent: JoinSet<()>,
 }
 
-/// How one request fares.
+/// The latency and the fault of one request.
 struct Fate {
     before: Duration,
     after: Duration,
@@ -111,12 +110,12 @@ impl Cloud {
         self.story.tell(self.name, what);
     }
 
-    /// What it holds now.
+    /// The current state.
     pub(crate) fn state(&self) -> CloudState {
         self.lock().state.clone()
     }
 
-    /// Changes it behind everybody's back: machines are made and deleted by others.
+    /// Changes the state without a request of a provider: users make and delete machines.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut CloudState) -> T) -> T {
         let mut inner = self.lock();
         inner.remember();
@@ -130,12 +129,12 @@ impl Cloud {
         inner.all_missing_until = None;
     }
 
-    /// Its provider calls every machine missing for so long.
+    /// Makes the provider report every machine as missing for this time.
     pub(crate) fn call_all_missing(&self, time: Duration) {
         self.lock().all_missing_until = Some(Instant::now() + time);
     }
 
-    /// How the next look-up of machines lies.
+    /// The lie of the next look-up of machines.
     pub(crate) fn lie(&self) -> Option<Lie> {
         let mut inner = self.lock();
         if inner.all_missing_until.is_some_and(|until| Instant::now() < until) {
@@ -166,7 +165,7 @@ impl Cloud {
         })
     }
 
-    /// A request that changes nothing; it may see the past.
+    /// A request that changes nothing, and may return an old state.
     pub(crate) async fn read<T>(
         &self,
         sender: &Sender<'_>,
@@ -190,13 +189,13 @@ impl Cloud {
         let (cloud, before, refused) = (Arc::clone(self), fate.before, fate.refused.is_some());
         let (answer, answered) = oneshot::channel();
         let (told, who) = (what.clone(), sender.process.to_owned());
-        // On its own: what was sent arrives, also when the sender dies.
+        // In a task of its own: a sent request arrives even if the sender dies.
         self.lock().put_on_its_way(async move {
             wait(before).await;
             if !refused {
                 let result = cloud.change(effect);
                 cloud.story.tell(cloud.name, format_args!("{told} (for {who})"));
-                // Nobody may be left to hear it.
+                // The sender may be gone.
                 drop(answer.send(result));
             }
         });
@@ -209,7 +208,7 @@ impl Cloud {
         }
     }
 
-    /// The last moment before it leaves the process.
+    /// The checks immediately before the request leaves the process.
     async fn send(&self, sender: &Sender<'_>, what: &str, writes: bool) -> Result<Fate> {
         sender.link.run(std::future::ready(())).await;
         sender.fence.check()?;
@@ -228,9 +227,9 @@ impl Cloud {
             return Err(error);
         }
         wait(fate.after).await;
-        // The process may have been frozen meanwhile.
+        // Waits while the process is frozen.
         sender.link.run(std::future::ready(())).await;
-        // As the host: an answer that comes after the lease ran out reaches nobody.
+        // As in the host: an answer after the end of the lease is discarded.
         sender.fence.check()?;
         if fate.refused.is_some() || fate.answer_lost { Err(self.fail(sender, what, fate)) } else { Ok(result) }
     }

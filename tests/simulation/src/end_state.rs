@@ -1,4 +1,4 @@
-//! What has to be true when nothing disturbs any more: the API and the clouds say the same.
+//! Checks after the last fault: the objects of the API and the clouds have to match.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,17 +21,17 @@ use crate::{
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// A cloud as it is now.
+/// The current state of a cloud.
 struct Seen {
     name: &'static str,
     has_routes: bool,
     state: CloudState,
 }
 
-/// Everything that is not as it has to be; empty when all is well.
+/// All differences from the desired state; empty if there are none.
 ///
-/// Where orphans are not deleted, an orphan that a process made from an old state before it died is
-/// reported, which is all that can be done.
+/// If orphans are not deleted, an orphan that a process made from an old state before it died only
+/// has to be reported by an Event.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
@@ -56,7 +56,7 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
     wrong
 }
 
-/// What is wrong with the nodes alone, whatever their load balancers are.
+/// The differences of the nodes alone, without load balancers.
 pub(crate) fn node_differences(site: &Site) -> Vec<String> {
     let nodes = site.referee.objects("/api/v1/nodes");
     let clouds = seen(site);
@@ -70,11 +70,11 @@ pub(crate) fn node_differences(site: &Site) -> Vec<String> {
 
 fn seen(site: &Site) -> Vec<Seen> {
     let seen = |cloud: &Arc<Cloud>| Seen { name: cloud.name, has_routes: cloud.has_routes, state: cloud.state() };
-    // The third cloud is another account of the first one, and nothing is made there.
+    // The third cloud is another account of the first one and stays empty.
     site.clouds.iter().take(2).map(seen).collect()
 }
 
-/// Whether this cloud has to have a load balancer for it.
+/// Whether this cloud has to have a load balancer for the Service.
 fn is_wanted(service: &Value, cloud: &Seen) -> bool {
     text(service, "/spec/type") == "LoadBalancer"
         && service.pointer("/metadata/deletionTimestamp").is_none()
@@ -91,8 +91,8 @@ fn strings<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether its finalizer is another manager's: it came with it, wants a load balancer of that one
-/// now, and was never ours.
+/// Whether the Service's finalizer belongs to another manager: the Service was created with the
+/// finalizer, has that manager's class now, and was never ours.
 fn has_anothers_finalizer(service: &Value, clouds: &[Seen]) -> bool {
     let wants = text(service, "/spec/type") == "LoadBalancer";
     let is_anothers = !clouds.iter().any(|cloud| is_of_class(service, cloud));
@@ -104,12 +104,12 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     let name = text(service, "/metadata/name");
     let kept_by_another = has_anothers_finalizer(service, clouds);
     if !kept_by_another && service.pointer("/metadata/deletionTimestamp").is_some() {
-        wrong.push(format!("the Service {name} is deleted and still there"));
+        wrong.push(format!("the Service {name} was deleted and still exists"));
     }
     let wanted = clouds.iter().find(|cloud| is_wanted(service, cloud));
     let has_finalizer = strings(service, "/metadata/finalizers").contains(&LOAD_BALANCER_FINALIZER);
     if !kept_by_another && has_finalizer != wanted.is_some() {
-        wrong.push(format!("the Service {name} has or lacks the finalizer against what is wanted"));
+        wrong.push(format!("the Service {name} has the finalizer without need, or lacks it"));
     }
     let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let shown: Vec<&str> = ingress.into_iter().flatten().map(|one| text(one, "/ip")).collect();

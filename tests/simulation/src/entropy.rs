@@ -1,8 +1,8 @@
-//! The source of all chance in the process: the seed.
+//! Makes the seed the source of all randomness in the process.
 //!
 //! Hash maps of the standard library, the branches of `tokio::select!` and the jitter of back-offs
-//! take their seeds from the operating system. Here they get them from the simulation's seed, so
-//! that a run repeats itself exactly.
+//! take their seeds from the operating system. Here they receive them from the simulation's seed,
+//! so that a run is reproducible.
 #![expect(unsafe_code, reason = "to stand in for the C library's function is to export its symbol")]
 
 use std::{
@@ -10,23 +10,23 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The seed; zero asks the operating system.
+/// The seed; zero means the operating system's entropy.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 thread_local!(static SOURCE: RefCell<Option<fastrand::Rng>> = const { RefCell::new(None) });
 
-/// From now on whatever asks for entropy gets it from this seed. Called once, before anything asks.
+/// Derives all entropy from this seed. Call it once, before any code requests entropy.
 pub fn fix(seed: u64) {
-    // Zero stands for none.
+    // Zero means that no seed is set.
     SEED.store(seed.wrapping_add(1).max(1), Ordering::SeqCst);
     fastrand::seed(seed);
 }
 
-/// Stands in for the C library's function of that name, which the standard library and `getrandom`
+/// Replaces the C library's function of the same name, which the standard library and `getrandom`
 /// call.
 ///
 /// # Safety
-/// As that one: `buffer` has to be valid for writes of `length` bytes.
+/// `buffer` has to be valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, flags: u32) -> isize {
     // SAFETY: the caller promises it.

@@ -1,20 +1,24 @@
-//! A deterministic simulation: one seed decides a bad day of a cluster, its clouds and its
-//! managers, and what is true afterwards is checked.
+//! A deterministic simulation of one day with faults in a cluster, its clouds and its managers. One
+//! seed decides the day, and invariants are checked during the day and at its end.
+//!
+//! The names: a *story* is the log of a day, *weather* the faults of the Kubernetes API, the
+//! *referee* checks invariants, *people* are the users who change objects, and *calm* is the time
+//! after the last fault.
 //!
 //! # What is real
-//! The controllers and the leader election as `skysail run` puts them together, several replicas of
-//! them, over the in-memory Kubernetes API. The clouds and their provider are a model: requests
-//! with latency, some of which fail before or after they took effect.
+//! The controllers and the leader election as `skysail run` composes them, in several replicas, on
+//! the in-memory Kubernetes API. The clouds and their providers are a model: requests have a
+//! latency, and some fail before or after they took effect.
 //!
 //! # What repeats
-//! Everything: the clock is tokio's, paused; there is one thread; chance comes from the seed, also
-//! that of the hash maps ([`entropy`]). So one seed is one story, told line by line. A process runs
-//! one seed only: libraries count runtimes in statics.
+//! Everything repeats: the clock is tokio's paused clock, there is one thread, and all randomness
+//! comes from the seed, that of hash maps included ([`entropy`]). So one seed always has the same
+//! story. A process runs only one seed, because libraries count runtimes in statics.
 //!
 //! # Flow
-//! A [`Plan`] is drawn from the seed; [`run`] lets people and machines do things (`operations`)
-//! while the weather is bad (`weather`, `cloud`) and a [`Referee`] watches; then faults stop, and
-//! the state has to become the wanted one (`end_state`) and stay so.
+//! A [`Plan`] is drawn from the seed. [`run`] lets people and machines act (`operations`) while
+//! requests fail (`weather`, `cloud`) and a [`Referee`] checks invariants. Then the faults stop,
+//! and the state has to become the desired one (`end_state`) and stay so.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

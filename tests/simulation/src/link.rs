@@ -1,5 +1,5 @@
-//! What carries the requests of one process. A connection can be lost without a sign of it, and a
-//! process can be frozen.
+//! The network link of one process. Connections can be lost without an error, and the process can
+//! be frozen.
 
 use std::{
     pin::pin,
@@ -26,14 +26,14 @@ use tower::{BoxError, ServiceExt as _};
 /// The connections of one process. All its clients and providers share it.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The process does nothing, as after SIGSTOP.
+    /// Whether the process is frozen, as by SIGSTOP.
     frozen: Sender<bool>,
     /// Counts how often the established connections were lost.
     losses: Sender<u64>,
     requests: Requests,
 }
 
-/// Requests on their way, of all processes: they outlive their senders.
+/// Requests under way of all processes, which outlive their senders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests(Arc<Mutex<JoinSet<()>>>);
 
@@ -53,9 +53,9 @@ impl Link {
         Arc::new(Self { frozen: Sender::new(false), losses: Sender::new(0), requests })
     }
 
-    /// Freezes the process, or lets it go on.
+    /// Freezes the process, or lets it continue.
     ///
-    /// The timers of a process that is frozen go on here, but nothing that it decides leaves it.
+    /// The timers of a frozen process continue here, but it sends no requests.
     pub(crate) fn freeze(&self, frozen: bool) {
         self.frozen.send_replace(frozen);
     }
@@ -64,8 +64,7 @@ impl Link {
         *self.frozen.borrow()
     }
 
-    /// The established connections carry nothing any more, and nothing says so. New connections
-    /// work.
+    /// The established connections drop all data without an error. New connections work.
     pub(crate) fn lose_connections(&self) {
         self.losses.send_modify(|losses| *losses += 1);
     }
@@ -83,8 +82,8 @@ impl Link {
         }
     }
 
-    /// Carries one request to the API server and its answer back. A request that was sent takes
-    /// effect, also after the death of its sender.
+    /// Sends one request to the API server and returns its answer. A sent request takes effect even
+    /// if its sender dies.
     pub(crate) async fn exchange(
         self: Arc<Self>,
         server: Arc<ApiServer>,
@@ -103,11 +102,11 @@ impl Link {
     }
 }
 
-/// The output of this future. If the connection is lost before, it never comes.
+/// The output of this future; pending for ever if the connection is lost before.
 async fn carried<F: Future>(losses: &mut Receiver<u64>, future: F) -> F::Output {
     select! {
         biased;
-        // The link, which sends, lives as long as what it carries.
+        // The link owns the sender of this channel and outlives this future.
         _ = losses.changed() => std::future::pending().await,
         output = future => output,
     }

@@ -1,5 +1,5 @@
-//! `simulate`: lives through bad days, each in a process of its own, and tells the story of those
-//! that end badly.
+//! `simulate`: runs simulated days, each in its own process, and prints the story of each failed
+//! day.
 
 use std::{
     io::{self, Write as _},
@@ -20,42 +20,42 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-/// Between two lines of progress.
+/// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// A day takes a second. One that takes this long goes round in circles at one moment of its clock.
+/// A day takes a second. A day that takes this long loops without progress of its clock.
 const REAL_TIME_MAX: Duration = Duration::from_mins(5);
-/// Longer than that: the process itself ends such a day, and tells its story.
+/// Longer than [`REAL_TIME_MAX`], after which the process itself ends the day and prints its story.
 const PROCESS_MAX: Duration = Duration::from_mins(6);
-/// The end of a story that goes round in circles.
+/// The last lines of the story of an endless day that are printed.
 const LINES_MAX: usize = 500;
 
-/// Simulate bad days of a cluster, its clouds and its managers.
+/// Simulate days with faults in a cluster, its clouds and its managers.
 ///
-/// Each seed is one day: it decides what people do, which requests fail and how, which processes
-/// die, and when. A day that ends badly is printed line by line, and can be lived through again:
-/// the same seed is the same day, to the last line.
+/// Each seed is one day: the seed decides what people do, which requests fail and how, which
+/// processes die, and when. The story of a failed day is printed. The same seed always produces the
+/// same story, to the last line.
 #[derive(Debug, Parser)]
 #[command(
     version,
     after_help = "Examples:\n  simulate --seeds 500\n  simulate --seeds 10000 --seed-from 500\n  simulate --one 4711 --story"
 )]
 struct Args {
-    /// How many days.
+    /// Number of days.
     #[arg(long, default_value_t = 500, env = "SEEDS")]
     seeds: u64,
-    /// The first one's seed.
+    /// Seed of the first day.
     #[arg(long, default_value_t = 0, env = "SEED_FROM")]
     seed_from: u64,
-    /// How many at once; 0 is one for each processor.
+    /// Days in parallel; 0 means one for each processor.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
-    /// Go on after a bad end, to the last seed.
+    /// Continue after a failed day, to the last seed.
     #[arg(long)]
     keep_going: bool,
-    /// Live through the day of this seed alone, in this process.
+    /// Run only the day of this seed, in this process.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "seed_from", "jobs", "keep_going"])]
     one: Option<u64>,
-    /// Tell the story also when it ends well.
+    /// Print the story also if the day ends well.
     #[arg(long, requires = "one")]
     story: bool,
 }
@@ -81,10 +81,10 @@ fn one(seed: u64, story: bool) -> io::Result<ExitCode> {
     let told = Arc::new(OnceLock::new());
     let watched = Arc::clone(&told);
     thread::spawn(move || end_in_time(&watched));
-    // Whether the manager or the simulation panics: what led to it is worth more than the stack.
+    // The story before a panic is more useful than the stack trace.
     let lived = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(Plan::of(seed), &told))));
     let outcome = lived.unwrap_or_else(|_| Outcome {
-        failures: vec!["VIOLATION somebody panicked: standard error says who".to_owned()],
+        failures: vec!["VIOLATION a panic: see standard error".to_owned()],
         story: told.get().map(Story::lines).unwrap_or_default(),
     });
     let bad = !outcome.failures.is_empty();
@@ -96,7 +96,7 @@ fn one(seed: u64, story: bool) -> io::Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Ends this process when the day takes too long, with the end of its story.
+/// Prints the end of the story and ends this process when the day takes too long.
 fn end_in_time(told: &OnceLock<Story>) {
     let end = Instant::now() + REAL_TIME_MAX;
     while Instant::now() < end {
@@ -105,7 +105,7 @@ fn end_in_time(told: &OnceLock<Story>) {
     let lines = told.get().map(Story::lines).unwrap_or_default();
     let mut out = io::stdout().lock();
     for line in lines.iter().skip(lines.len().saturating_sub(LINES_MAX)) {
-        // Nobody may be left to read it.
+        // The reader may be gone.
         drop(writeln!(out, "{line}"));
     }
     drop(writeln!(out, "WRONG the day had not ended after {} s", REAL_TIME_MAX.as_secs()));
@@ -113,7 +113,7 @@ fn end_in_time(told: &OnceLock<Story>) {
     std::process::exit(1);
 }
 
-/// The seed, and the story where it ended badly.
+/// The seed, and the story if the day failed.
 type Ended = io::Result<(u64, Option<String>)>;
 
 async fn many(args: &Args) -> io::Result<ExitCode> {
@@ -138,7 +138,7 @@ async fn many(args: &Args) -> io::Result<ExitCode> {
         let (seed, story) = ended.map_err(io::Error::other)??;
         lived += 1;
         if let Some(story) = story {
-            say(&format!("{story}\nseed {seed} ended badly; live through it again: make simulate SEED={seed}"));
+            say(&format!("{story}\nseed {seed} ended badly; repeat it: make simulate SEED={seed}"));
             bad.push(seed);
         }
         if (bad.is_empty() || args.keep_going)
@@ -156,7 +156,7 @@ async fn many(args: &Args) -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// In a process of its own.
+/// Runs the day of this seed in a process of its own.
 async fn live_through(seed: u64) -> Ended {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--one").arg(seed.to_string()).env_remove("SEEDS").env_remove("SEED_FROM");
@@ -176,6 +176,6 @@ async fn live_through(seed: u64) -> Ended {
 }
 
 fn say(line: &str) {
-    // Nobody may be left to read it.
+    // The reader may be gone.
     drop(writeln!(io::stderr(), "{line}"));
 }

@@ -1,4 +1,4 @@
-//! What people and machines do: the load of the day.
+//! Operations of people and machines: the load of a day.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-/// Label of an object that has something of another controller, which stays.
+/// Label of an object with a finalizer or taint of another controller, which has to stay.
 const MARK: &str = "example.com-others";
 /// Label of a Service that came with the finalizer of another manager.
 const ADOPTED: &str = "example.com-adopted";
@@ -31,7 +31,7 @@ pub(crate) const OTHERS_MARK: &str = "/metadata/labels/example.com-others";
 pub(crate) const OTHERS_FINALIZER: &str = "example.com/other";
 pub(crate) const OTHERS_TAINT: &str = "example.com/other";
 
-/// One kind of thing that people do.
+/// A kind of operation.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     CreateService,
@@ -80,15 +80,15 @@ pub(crate) struct People {
     chance: Chance,
     /// The highest number in a name.
     names_max: usize,
-    /// For pod ranges, which no two nodes share.
+    /// Gives each node its own pod range.
     nodes_made: usize,
-    /// What was begun, and when it goes on.
+    /// Second steps of operations, and when they are due.
     begun: Vec<(Instant, Later)>,
 }
 
-/// How something goes on.
+/// The second step of an operation.
 enum Later {
-    /// A machine comes under this name, which another one had, in this cloud.
+    /// A new machine takes over this name of a deleted one, in this cloud.
     Succeed(String, Arc<Cloud>),
     /// The Service becomes a load balancer of this class.
     Convert(String, Value),
@@ -100,7 +100,7 @@ impl People {
     pub(crate) fn new(site: &Site, plan: &Plan) -> Self {
         Self {
             client: undisturbed(&site.server, PEOPLE),
-            // Of the third cloud, another account of the first one, nothing is used.
+            // The third cloud, another account of the first one, is not used.
             clouds: site.clouds.iter().take(2).cloned().collect(),
             referee: Arc::clone(&site.referee),
             story: site.story.clone(),
@@ -119,7 +119,7 @@ impl People {
         Api::all(self.client.clone())
     }
 
-    /// Does one thing; nothing where it does not apply to what is there.
+    /// Performs one operation, if it applies to the existing objects.
     pub(crate) async fn act(&mut self) {
         match self.chance.weighted(&WEIGHTS).unwrap() {
             Operation::CreateService => self.create_service().await,
@@ -129,8 +129,8 @@ impl People {
                 self.patch_some_service(json!({ "spec": { "ports": ports } })).await;
             }
             Operation::ChangeType => {
-                // A class is of load balancers only, and stays while the type does; the node ports
-                // of a NodePort stay, too.
+                // Only load balancers have a class, which cannot change while the type stays; the
+                // node ports of a NodePort stay, too.
                 let spec = match self.chance.number(0..=5) {
                     0 | 1 => json!({ "type": "ClusterIP", "loadBalancerClass": null, "externalTrafficPolicy": null }),
                     2 | 3 => json!({ "type": "NodePort", "loadBalancerClass": null }),
@@ -171,13 +171,13 @@ impl People {
         }
     }
 
-    /// All machines run and their kubelets say so; those without a node register again; nodes
-    /// without a machine are not heard of.
+    /// Starts all machines, whose kubelets report Ready; machines without a node register again;
+    /// nodes without a machine are not Ready.
     pub(crate) async fn bring_everything_up(&mut self) {
         self.begun.clear();
         if self.clouds.iter().all(|cloud| cloud.state().machines.is_empty()) {
-            // Of a cluster without a single node no route is deleted: an empty list is more often a
-            // mistake than a cluster.
+            // Without any node the route controller deletes no route, because an empty list of
+            // nodes is more likely an error.
             self.add_machine().await;
         }
         for cloud in self.clouds.clone() {
@@ -206,25 +206,25 @@ impl People {
             let is_there = self.machine_of(&name).is_some();
             self.heartbeat(&name, if is_there { "True" } else { "Unknown" }).await;
             if !is_there {
-                // The breaker may hold it back.
+                // The breaker may prevent the deletion.
                 let patch = json!({ "metadata": { "annotations": { ALLOW_DELETION_ANNOTATION: "true" } } });
                 drop(self.nodes().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await);
             }
         }
     }
 
-    /// Somebody deletes a load balancer in the cloud.
+    /// A user deletes a load balancer in the cloud.
     pub(crate) fn tamper(&mut self) {
         let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
         let names: Vec<String> = cloud.state().balancers.into_keys().collect();
         if let Some(name) = self.chance.pick(&names) {
-            self.story.tell(PEOPLE, format_args!("delete {name} in {} behind our back", cloud.name));
+            self.story.tell(PEOPLE, format_args!("delete {name} in {} without the manager", cloud.name));
             cloud.change(|state| state.balancers.remove(name));
         }
     }
 
-    /// Somebody deletes the backend pool of a load balancer, which keeps its backends until the
-    /// next change.
+    /// A user deletes the backend pool of a load balancer, which keeps its backends until the next
+    /// change.
     pub(crate) fn delete_some_pool(&mut self) {
         let Some(cloud) = self.chance.pick(&self.clouds).cloned() else { return };
         let names: Vec<String> = cloud.state().balancers.into_keys().collect();
@@ -275,12 +275,13 @@ impl People {
             json!({ "name": name })
         };
         let object = json!({ "metadata": metadata, "spec": spec });
-        // It may be there already: kubectl says so, and nothing happens.
+        // The Service may exist already, which is an error without effect.
         drop(self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await);
     }
 
-    /// A Service is there from another manager's time: with the finalizer, and nothing says who
-    /// made what it guards. While everyone is asked, it becomes a load balancer again.
+    /// Creates a Service from another manager's time: it has the finalizer, and no record says
+    /// which provider made its load balancer. While all providers are asked, it becomes a load
+    /// balancer again.
     async fn adopt_service(&mut self) {
         let name = format!("s{}", self.chance.number(0..=self.names_max));
         let spec = json!({ "type": "ClusterIP", "ports": self.ports() });
@@ -289,7 +290,9 @@ impl People {
         let object = json!({ "metadata": metadata, "spec": spec });
         if self.services().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.is_ok() {
             let after = self.chance.milliseconds(0..=2_000);
-            // One of ours: what becomes another's keeps the finalizer, which is that one's then.
+            // A class of ours: a Service that gets a foreign class keeps the finalizer for the
+            // other
+            // manager.
             let class = if self.chance.once_in(0.5) { Value::Null } else { json!(CLASS) };
             self.begun.push((Instant::now() + after, Later::Convert(name, class)));
         }
@@ -303,7 +306,7 @@ impl People {
         }
     }
 
-    /// Another controller has done what its finalizer waited for.
+    /// Another controller removes its finalizer.
     async fn other_controller_lets_go(&self, name: &str, object: &Value) {
         let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
         let left: Vec<&Value> = finalizers.into_iter().flatten().filter(|one| *one != OTHERS_FINALIZER).collect();
@@ -319,7 +322,7 @@ impl People {
             self.empty_status(&name).await;
             return;
         }
-        // About while it is ensured again.
+        // At about the time of the next ensure.
         self.annotate(&name).await;
         let after = self.chance.milliseconds(0..=200);
         self.begun.push((Instant::now() + after, Later::Empty(name)));
@@ -358,7 +361,7 @@ impl People {
 
     async fn patch_service(&self, name: &str, patch: Value) {
         self.story.tell(PEOPLE, format_args!("patch service {name} {patch}"));
-        // It may be gone, and what its type does not allow is refused.
+        // The Service may be gone, or its type may not allow the patch.
         drop(self.services().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await);
     }
 
@@ -382,7 +385,7 @@ impl People {
         }
     }
 
-    /// Nothing where a machine of that name is there.
+    /// Makes a machine, unless one with this name exists.
     async fn make_machine(&mut self, name: &str, cloud: &Cloud) {
         if self.clouds.iter().any(|cloud| cloud.state().machine_named(name).is_some()) {
             return;
@@ -419,7 +422,7 @@ impl People {
         let condition = json!({ "type": "Ready", "status": ready, "reason": "Kubelet", "message": message });
         let patch = json!({ "status": { "conditions": [condition] } });
         self.story.tell(PEOPLE, format_args!("node {name} is ready: {ready}"));
-        // It may go at any moment.
+        // The node may be deleted at any time.
         drop(self.nodes().patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await);
     }
 
@@ -427,7 +430,7 @@ impl People {
         if let Some(object) = self.referee.object(&format!("/api/v1/nodes/{name}")) {
             self.story.tell(PEOPLE, format_args!("delete node {name}"));
             self.referee.deleted_by_people(text(&object, "/metadata/uid"));
-            // Somebody may be faster.
+            // Another client may have deleted the node already.
             drop(self.nodes().delete(name, &DeleteParams::default()).await);
         }
     }
@@ -440,8 +443,8 @@ impl People {
         self.heartbeat(&name, "Unknown").await;
     }
 
-    /// A machine goes, and another one comes under its name: about when a controller has seen twice
-    /// that the first is gone.
+    /// Replaces a machine by a new one with the same name, at about the time when a controller has
+    /// seen twice that the first one is missing.
     async fn replace_some_machine(&mut self) {
         let Some(name) = self.some_node() else { return };
         let Some((cloud, _)) = self.machine_of(&name) else { return };
@@ -452,12 +455,12 @@ impl People {
         self.begun.push((Instant::now() + after, Later::Succeed(name, cloud)));
     }
 
-    /// When something that was begun goes on.
+    /// When the next second step is due.
     pub(crate) fn next_due(&self) -> Instant {
         self.begun.iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + LOOK_EVERY)
     }
 
-    /// What was begun and is due.
+    /// Performs the second steps that are due.
     pub(crate) async fn go_on(&mut self) {
         let now = Instant::now();
         let due: Vec<_> = self.begun.extract_if(.., |(at, _)| *at <= now).collect();

@@ -5,26 +5,27 @@ use tokio::sync::watch;
 
 use crate::{chance::Chance, story::Story};
 
-/// What the operator may edit.
+/// The settings that the operator edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ownership {
-    /// The second provider is there.
+    /// The second provider exists.
     pub(crate) second: bool,
     /// The second provider claims its class.
     pub(crate) class: bool,
     /// The second provider selects its new nodes.
     pub(crate) selector: bool,
-    /// The first provider pins its provider-ID scheme; else its component describes it.
+    /// The first provider's settings have its provider-ID scheme; otherwise its component describes
+    /// it.
     pub(crate) pinned: bool,
-    /// The second provider may give any address; else only those of its cloud.
+    /// The second provider may assign any address; otherwise only those of its cloud.
     pub(crate) any_address: bool,
-    /// A younger provider is there, which claims the class of the second provider and whose
+    /// A younger provider exists, which claims the class of the second provider and whose
     /// component describes the scheme of the first one: another account of the same cloud.
     pub(crate) younger: bool,
 }
 
 impl Ownership {
-    /// As it is at the begin and at the end of a day.
+    /// The settings at the begin and at the end of a day.
     const USUAL: Self =
         Self { second: true, class: true, selector: true, pinned: false, any_address: true, younger: false };
 }
@@ -41,12 +42,12 @@ impl Operator {
         Self { ownership: watch::Sender::new(Ownership::USUAL), chance: Chance::of(seed, "operator"), story }
     }
 
-    /// What the processes follow.
+    /// The settings that the processes follow.
     pub(crate) fn ownership(&self) -> watch::Receiver<Ownership> {
         self.ownership.subscribe()
     }
 
-    /// Edits one thing.
+    /// Edits one setting.
     pub(crate) fn edit(&mut self) {
         let which = self.chance.number(0..=7);
         self.change(|ownership| {
@@ -62,13 +63,13 @@ impl Operator {
         });
     }
 
-    /// Adds the younger provider, or removes it where it is there.
+    /// Adds the younger provider, or removes it if it exists.
     pub(crate) fn add_younger(&mut self) {
         self.change(|ownership| ownership.younger = !ownership.younger);
     }
 
-    /// Takes back what owners of objects suffer from. The younger provider stays where it is: it
-    /// must not disturb the older ones.
+    /// Restores the usual settings that affect objects. The younger provider stays, because it must
+    /// not affect the older ones.
     pub(crate) fn restore(&mut self) {
         self.change(|ownership| {
             *ownership = Ownership {

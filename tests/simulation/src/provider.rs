@@ -1,4 +1,4 @@
-//! The provider of the simulated clouds, as one process has it: what a careful vendor would write.
+//! The provider of a simulated cloud in one process, as a careful vendor would write it.
 
 use std::{
     collections::BTreeSet,
@@ -21,10 +21,10 @@ use crate::{
     referee::{Referee, Turn},
 };
 
-/// What a lying provider calls an address.
+/// The invalid address that a faulty provider returns.
 pub(crate) const JUNK: &str = "no-address";
 
-/// One process' provider of one cloud.
+/// The provider of one cloud in one process.
 pub(crate) struct CloudProvider {
     cloud: Arc<Cloud>,
     process: String,
@@ -76,7 +76,7 @@ fn backends_of(nodes: &NodeSet) -> BTreeSet<String> {
 }
 
 impl CloudProvider {
-    /// It does not serve yet.
+    /// A provider that does not serve yet.
     pub(crate) fn new(cloud: Arc<Cloud>, (process, link): (&str, Arc<Link>), referee: Arc<Referee>) -> Self {
         let info = Arc::new(Info {
             name: cloud.name.to_owned(),
@@ -89,12 +89,12 @@ impl CloudProvider {
         Self { cloud, process: process.to_owned(), link, referee, info, serving: AtomicBool::new(false) }
     }
 
-    /// From now on, or not any more.
+    /// Starts or stops serving.
     pub(crate) fn serve(&self, serving: bool) {
         self.serving.store(serving, Ordering::SeqCst);
     }
 
-    /// As the host: the fence first, then whether a release serves, then the guest.
+    /// Checks in the order of the host: the fence, then whether a release serves, then the guest.
     async fn enter<'a>(
         &'a self,
         call: &'a Call,
@@ -182,7 +182,7 @@ impl LoadBalancers for CloudProvider {
 }
 
 impl Entered<'_> {
-    /// Without a look before: a look may show the past.
+    /// Deletes without a read before, because a read may return an old state.
     async fn delete(&self, name: String) -> Result<()> {
         let key = name.clone();
         self.write(format!("delete {name}"), move |state| state.balancers.remove(&key)).await?;
@@ -197,7 +197,7 @@ impl LoadBalancerInventory for CloudProvider {
     async fn list(&self, call: &Call, _cluster: &str) -> Result<Vec<OwnedLoadBalancer>> {
         let entered = self.enter(call, "list", None).await?;
         let owned = |name: &String| OwnedLoadBalancer { name: name.clone(), service: None };
-        // What is there in parts only is there.
+        // A load balancer that exists only in parts is listed, too.
         let all = |state: &CloudState| {
             let names: BTreeSet<&String> = state.balancers.keys().chain(state.addresses.keys()).collect();
             names.into_iter().map(owned).collect()
@@ -302,8 +302,7 @@ impl Routes for CloudProvider {
         let entered = self.enter(call, "delete-routes", None).await?;
         let mut results = Vec::new();
         for route in routes {
-            // A route has the name of its target: one that was made since to another target is
-            // another one.
+            // A route is identified by its target: a new route to another target is kept.
             let (cidr, target) = (route.destination_cidr.clone(), route.name.clone());
             let what = format!("delete route {cidr} -> {target}");
             let delete = move |state: &mut CloudState| {

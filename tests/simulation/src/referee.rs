@@ -1,5 +1,4 @@
-//! What must never happen, whatever the weather: judged while it happens, by the state of the API
-//! and not by what a process believes.
+//! Checks invariants during a day, by the state of the API and not by the view of a process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,17 +21,17 @@ use crate::{
     Plan, budget::Budget, client::REFEREE, cloud::Lie, link::Link, provider::JUNK, replica::LEASE_PATH, story::Story,
 };
 
-/// Between two calls of [`Referee::settle`], at most.
+/// The longest time between two calls of [`Referee::settle`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Sees every write and every call.
+/// Checks every write and every call.
 pub struct Referee {
     server: Arc<ApiServer>,
     story: Story,
     inner: Mutex<Inner>,
-    /// How often in a row a machine has to be called missing before its node goes.
+    /// How often in a row a machine has to be reported missing before its node may be deleted.
     confirmations: u32,
-    /// Of the nodes, how many the breaker lets go.
+    /// The percentage of nodes whose deletion the breaker allows.
     percent_max: usize,
 }
 
@@ -41,23 +40,23 @@ struct Inner {
     /// Calls under way, by the Service's UID: which call, and the link of the process that makes
     /// it.
     calls: BTreeMap<String, (String, Arc<Link>)>,
-    /// Nodes whose machine was there, or not called missing often enough, when a process asked for
-    /// their deletion: name and UID, and when the request was carried out, if it was.
+    /// Nodes whose machine existed, or was not reported missing often enough, when a process
+    /// requested their deletion: name and UID, and the time when the request takes effect.
     suspects: BTreeMap<(String, String), Instant>,
-    /// By process and UID of a node: how often in a row its machine was called missing.
+    /// By process and UID of a node: how often in a row its machine was reported missing.
     missing: BTreeMap<(String, String), u32>,
-    /// UIDs of nodes whose machine was called missing by a lie.
+    /// UIDs of nodes whose machine was falsely reported missing.
     lied_about: BTreeSet<String>,
-    /// UIDs of nodes whose machine was called missing while all were.
+    /// UIDs of nodes whose machine was reported missing together with all others.
     all_missing: BTreeSet<String>,
-    /// By process: UIDs of nodes that it deleted while all machines were called missing.
+    /// By process: UIDs of nodes that it deleted while all machines were reported missing.
     deleted_by_lie: BTreeMap<String, BTreeSet<String>>,
-    /// The most nodes that there were at once.
+    /// The largest number of nodes at one time.
     nodes_most: usize,
-    /// Some process was shown a list of the past.
+    /// Whether some process has received an old list.
     past_was_shown: bool,
-    /// UIDs of Services for which something was made when a process had been shown the past, and
-    /// the present would have forbidden it.
+    /// UIDs of Services for which a process that had received an old list made a cloud resource
+    /// that the current state forbids.
     made_in_the_past: BTreeSet<String>,
     /// The lease's version, and when it was first seen.
     lease: Option<(String, Instant)>,
@@ -122,8 +121,8 @@ impl Referee {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never two calls for one Service at once, of all processes. A process that is frozen makes no
-    /// call: what it sent has arrived by the time that another one leads.
+    /// Invariant: at most one call for a Service at a time, over all processes. A frozen process
+    /// makes no call: its sent requests have arrived before another process leads.
     pub(crate) fn call_begins(
         self: &Arc<Self>,
         (process, link): (&str, &Arc<Link>),
@@ -141,7 +140,7 @@ impl Referee {
         Turn { referee: Arc::clone(self), uid: service.uid.clone(), call }
     }
 
-    /// Never a write without the lease.
+    /// Invariant: no write without the lease.
     pub(crate) fn writes(&self, process: &str, what: &str) {
         let lease = self.object(LEASE_PATH);
         let holder = lease.as_ref().and_then(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
@@ -154,12 +153,12 @@ impl Referee {
         }
     }
 
-    /// People do something, or a fault begins.
+    /// Counts an operation of people or the begin of a fault.
     pub(crate) fn operation(&self) {
         self.lock().budget.operation();
     }
 
-    /// One more request of this kind. Never more than its budget.
+    /// Invariant: no more requests of this kind than its budget.
     pub(crate) fn spends(&self, what: String) {
         let overspent = self.lock().budget.spend(what);
         if let Some(overspent) = overspent {
@@ -175,7 +174,7 @@ impl Referee {
         }
         match lie {
             Some(Lie::AllMissing) if is_missing => drop(inner.all_missing.insert(uid.to_owned())),
-            // The truth: a machine that is missing now may be deleted, whatever was said before.
+            // A true answer: the node of a missing machine may be deleted.
             None => drop(inner.all_missing.remove(uid)),
             Some(_) => {}
         }
@@ -186,19 +185,20 @@ impl Referee {
         }
     }
 
-    /// Whether the process was told often enough in a row that this node's machine is missing.
+    /// Whether the process has received enough answers in a row that this node's machine is
+    /// missing.
     pub(crate) fn is_confirmed_missing(&self, process: &str, uid: &str) -> bool {
         let count = self.lock().missing.get(&(process.to_owned(), uid.to_owned())).copied();
         count.unwrap_or_default() >= self.confirmations
     }
 
-    /// Whether a provider called this node's machine missing by a lie.
+    /// Whether a provider falsely reported this node's machine as missing.
     pub(crate) fn is_lied_about(&self, uid: &str) -> bool {
         self.lock().lied_about.contains(uid)
     }
 
-    /// A process asks for the deletion of this node. Never of more nodes than the breaker lets go
-    /// while a provider calls all machines missing.
+    /// Invariant: while a provider reports all machines as missing, a process deletes no more nodes
+    /// than the breaker allows.
     pub(crate) fn deletes(&self, process: &str, uid: &str, node: &Value) {
         let announced = node.pointer("/metadata/annotations").and_then(|all| all.get(ALLOW_DELETION_ANNOTATION));
         let mut inner = self.lock();
@@ -209,18 +209,19 @@ impl Referee {
         let deleted = inner.deleted_by_lie.entry(process.to_owned()).or_default();
         if deleted.insert(uid.to_owned()) && deleted.len() == most + 1 {
             drop(inner);
-            self.story
-                .violate(format_args!("{process} deletes more than {most} nodes although all were called missing"));
+            self.story.violate(format_args!(
+                "{process} deletes more than {most} nodes while all machines were reported missing"
+            ));
         }
     }
 
-    /// A process is shown a list of the past.
+    /// A process receives an old list.
     pub(crate) fn past_is_shown(&self) {
         self.lock().past_was_shown = true;
     }
 
-    /// Never anything in the cloud for a Service that would go without us, or is gone. A process
-    /// that was shown an old state cannot know.
+    /// Invariant: no cloud resource for a Service without our finalizer. After a process has
+    /// received an old list, the case is only recorded.
     pub(crate) fn made_for(&self, uid: &str) {
         let services = self.objects("/api/v1/services");
         let service = services.iter().find(|service| text(service, "/metadata/uid") == uid);
@@ -237,14 +238,15 @@ impl Referee {
         }
     }
 
-    /// Whether a process that had been shown the past made something for this Service. If it died
-    /// before it saw the present, nobody else can know more than that no Service wants it.
+    /// Whether a process that had received an old list made a cloud resource for this Service. If
+    /// the process died before it saw the current state, other processes can only find out that no
+    /// Service needs the resource.
     pub(crate) fn made_in_the_past(&self, uid: &str) -> bool {
         self.lock().made_in_the_past.contains(uid)
     }
 
-    /// A process asks for the deletion of a node whose machine is there, or was never called
-    /// missing.
+    /// A process requests the deletion of a node whose machine exists, or was not reported missing
+    /// often enough.
     pub(crate) fn suspect(&self, node: &str, uid: &str, carried_out: Duration) {
         self.lock().suspects.insert((node.to_owned(), uid.to_owned()), Instant::now() + carried_out);
     }
@@ -254,8 +256,9 @@ impl Referee {
         self.lock().deleted_by_people.insert(uid.to_owned());
     }
 
-    /// Never a node whose machine is there: a deletion may have been asked for that a precondition
-    /// refused. To be called each [`LOOK_EVERY`].
+    /// Invariant: no deletion of a node whose machine exists. Checks whether the suspected nodes
+    /// are gone, because a precondition may have refused the request. Call it every
+    /// [`LOOK_EVERY`].
     pub(crate) fn settle(&self) {
         let now = Instant::now();
         let lease = self.object(LEASE_PATH);
@@ -271,13 +274,13 @@ impl Referee {
             let object = self.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
             if text(&object, "/metadata/uid") != uid && !self.lock().deleted_by_people.contains(&uid) {
                 self.story.violate(format_args!(
-                    "the node {name} ({uid}) was deleted, and its machine was there or not often enough called missing"
+                    "the node {name} ({uid}) was deleted, and its machine existed or was not reported missing often enough"
                 ));
             }
         }
     }
 
-    /// Never an address that is none. To be called with the nodes from time to time.
+    /// Invariant: no node has an invalid address. Call it regularly.
     pub(crate) fn look_at(&self, nodes: &[Value]) {
         {
             let mut inner = self.lock();
@@ -286,18 +289,19 @@ impl Referee {
         for node in nodes {
             let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
             if addresses.into_iter().flatten().any(|address| text(address, "/address") == JUNK) {
-                self.story.violate(format_args!("the node {} has junk as address", text(node, "/metadata/name")));
+                self.story.violate(format_args!("the node {} has an invalid address", text(node, "/metadata/name")));
             }
         }
     }
 
-    /// The object at this path as it is now. The in-memory API answers without waiting.
+    /// The current object at this path. The in-memory API answers without waiting.
     pub(crate) fn object(&self, path: &str) -> Option<Value> {
         let request = Request::get(path).header(http::header::USER_AGENT, REFEREE);
-        let request = request.body(String::new()).expect("a path of ours");
-        let answer = self.server.service().oneshot(request).now_or_never().expect("answers at once");
+        let request = request.body(String::new()).expect("the path is valid");
+        let answer =
+            self.server.service().oneshot(request).now_or_never().expect("the in-memory API answers without waiting");
         let answer = answer.ok().filter(|answer| answer.status().is_success())?;
-        let body = answer.into_body().collect().now_or_never().expect("is there at once").ok()?;
+        let body = answer.into_body().collect().now_or_never().expect("the body is complete").ok()?;
         serde_json::from_slice(&body.to_bytes()).ok()
     }
 
@@ -312,7 +316,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.get("items").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The string there; empty where there is none.
+/// The string at this pointer; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

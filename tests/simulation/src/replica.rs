@@ -1,5 +1,5 @@
-//! One of the manager's processes, put together as `skysail run` does: it stands by, leads, and
-//! ends when it loses the lease.
+//! One process of the manager, composed as in `skysail run`: it stands by, leads, and ends when it
+//! loses the lease.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 const LEASE: &str = "cloud-controller-manager";
-/// Where the lease is.
+/// The API path of the lease.
 pub(crate) const LEASE_PATH: &str =
     "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
 /// The class of the second cloud's Services; the first one is the default.
@@ -35,7 +35,7 @@ pub(crate) const CLASS: &str = "example.com/second";
 /// The label of the second cloud's nodes.
 pub(crate) const CLOUD_LABEL: &str = "example.com/cloud";
 
-/// What all processes share.
+/// State that all processes share.
 pub(crate) struct Site {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clouds: Vec<Arc<Cloud>>,
@@ -45,9 +45,9 @@ pub(crate) struct Site {
     pub(crate) requests: Requests,
 }
 
-/// A process that runs. Dropped, it has crashed.
+/// A running process. A drop is a crash.
 pub(crate) struct Replica {
-    /// Its identity, and the user agent of its client.
+    /// The identity, and the user agent of the client.
     pub(crate) name: String,
     pub(crate) link: Arc<Link>,
     stop: CancellationToken,
@@ -69,8 +69,8 @@ impl Slot {
     }
 }
 
-/// The machine's clocks: they run a little faster or slower than time, and show different times of
-/// day.
+/// The clocks of the process's machine: they run a little faster or slower than virtual time, and
+/// show different times of day.
 struct ReplicaClock {
     began: Instant,
     rate: f64,
@@ -127,7 +127,7 @@ impl Replica {
         Self { name, link, stop, slots, tasks }
     }
 
-    /// Why it ended, if it did.
+    /// The reason, if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.tasks.try_join_next().map(|ended| match ended {
             Ok(reason) => reason,
@@ -158,7 +158,7 @@ impl Replica {
     }
 }
 
-/// The providers that there are, oldest first.
+/// The current providers, oldest first.
 fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
     let there = [true, ownership.second, ownership.younger];
     let entry = |(index, (slot, _)): (usize, (&Slot, bool))| ProviderEntry {
@@ -182,14 +182,14 @@ fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
             ProviderAddresses::default()
         },
         generation: slot.generation.subscribe(),
-        // Its cloud knows no credentials.
+        // The simulated clouds have no credentials.
         rotations: watch::channel(0).1,
         findings: Findings::default(),
     };
     Providers::new(slots.iter().zip(there).enumerate().filter(|(_, (_, there))| *there).map(entry).collect()).unwrap()
 }
 
-/// What runs in the process.
+/// The task of the process.
 struct Life {
     client: kube::Client,
     slots: Vec<Slot>,
@@ -202,7 +202,7 @@ struct Life {
 }
 
 impl Life {
-    /// Why it ended.
+    /// Runs the process; returns the reason of its end.
     async fn run(self) -> String {
         let Self { client, slots, mut ownership, settings, clock, name, stop, story } = self;
         let config = ElectionConfig {
@@ -235,8 +235,8 @@ impl Life {
         };
         match ending {
             Err(error) => panic!("{name}: {error}"),
-            // As `skysail run`: requests of calls that were cut off may still arrive, so the
-            // process keeps the lease until it runs out.
+            // As in `skysail run`: requests of cancelled calls may still arrive, so the process
+            // does not release the lease but lets it expire.
             Ok(Ending::CutOff) => "is stopped, cut off".to_owned(),
             Ok(Ending::Clean) => format!("is stopped: {:?}", leader.release().await),
         }

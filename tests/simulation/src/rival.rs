@@ -1,5 +1,5 @@
-//! Another controller, which empties the status of a Service each time that one of our processes
-//! writes it.
+//! A foreign controller that empties the status of a Service each time one of our processes writes
+//! it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -28,7 +28,7 @@ use crate::{
 /// How long the rival takes to notice a write.
 const REACTION: Duration = Duration::from_millis(20);
 
-/// Writes that the rival has not noticed yet: there are fewer Services.
+/// Writes that the rival has not processed yet: more than there are Services.
 const WRITES_MAX: usize = 64;
 
 /// See the module.
@@ -38,7 +38,8 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// A rival that does nothing yet, and where it hears of the Services whose status is written.
+    /// A rival that is not active yet, and the channel for names of Services whose status was
+    /// written.
     pub(crate) fn begin(server: &Arc<ApiServer>, story: Story) -> (Self, Sender<String>) {
         let (written, mut writes) = channel::<String>(WRITES_MAX);
         let until = Arc::new(Mutex::new(Instant::now()));
@@ -60,7 +61,7 @@ impl Rival {
         (Self { until, _task: task }, written)
     }
 
-    /// The rival acts until then.
+    /// Makes the rival active until this time.
     pub(crate) fn act_until(&self, until: Instant) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }

@@ -1,4 +1,4 @@
-//! One day: bad weather and busy people, then calm, and a look at what became of it.
+//! Runs one day: faults and operations, then calm, then the checks of the end state.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -24,25 +24,25 @@ use crate::{
     weather::Weather,
 };
 
-/// How long after the last fault everything may take. Retries of what the cloud denied come up to
-/// five minutes apart. It is shorter than the slow resync of 30 minutes less the longest day, so
-/// that the resync cannot hide a lost wake-up.
+/// The time after the last fault in which the desired state has to be reached. Retries after a
+/// denial of the cloud are up to five minutes apart. The time is shorter than the slow resync of 30
+/// minutes less the longest day, so that the resync cannot hide a lost wake-up.
 const CALM_MAX: Duration = Duration::from_mins(16);
-/// Between two looks.
+/// The time between two checks.
 const LOOK: Duration = Duration::from_secs(10);
-/// For so long nothing may be written once all is well.
+/// The time without any write that has to follow the desired state.
 const QUIET: Duration = Duration::from_mins(12);
 
-/// What became of a day.
+/// The result of a day.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was wrong; empty when all is well.
+    /// Failed checks; empty if the day ended well.
     pub failures: Vec<String>,
-    /// What happened, line by line.
+    /// The log of the day.
     pub story: Vec<String>,
 }
 
-/// What befalls processes and the cluster, beside the people's operations.
+/// An event of processes and the cluster, in addition to the operations of people.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     People,
@@ -61,12 +61,13 @@ enum Event {
     MassLie,
 }
 
-/// Lives through the day of this plan. The clock of the runtime has to be paused.
+/// Runs the day of this plan. The clock of the runtime has to be paused.
 ///
-/// The lines so far are in `told` from the first moment on, also where this panics or never ends.
+/// `told` receives the story at the start, so that its lines are available after a panic or if the
+/// day never ends.
 pub async fn run(plan: Plan, told: &OnceLock<Story>) -> Outcome {
     let mut day = Day::begin(plan);
-    // It is empty: each day has its own.
+    // Cannot fail: each day has its own empty cell.
     drop(told.set(day.site.story.clone()));
     for _ in 0..day.plan.operations {
         let pause = day.chance.milliseconds(0..=u64::try_from(day.plan.pause_max.as_millis()).unwrap_or_default());
@@ -95,13 +96,13 @@ struct Day {
     site: Site,
     weather: Arc<Weather>,
     people: People,
-    /// Each place of a replica: the process that runs there, or when the next one starts.
+    /// For each replica the process that runs, or when the next one starts.
     places: Vec<Place>,
     lives: usize,
     chance: Chance,
     /// When processes that were cut off reach the API again.
     reached_again: Vec<(Instant, String)>,
-    /// When processes that are frozen go on.
+    /// When frozen processes continue.
     frozen: Vec<(Instant, Arc<Link>, String)>,
     operator: Operator,
     rival: Rival,
@@ -144,7 +145,7 @@ impl Day {
         }
     }
 
-    /// Time passes; processes that ended start again, as a kubelet starts them.
+    /// Lets time pass; restarts processes that ended, as a kubelet does.
     async fn pass(&mut self, time: Duration) {
         let until = Instant::now() + time;
         loop {
@@ -309,7 +310,7 @@ impl Day {
         }
     }
 
-    /// Nothing disturbs from now on.
+    /// Ends all faults.
     async fn clear_up(&mut self) {
         self.site.story.tell("calm", "faults stop");
         self.weather.clear_up();
@@ -323,7 +324,7 @@ impl Day {
         self.people.bring_everything_up().await;
     }
 
-    /// Waits until nothing is wrong any more, and says what is left where that takes too long.
+    /// Waits until all checks pass; returns those that still fail after [`CALM_MAX`].
     async fn becomes_well(&mut self, look: impl Fn(&Self) -> Vec<String>) -> Vec<String> {
         let began = Instant::now();
         let mut wrong = look(self);
@@ -334,7 +335,8 @@ impl Day {
         wrong
     }
 
-    /// On some days a new process may not list Services. Nodes need no Services.
+    /// On some days new processes may not list Services at the end; nodes have to be handled
+    /// without them.
     async fn nodes_are_well_without_services(&mut self) -> Vec<String> {
         if !self.plan.forbidden {
             return Vec::new();
@@ -351,10 +353,10 @@ impl Day {
         differences(&self.site, self.plan.settings.delete_orphans)
     }
 
-    /// What is well stays well, and costs nothing.
+    /// Checks that the desired state stays without further writes.
     async fn stays_quiet(&mut self) -> Vec<String> {
-        // What was about to be done when all was well already: tries of what was done and whose
-        // answer was lost come up to five minutes apart.
+        // Retries of operations whose answer was lost are up to five minutes apart, and may still
+        // come after the desired state is reached.
         self.pass(Duration::from_mins(6)).await;
         let told = self.site.story.lines().len();
         if self.plan.quiet_edit {
@@ -375,13 +377,13 @@ impl Day {
     }
 }
 
-/// A line that tells of a call that brings a load balancer to something.
+/// Whether a line is a call that changes a load balancer.
 fn is_call_that_changes(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().take(3).collect();
     matches!(words.as_slice(), [_, "call", "ensure" | "update" | "ensure-deleted"])
 }
 
-/// A line that tells of a write to the API.
+/// Whether a line is a write to the API.
 fn is_write(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().take(3).collect();
     matches!(words.as_slice(), [_, "api", "create" | "update" | "patch" | "delete"])

@@ -1,4 +1,4 @@
-//! What happened, line by line, and what was wrong with it.
+//! The log of a day, and the violations in it.
 
 use std::{
     fmt::Display,
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The log of one run. Cloning shares it.
+/// The log of one day. Clones share the log.
 #[derive(Clone, Debug)]
 pub struct Story(Arc<Mutex<Inner>>);
 
@@ -34,7 +34,7 @@ impl Story {
         inner.lines.push(line);
     }
 
-    /// Adds a line about something that must never happen.
+    /// Adds a line about a violated invariant.
     pub(crate) fn violate(&self, what: impl Display) {
         self.tell("VIOLATION", &what);
         let mut inner = self.lock();
@@ -42,7 +42,7 @@ impl Story {
         inner.violations.push(format!("at {at:.3} s: {what}"));
     }
 
-    /// All of it so far.
+    /// All lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lock().lines.clone()

@@ -1,4 +1,4 @@
-//! The faults of the Kubernetes API, and the referee's eye on what the processes ask of it.
+//! The faults of the Kubernetes API. Also reports the requests of the processes to the referee.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use crate::{
     story::Story,
 };
 
-/// Judges each request of the processes; those of people and of the referee are never disturbed.
+/// Draws a fault for each request of a process; requests of people and of the referee never fail.
 pub(crate) struct Weather {
     inner: Mutex<Inner>,
     referee: Arc<Referee>,
@@ -33,7 +33,7 @@ pub(crate) struct Weather {
 struct Inner {
     api: ApiWeather,
     chance: Chance,
-    /// Processes that do not reach the API.
+    /// Processes that cannot reach the API.
     cut_off: BTreeSet<String>,
     /// No process may list Services.
     services_forbidden: bool,
@@ -59,19 +59,19 @@ impl Weather {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on nothing is disturbed.
+    /// Ends all faults.
     pub(crate) fn clear_up(&self) {
         let mut inner = self.lock();
         inner.api = ApiWeather::default();
         inner.cut_off.clear();
     }
 
-    /// No process may list Services, or each may again.
+    /// Forbids all processes to list Services, or allows it again.
     pub(crate) fn forbid_services(&self, forbidden: bool) {
         self.lock().services_forbidden = forbidden;
     }
 
-    /// The process does not reach the API, or does again.
+    /// Cuts a process off from the API, or connects it again.
     pub(crate) fn cut_off(&self, process: &str, cut: bool) {
         let mut inner = self.lock();
         if cut {
@@ -81,9 +81,9 @@ impl Weather {
         }
     }
 
-    /// The referee watches a node whose deletion is asked for without enough answers that its
-    /// machine is missing, or while a cloud has the machine and has not lied. The node may stay all
-    /// the same: the request may name another UID.
+    /// Reports a deletion of a node to the referee if the process has too few answers that the
+    /// machine is missing, or if a cloud has the machine and has not lied. The node may still stay,
+    /// because the request may name another UID.
     fn watch_deletion(&self, process: &str, name: &str, carried_out: Duration) {
         let Some(node) = self.referee.object(&format!("/api/v1/nodes/{name}")) else { return };
         let (id, uid) = (text(&node, "/spec/providerID"), text(&node, "/metadata/uid"));
@@ -111,7 +111,7 @@ impl Faults for Weather {
                 self.referee.spends(format!("writes of {resource} {name}"));
             }
             if resource == "services" && subresource == "status" {
-                // The rival need not notice each write.
+                // The rival may miss a write.
                 drop(self.written.try_send(name.clone()));
             }
         }
@@ -125,7 +125,7 @@ impl Faults for Weather {
         }
         if fault != Fault::None {
             let RequestInfo { verb, resource, name, .. } = request;
-            // Events are named after the time of day, which no seed decides.
+            // Names of Events contain the real time, which the seed does not decide.
             let name = if resource == "events" { "" } else { name };
             self.story.tell("api", format_args!("{verb} {resource} {name} (for {who}) meets {}", told(&fault)));
         }

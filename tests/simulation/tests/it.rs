@@ -1,4 +1,4 @@
-//! The days that every run of the tests lives through, and that a day repeats itself.
+//! Runs the days that belong to every test run, and checks that a day is reproducible.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
@@ -34,7 +34,8 @@ fn a_seed_is_the_same_day_to_the_last_line() {
     assert_eq!(text(&first.stdout), text(&second.stdout));
 }
 
-/// That they apply is a rule of tests/tidy; that they are found, mutate.sh shows.
+/// A rule of tests/tidy checks that the patches apply, and mutate.sh that the simulation finds
+/// them.
 #[test]
 fn there_are_at_least_ten_deliberate_bugs() {
     let patches = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("mutations")).unwrap().count();

@@ -1,9 +1,9 @@
-//! Compares two versions of the contract by the rules of `wit/README.md`: may components that were
-//! built against the old one run on a host that speaks the new one?
+//! Compares two versions of the contract by the rules of `wit/README.md`: can a host of the new
+//! version run components that were built for the old version?
 //!
-//! A type is its shape: components carry theirs, and wasmtime refuses a component whose record,
-//! variant, enum or flags differ in anything from the host's. Functions are looked up by name, so
-//! more of them do no harm. Documentation is no part of a shape.
+//! A component contains its types, and wasmtime refuses a component whose record, variant, enum or
+//! flags differ from the host's. Functions are looked up by name, so additional functions are
+//! compatible. Documentation is not part of the shape of a type.
 
 mod shape;
 mod shipped;
@@ -11,7 +11,7 @@ mod tests;
 
 use self::shape::Shape;
 
-/// The world that lists every interface there is. No component targets it, so it may gain exports.
+/// The world that lists every interface. No component targets it, so it may gain exports.
 const GROWING_WORLD: &str = "complete-provider";
 
 /// One reason why a component of the old version would not run on a host of the new one.
@@ -22,7 +22,7 @@ struct Break {
     what: String,
 }
 
-/// Every incompatibility, sorted by item; empty where the new version only adds.
+/// Every incompatibility, sorted by item; empty if the new version only adds.
 fn breaks(old: &Shape, new: &Shape) -> Vec<Break> {
     let mut found = Vec::new();
     for (item, before) in &old.items {

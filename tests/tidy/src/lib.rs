@@ -1,9 +1,8 @@
-//! The rules of the house that a machine can check, as ordinary tests: what a reviewer would
-//! otherwise have to remember.
+//! The style rules that a machine can check, as ordinary tests.
 //!
-//! Everything here only reads: the files of the repository, `cargo tree`, the contract's WIT. It
-//! builds nothing, runs nothing of ours and needs no environment. A rule is an entry of
-//! `rule::RULES`; `fixtures/<rule>.txt` holds the violations that it must find. `evolution`
+//! The crate only reads: the files of the repository, `cargo tree`, the contract's WIT. It builds
+//! nothing, runs no code of the repository and needs no environment. A rule is an entry of
+//! `rule::RULES`; `fixtures/<rule>.txt` holds the violations that the rule must find. `evolution`
 //! compares two versions of the contract by the rules of `wit/README.md`.
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! Which Rust files a crate root reaches by `mod`, and which of them only tests see.
+//! Finds the Rust files that a crate root reaches by `mod`, and those that only tests reach.
 //!
-//! It follows `mod x;`, `#[path]` and `include!` by text; what a macro would declare it does not
-//! see.
+//! It follows `mod x;`, `#[path]` and `include!` by text, but not modules that a macro declares.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ pub(crate) fn reached(tree: &Tree) -> BTreeMap<String, bool> {
     let mut open: Vec<(String, bool)> = tree.rust().filter_map(|(file, _)| root(tree, file)).collect();
     while let Some((path, test)) = open.pop() {
         let Some(file) = tree.get(&path) else { continue };
-        // Seen before; only a path that is not a test's can still change the verdict.
+        // Visited before; only a path outside of tests can still change the result.
         if reached.get(&path).is_some_and(|seen| !*seen || test) {
             continue;
         }
@@ -43,7 +42,7 @@ fn root(tree: &Tree, file: &File) -> Option<(String, bool)> {
     Some((file.path.clone(), test))
 }
 
-/// A target with a `path` of its own in the manifest.
+/// Whether a target of the manifest has this `path`.
 fn names_path(tree: &Tree, folder: &str, inside: &str) -> bool {
     tree.get(&format!("{folder}Cargo.toml"))
         .is_some_and(|manifest| manifest.text.contains(&format!("path = \"{inside}\"")))
@@ -83,7 +82,7 @@ fn is_target_root(tree: &Tree, file: &File) -> bool {
     root(tree, file).is_some()
 }
 
-/// Takes `..` out of a path.
+/// Resolves `..` in a path.
 fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

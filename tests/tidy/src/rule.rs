@@ -1,4 +1,4 @@
-//! What a rule is, and the list of them all.
+//! The type of a rule, and the list of all rules.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use crate::{rules, tree::Tree};
 
 /// One rule.
 pub(crate) struct Rule {
-    /// Also the name of its fixture.
+    /// The name of the rule and of its fixture.
     pub(crate) name: &'static str,
     /// What goes wrong without it.
     pub(crate) why: &'static str,
     /// What to do instead.
-    pub(crate) way_out: &'static str,
+    pub(crate) remedy: &'static str,
     /// Finds the violations.
     pub(crate) check: fn(&Tree) -> Vec<Hit>,
 }
@@ -22,18 +22,18 @@ pub(crate) struct Hit {
     pub(crate) path: String,
     /// 1-based; 0 for the file as a whole.
     pub(crate) line: usize,
-    /// What was found there.
+    /// The violation.
     pub(crate) what: String,
 }
 
 impl Hit {
-    /// A finding in one line.
+    /// A violation at a place.
     pub(crate) fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, what: what.into() }
     }
 }
 
-/// A finding with its rule, as a person reads it.
+/// A violation with its rule, as it is printed.
 pub(crate) struct Finding<'a>(pub(crate) &'a Rule, pub(crate) &'a Hit);
 
 impl fmt::Display for Finding<'_> {
@@ -41,7 +41,7 @@ impl fmt::Display for Finding<'_> {
         let Self(rule, hit) = self;
         writeln!(f, "{}:{}: {} [{}]", hit.path, hit.line, hit.what, rule.name)?;
         writeln!(f, "    why: {}", rule.why)?;
-        write!(f, "    way out: {}", rule.way_out)
+        write!(f, "    remedy: {}", rule.remedy)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Reads Rust source just far enough for the rules: what is code, what is a comment, what is a
-//! literal, what is under `cfg(test)`.
+//! Splits Rust source into code, comments, literals and items under `cfg(test)`, as far as the
+//! rules need it.
 //!
-//! It does not parse Rust; it must never be cleverer than a reader who skims.
+//! It is no full parser of Rust, and must stay simple.
 
-/// One Rust file, taken apart. Line numbers are 1-based.
+/// One Rust file, split into its parts. Line numbers are 1-based.
 pub(crate) struct Source {
     /// The text with the insides of comments and literals blanked out, same length and same lines.
     pub(crate) code: String,
@@ -14,7 +14,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Takes a file's text apart.
+    /// Splits a file's text.
     pub(crate) fn read(text: &str) -> Self {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0, line: 1, code: Vec::new(), literals: Vec::new() };
         reader.run();
@@ -54,8 +54,7 @@ pub(crate) fn function_name(line: &str) -> Option<&str> {
     (end > 0).then(|| &name[..end])
 }
 
-/// Whether `word` stands in `text` with no letter, digit or underscore on either side; gives its
-/// place.
+/// The place of `word` in `text`, with no letter, digit or underscore on either side.
 pub(crate) fn find_word(text: &str, word: &str) -> Option<usize> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).map(|(at, _)| at).find(|&at| {
@@ -100,7 +99,7 @@ impl Reader<'_> {
         self.at += 1;
     }
 
-    /// One byte out; line ends stay, other bytes become a blank.
+    /// Replaces one byte by a blank, unless it is a line end.
     fn blank(&mut self) {
         let byte = self.bytes[self.at];
         self.line += usize::from(byte == b'\n');
@@ -188,7 +187,7 @@ fn raw_string(rest: &[u8]) -> Option<usize> {
     (rest.get(hashes) == Some(&b'"')).then_some(hashes)
 }
 
-/// A character literal and not a lifetime.
+/// Whether the quote begins a character literal and not a lifetime.
 fn is_char(rest: &[u8]) -> bool {
     match rest {
         [_, b'\\', ..] => true,

@@ -1,4 +1,4 @@
-//! The rules held against this repository, and each rule held against its own violations.
+//! Applies the rules to this repository, and each rule to its fixture.
 
 use std::fmt::Write as _;
 

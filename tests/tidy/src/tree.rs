@@ -1,7 +1,7 @@
-//! The repository as the rules see it: tracked files with their text, and the crates' dependencies
-//! as `cargo tree` resolves them.
+//! The input of the rules: tracked files with their text, and the crates' dependencies as `cargo
+//! tree` resolves them.
 //!
-//! A fixture gives the same thing made by hand, with the lines marked that a rule has to find.
+//! A fixture is a hand-made tree with marks on the lines that a rule has to find.
 
 use std::{cell::OnceCell, collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -13,8 +13,7 @@ use crate::{modules, source::Source};
 /// of ours and each package in its tree.
 pub(crate) const CARGO_TREE: &str = "@cargo-tree";
 
-/// Where the violations lie that the rules are tried on; no rule reads this folder as part of the
-/// repository.
+/// The folder of the fixtures, which are not part of the repository for the rules.
 const FIXTURES: &str = "tests/tidy/fixtures/";
 
 /// One file of the repository.
@@ -25,7 +24,7 @@ pub(crate) struct File {
     pub(crate) text: String,
     /// Bytes.
     pub(crate) size: u64,
-    /// Taken apart, where it is Rust.
+    /// The parsed source of a Rust file.
     pub(crate) source: Option<Source>,
 }
 
@@ -122,12 +121,12 @@ impl Tree {
         self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok().and_then(|index| self.files.get(index))
     }
 
-    /// Rust files with what they are made of.
+    /// Rust files with their parsed source.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&File, &Source)> {
         self.files.iter().filter_map(|file| Some((file, file.source.as_ref()?)))
     }
 
-    /// The manifests of our crates, the root's aside.
+    /// The manifests of our crates, without that of the root.
     pub(crate) fn manifests(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"))
     }
@@ -165,9 +164,8 @@ fn walk(root: &Path, folder: &str, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// `cargo tree` for each crate under `runtime/` and for the SDK, each resolved for itself, so that
-/// a feature which only another crate switches on is not held against this one. Tests' dependencies
-/// are left out.
+/// `cargo tree` for each crate under `runtime/` and for the SDK. Each crate is resolved alone, so
+/// that features which only another crate enables do not count. Dependencies of tests are left out.
 fn cargo_trees(root: &Path, files: &[File]) -> Result<String> {
     let mut text = String::new();
     for file in files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {

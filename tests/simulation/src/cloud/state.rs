@@ -1,4 +1,4 @@
-//! What a cloud holds.
+//! The resources of a cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,19 @@ pub(crate) struct Balancer {
     pub(crate) backends: BTreeSet<String>,
 }
 
-/// Everything in one cloud.
+/// All resources of one cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CloudState {
     scheme: &'static str,
-    /// Its number among the clouds: part of all its addresses.
+    /// The number of the cloud, which is part of all its addresses.
     number: u8,
     /// By provider ID; an ID is never used twice.
     pub(crate) machines: BTreeMap<String, Machine>,
-    /// Addresses by name: that of the load balancer they are for.
+    /// Addresses by the name of their load balancer.
     pub(crate) addresses: BTreeMap<String, String>,
     /// By name.
     pub(crate) balancers: BTreeMap<String, Balancer>,
-    /// Names of load balancers whose backend pool somebody deleted: only `ensure` makes a new one.
+    /// Names of load balancers whose backend pool was deleted; only `ensure` makes a new pool.
     pub(crate) without_pool: BTreeSet<String>,
     /// Provider ID of the target by destination.
     pub(crate) routes: BTreeMap<String, String>,
@@ -58,7 +58,7 @@ impl CloudState {
         }
     }
 
-    /// Its provider ID.
+    /// Makes a machine; returns its provider ID.
     pub(crate) fn make_machine(&mut self, name: &str) -> String {
         self.machines_made += 1;
         let made = self.machines_made;
@@ -68,8 +68,8 @@ impl CloudState {
         id
     }
 
-    /// Provider ID of the machine behind a node: the node's own, which is empty until it is
-    /// initialised; else by its name.
+    /// Provider ID of a node's machine: by the node's provider ID, or by its name while the node is
+    /// not initialised.
     pub(crate) fn behind(&self, provider_id: &str, node: &str) -> Option<&String> {
         let own = self.machines.get_key_value(provider_id).map(|(id, _)| id);
         own.or_else(|| provider_id.is_empty().then(|| self.machine_named(node)).flatten())
@@ -80,7 +80,7 @@ impl CloudState {
         self.machines.iter().find(|(_, machine)| machine.name == name).map(|(id, _)| id)
     }
 
-    /// As `Instances::describe` gives it.
+    /// The machine as `Instances::describe` returns it.
     pub(crate) fn instance(&self, id: &str) -> Option<Instance> {
         let machine = self.machines.get(id)?;
         Some(Instance {
@@ -94,7 +94,7 @@ impl CloudState {
         })
     }
 
-    /// The address of this name; a new one, the lowest that is free, where there is none.
+    /// The address of this name; if there is none, takes the lowest free address.
     pub(crate) fn take_address(&mut self, name: &str) -> String {
         if let Some(address) = self.addresses.get(name) {
             return address.clone();

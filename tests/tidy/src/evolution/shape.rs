@@ -1,5 +1,4 @@
-//! What of a WIT package a component depends on, written down as names and lines that can be
-//! compared.
+//! The parts of a WIT package that a component depends on, as names and lines that can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +15,7 @@ pub(super) struct Shape {
     pub(super) items: BTreeMap<String, Vec<String>>,
     /// Worlds with `import x` and `export y`.
     pub(super) worlds: BTreeMap<String, BTreeSet<String>>,
-    /// Of the package.
+    /// The version of the package.
     pub(super) version: String,
 }
 
@@ -122,7 +121,7 @@ fn ty(resolve: &Resolve, ty: &Type) -> String {
     }
 }
 
-/// A named type by its name and the interface that defines it; `use` is followed to there.
+/// A named type by its name and the interface that defines it, following `use`.
 fn named(resolve: &Resolve, id: TypeId) -> String {
     let def = &resolve.types[id];
     match (&def.name, &def.kind) {

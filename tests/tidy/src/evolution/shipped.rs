@@ -1,4 +1,4 @@
-//! `wit/SHIPPED`: which versions of the contract are frozen, and with which content.
+//! `wit/SHIPPED`: the released versions of the contract and the digests of their content.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -10,7 +10,7 @@ use super::{breaks, shape::Shape};
 /// A version's files: name and text.
 pub(super) type Folder = BTreeMap<String, String>;
 
-/// Where the contract lies.
+/// The folder of the contract.
 pub(super) fn wit() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
@@ -36,8 +36,8 @@ pub(super) fn folders() -> Result<BTreeMap<String, Folder>> {
     Ok(folders)
 }
 
-/// SHA-256 over names and contents, in the order of the names, lengths included so that nothing can
-/// move between files.
+/// SHA-256 over names and contents, in the order of the names. The lengths are included, so that
+/// text cannot move between files unnoticed.
 pub(super) fn digest(folder: &Folder) -> String {
     let mut hash = Sha256::new();
     for (name, text) in folder {
@@ -46,8 +46,8 @@ pub(super) fn digest(folder: &Folder) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is wrong with these folders, given the table of shipped ones: lines of `vX.Y.Z DIGEST`, `#`
-/// begins a comment.
+/// Compares the folders with the table of released versions: lines of `vX.Y.Z DIGEST`, with
+/// comments after `#`.
 pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut frozen = BTreeMap::new();
@@ -57,9 +57,9 @@ pub(super) fn problems(shipped: &str, folders: &BTreeMap<String, Folder>) -> Vec
             continue;
         };
         match folders.get(version) {
-            None => problems.push(format!("wit/{version} is shipped and gone: components of that version are still out there")),
+            None => problems.push(format!("wit/{version} was released and is missing: restore it, because components of that version are in use")),
             Some(folder) if digest(folder) != pinned => problems.push(format!(
-                "wit/{version} is shipped and was edited (its digest is now {}): put the change into a new version's folder",
+                "wit/{version} was released and has been edited (its digest is now {}): put the change into a new version's folder",
                 digest(folder)
             )),
             Some(folder) => drop(frozen.insert(version, folder)),

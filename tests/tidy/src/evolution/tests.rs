@@ -1,4 +1,4 @@
-//! Made-up pairs for each rule of evolution, and mutations of the real contract.
+//! Invented pairs of versions for each rule of evolution, and mutations of the real contract.
 
 use std::{collections::BTreeMap, fs};
 
@@ -178,7 +178,7 @@ fn the_real_contract_may_grow_by_functions_only() {
 }
 
 #[test]
-fn a_shipped_folder_that_was_touched_or_deleted_is_noticed() {
+fn an_edit_or_a_deletion_of_a_released_version_is_found() {
     let drafts = folders().unwrap();
     let shipped = frozen(&drafts["v0.1.0"]);
     let table = format!("v0.1.0 {}", digest(&shipped));
@@ -187,10 +187,16 @@ fn a_shipped_folder_that_was_touched_or_deleted_is_noticed() {
     let mut touched = shipped.clone();
     touched.get_mut("types.wit").unwrap().push_str("// a comment\n");
     let found = problems(&table, &BTreeMap::from([("v0.1.0".to_owned(), touched)]));
-    assert!(matches!(found.as_slice(), [one] if one.starts_with("wit/v0.1.0 is shipped and was edited")), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [one] if one.starts_with("wit/v0.1.0 was released and has been edited")),
+        "{found:?}"
+    );
 
     let found = problems(&table, &BTreeMap::new());
-    assert!(matches!(found.as_slice(), [one] if one.starts_with("wit/v0.1.0 is shipped and gone")), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [one] if one.starts_with("wit/v0.1.0 was released and is missing")),
+        "{found:?}"
+    );
 
     let found = problems("", &BTreeMap::from([("v0.1.0".to_owned(), shipped.clone())]));
     assert!(matches!(found.as_slice(), [one] if one.contains("not in wit/SHIPPED says DRAFT")), "{found:?}");

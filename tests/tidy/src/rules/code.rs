@@ -1,5 +1,4 @@
-//! What may stand in the code: names that Kubernetes sees, words of the glossary, conversions,
-//! errors, bounds.
+//! Rules for code: names in Kubernetes objects, words of the glossary, conversions, errors, bounds.
 
 use crate::{
     rule::{Hit, Rule},
@@ -9,8 +8,8 @@ use crate::{
 
 pub(crate) const KUBERNETES_NAMES: Rule = Rule {
     name: "kubernetes-names",
-    why: "a finalizer, taint, label or annotation that is spelt in two places is one day spelt in two ways",
-    way_out: "a documented constant in names.rs or annotations.rs",
+    why: "a finalizer, taint, label or annotation that is written in two places will differ one day",
+    remedy: "a documented constant in names.rs or annotations.rs",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -21,8 +20,7 @@ pub(crate) const KUBERNETES_NAMES: Rule = Rule {
                 continue;
             }
             for (line, text) in &source.literals {
-                // The name itself: a sentence that mentions one, and a domain on its own, are
-                // something else.
+                // The literal has to be the name alone: not a sentence with it, not a domain.
                 let domain = text.split_once('/').filter(|(_, name)| !name.is_empty()).map_or("", |(domain, _)| domain);
                 let ours = ["kubernetes.io", "k8s.io", "skysail.dev"].iter().any(|ours| domain.ends_with(ours));
                 let is_name = ours && !text.contains(' ');
@@ -35,13 +33,13 @@ pub(crate) const KUBERNETES_NAMES: Rule = Rule {
     },
 };
 
-/// Beginnings of function names that our field uses for everything.
+/// Beginnings of function names that say nothing about the function.
 const VAGUE: &[&str] = &["sync", "process", "handle", "do"];
 
 pub(crate) const GLOSSARY: Rule = Rule {
     name: "glossary",
     why: "one word, one meaning: upstream's reconcile, ensure, update, delete, initialise say what happens; sync, process, handle, do do not",
-    way_out: "the word that upstream's Go code has for it",
+    remedy: "use the word of upstream's Go code",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -58,8 +56,8 @@ pub(crate) const GLOSSARY: Rule = Rule {
 
 pub(crate) const EXHAUSTIVE_CONVERSIONS: Rule = Rule {
     name: "exhaustive-conversions",
-    why: "a conversion that skips fields with `..` loses the field that the next version adds, in silence",
-    way_out: "name every field, `_` for one that is left out on purpose with the reason beside it",
+    why: "a conversion that skips fields with `..` silently loses the fields that the next version adds",
+    remedy: "name every field, `_` for one that is left out on purpose with the reason beside it",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/") {
@@ -83,8 +81,8 @@ pub(crate) const EXHAUSTIVE_CONVERSIONS: Rule = Rule {
 
 pub(crate) const NO_CAUSE_IN_DISPLAY: Rule = Rule {
     name: "no-cause-in-display",
-    why: "a reader of the chain sees the cause twice",
-    way_out: "say what was tried; leave the cause to #[source]",
+    why: "a message with the chain of causes contains the cause twice",
+    remedy: "say what was tried; leave the cause to #[source]",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/").chain(product(tree, "guest-sdk/")) {
@@ -101,8 +99,7 @@ fn display_causes(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, _) in lines.iter().filter(|(_, line)| line.contains("#[error(")) {
         let Some((at, text)) = source.literals.iter().find(|(at, _)| at >= number) else { continue };
-        // The variant or struct that the attribute stands on: up to the next attribute of the kind,
-        // at most a few lines.
+        // The variant or struct of the attribute: at most three lines, up to the next `#[error]`.
         let item = lines.iter().skip(*at).take(3).take_while(|(_, line)| !line.contains("#[error("));
         let item: String = item.map(|(_, line)| *line).collect();
         let first = item.split_once('(').map(|(_, fields)| fields.trim_start()).unwrap_or_default();
@@ -116,8 +113,8 @@ fn display_causes(source: &Source) -> Vec<(usize, String)> {
 
 pub(crate) const BOUNDED: Rule = Rule {
     name: "bounded",
-    why: "a queue without a bound is a memory leak that waits for a slow consumer",
-    way_out: "a bounded channel whose size is a named constant with its reason",
+    why: "a queue without a bound grows without limit when its consumer is slow",
+    remedy: "a bounded channel whose size is a named constant with its reason",
     check: |tree| {
         super::files::in_code(tree, |line| {
             let names = ["unbounded_channel", "unbounded", "UnboundedSender", "UnboundedReceiver"];
@@ -129,7 +126,7 @@ pub(crate) const BOUNDED: Rule = Rule {
 pub(crate) const NO_SLEEP_IN_CONTROLLERS: Rule = Rule {
     name: "no-sleep-in-controllers",
     why: "a reconcile that sleeps holds a worker and forgets its wait when the process ends",
-    way_out: "return `Action::requeue`, or let the queue's backoff decide",
+    remedy: "return `Action::requeue`, or let the queue's backoff decide",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -145,8 +142,8 @@ pub(crate) const NO_SLEEP_IN_CONTROLLERS: Rule = Rule {
 
 pub(crate) const PURE_STEPS: Rule = Rule {
     name: "pure-steps",
-    why: "a step called pure can be tested by its values alone, and cannot be what made a reconcile slow",
-    way_out: "take what it needs as a value; or take the mark (pure) from the file's first line",
+    why: "a pure step can be tested by its values alone, and cannot block a reconcile",
+    remedy: "pass the values as parameters, or remove the mark (pure) from the file's first line",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -163,13 +160,13 @@ pub(crate) const PURE_STEPS: Rule = Rule {
     },
 };
 
-/// Lines of a `reconcile` and its documentation in which the marks have to stand.
+/// Lines of a `reconcile` and its documentation in which the marks are expected.
 const RECONCILE_LINES_MAX: usize = 70;
 
 pub(crate) const STEPS_MARKED: Rule = Rule {
     name: "steps-marked",
-    why: "the body of `reconcile` is the table of contents: what asks the API server, what asks the cloud, and that the rest does neither",
-    way_out: "a comment on each step: (pure), (client), (provider), or two of them",
+    why: "the marks in `reconcile` show which steps call the API server, which call the cloud, and which call neither",
+    remedy: "a comment on each step: (pure), (client), (provider), or two of them",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/controllers/") {
@@ -188,7 +185,7 @@ pub(crate) const STEPS_MARKED: Rule = Rule {
     },
 };
 
-/// What a dotted field of a log line or span may begin with.
+/// The entities with which a dotted field of a log line or span may begin.
 const ENTITIES: &[&str] = &[
     "provider",
     "service",
@@ -212,8 +209,8 @@ const ENTITIES: &[&str] = &[
 
 pub(crate) const TELEMETRY_FIELDS: Rule = Rule {
     name: "telemetry-fields",
-    why: "a field that is called differently in two places cannot be queried",
-    way_out: "`entity.property` with an entity of the list ENTITIES in tests/tidy/src/rules/code.rs; the unit at the end",
+    why: "a field with two different names cannot be queried",
+    remedy: "`entity.property` with an entity of the list ENTITIES in tests/tidy/src/rules/code.rs; the unit at the end",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, source) in product(tree, "runtime/") {
@@ -255,7 +252,7 @@ fn fields(code: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Rust files below a folder that are not only tests'.
+/// Rust files below a folder that production code reaches.
 fn product<'a>(tree: &'a Tree, folder: &'a str) -> impl Iterator<Item = (&'a File, &'a Source)> {
     let reached = tree.reached();
     tree.rust()

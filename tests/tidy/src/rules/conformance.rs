@@ -1,5 +1,5 @@
-//! The map from upstream's cases to our tests: complete, and true. So are the tests that other
-//! documents name.
+//! Checks that the map from upstream's test cases to our tests is complete and correct, and that
+//! tests which other documents name exist.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::{
     tree::{File, Tree},
 };
 
-/// Where the map stands.
+/// The file of the map.
 const MAP: &str = "tests/conformance/README.md";
 
 /// Every case of upstream's tests, by group and number of cases; a group of none is one case. The
@@ -76,8 +76,8 @@ const CATALOGUE: &[(&str, usize)] = &[
 
 pub(crate) const CONFORMANCE: Rule = Rule {
     name: "conformance",
-    why: "an operator who replaces the Go manager relies on every case of upstream's tests; one that is in no list is one that nobody looked at",
-    way_out: "one row `| ID | path of the file | remark |`; the test's name begins with the ID (`S12.1` is `s12_1_`); `-` and a reason where it cannot apply",
+    why: "an operator who replaces the Go manager relies on every case of upstream's tests; a case without a row may have been overlooked",
+    remedy: "one row `| ID | path of the file | remark |`; the test's name begins with the ID (`S12.1` is `s12_1_`); `-` and a reason where it cannot apply",
     check: |tree| {
         let Some(map) = tree.get(MAP) else { return vec![Hit::new(MAP, 0, "there is no map")] };
         let mut hits = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) const CONFORMANCE: Rule = Rule {
         let catalogue: BTreeSet<String> = catalogue().collect();
         for (line, [id, tests, remark]) in rows(map) {
             if !catalogue.contains(id) {
-                hits.push(Hit::new(MAP, line, format!("{id} is no case of the catalogue")));
+                hits.push(Hit::new(MAP, line, format!("{id} is not a case of the catalogue")));
             }
             if !mapped.insert(id.to_owned()) {
                 hits.push(Hit::new(MAP, line, format!("{id} has two rows")));
@@ -97,7 +97,7 @@ pub(crate) const CONFORMANCE: Rule = Rule {
     },
 };
 
-/// What is wrong with one row.
+/// The fault of one row.
 fn judge(tree: &Tree, (id, tests, remark): (&str, &str, &str)) -> Option<String> {
     if tests == "-" {
         return remark.is_empty().then(|| format!("{id} has neither a test nor a reason"));
@@ -137,8 +137,8 @@ fn catalogue() -> impl Iterator<Item = String> {
 
 pub(crate) const NAMED_TESTS: Rule = Rule {
     name: "named-tests",
-    why: "a document that says \"shown by this test\" must not go on saying so when the test is gone",
-    way_out: "name it as `path/to/file.rs::name_of_the_test`, as it is called now",
+    why: "a document must not name a test that does not exist any more",
+    remedy: "write the test's current name, as `path/to/file.rs::name_of_the_test`",
     check: |tree| {
         let mut hits = Vec::new();
         for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {

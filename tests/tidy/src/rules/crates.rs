@@ -94,7 +94,8 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("skysail-guest-sdk", "kube*", ""),
 ];
 
-/// Packages that no crate has in its tree: second cryptography libraries, mocks of our own modules.
+/// Packages that no crate may have in its tree: second cryptography libraries, mocks of our
+/// modules.
 const NOWHERE: &[&str] =
     &["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "mockall", "faux", "mockito", "wiremock"];
 
@@ -103,8 +104,8 @@ const ANYHOW: &[&str] = &["runtime/skysail/", "guests/componentize/", "tests/"];
 
 pub(crate) const INHERITS_WORKSPACE: Rule = Rule {
     name: "inherits-workspace",
-    why: "one lint table, one licence, one edition; a crate that goes its own way is seen by nobody",
-    way_out: "copy the head of another crate's Cargo.toml: version, edition, rust-version, license, publish and lints from the workspace",
+    why: "all crates have the same lints, licence and edition; a crate with its own settings is not noticed",
+    remedy: "copy the head of another crate's Cargo.toml: version, edition, rust-version, license, publish and lints from the workspace",
     check: |tree| {
         let mut hits = Vec::new();
         for file in tree.manifests() {
@@ -130,8 +131,8 @@ pub(crate) const INHERITS_WORKSPACE: Rule = Rule {
 
 pub(crate) const ONE_TOOLCHAIN: Rule = Rule {
     name: "one-toolchain",
-    why: "two statements of the Rust version drift apart, and one of them is then a lie",
-    way_out: "make `rust-version` in Cargo.toml the major.minor of `channel` in rust-toolchain.toml",
+    why: "two statements of the Rust version can differ, and one of them is then wrong",
+    remedy: "make `rust-version` in Cargo.toml the major.minor of `channel` in rust-toolchain.toml",
     check: |tree| {
         let value = |path: &str, key: &str| {
             let file = tree.get(path)?;
@@ -158,8 +159,8 @@ pub(crate) const ONE_TOOLCHAIN: Rule = Rule {
 
 pub(crate) const VERSIONS_ONCE: Rule = Rule {
     name: "versions-once",
-    why: "a version that stands in two manifests is raised in one of them",
-    way_out: "put it into [workspace.dependencies] of the root and write `name.workspace = true`",
+    why: "a version that two manifests contain is updated in only one of them",
+    remedy: "put it into [workspace.dependencies] of the root and write `name.workspace = true`",
     check: |tree| {
         let mut hits = Vec::new();
         for file in tree.manifests() {
@@ -180,7 +181,7 @@ pub(crate) const VERSIONS_ONCE: Rule = Rule {
 pub(crate) const WHO_DEPENDS_ON_WHOM: Rule = Rule {
     name: "who-depends-on-whom",
     why: "the boundaries of ARCHITECTURE.md hold only while Cargo enforces them",
-    way_out: "move the code to the crate that may know both; if the edge is right, add it to EDGES in tests/tidy/src/rules/crates.rs and to ARCHITECTURE.md",
+    remedy: "move the code to the crate that may know both; if the edge is right, add it to EDGES in tests/tidy/src/rules/crates.rs and to ARCHITECTURE.md",
     check: |tree| {
         let mut hits = Vec::new();
         for file in tree.manifests() {
@@ -213,7 +214,7 @@ pub(crate) const WHO_DEPENDS_ON_WHOM: Rule = Rule {
 pub(crate) const IMPORT_TABLE: Rule = Rule {
     name: "import-table",
     why: "controllers that see wasmtime, or a host that sees Kubernetes, can no longer be tested or replaced alone",
-    way_out: "see which dependency brings it in (`cargo tree -p CRATE -i PACKAGE -e normal`) and drop that, or move the code",
+    remedy: "see which dependency brings it in (`cargo tree -p CRATE -i PACKAGE -e normal`) and drop that, or move the code",
     check: |tree| {
         let Some(file) = tree.get(CARGO_TREE) else { return vec![Hit::new(CARGO_TREE, 0, "no tree of dependencies")] };
         let mut hits = Vec::new();

@@ -1,4 +1,4 @@
-//! Modules of one crate that need each other.
+//! Finds cycles between the modules of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const KNOWN: &[(&str, &[&str])] = &[
 pub(crate) const NO_MODULE_CYCLES: Rule = Rule {
     name: "no-module-cycles",
     why: "modules that need each other can only be read, tested and changed together",
-    way_out: "move what both need into a module below both, or hand it in as a parameter",
+    remedy: "move what both need into a module below both, or hand it in as a parameter",
     check: |tree| CRATES.iter().flat_map(|name| cycles(tree, name)).collect(),
 };
 

@@ -1,4 +1,4 @@
-//! Rust files: where they lie, how long they are, what they begin with.
+//! Rules for Rust files: place, length, beginning.
 
 use crate::{
     rule::{Hit, Rule},
@@ -6,14 +6,13 @@ use crate::{
     tree::Tree,
 };
 
-/// Lines of a file that are not tests. From 400 on a file is split in review; this is where the
-/// machine stops it.
+/// The most lines of a file without its tests. A reviewer asks to split a file from 400 lines on.
 const LINES_MAX: usize = 600;
 
 pub(crate) const REACHABLE: Rule = Rule {
     name: "reachable",
-    why: "a file that no `mod` names is not compiled: its tests do not run and nobody notices",
-    way_out: "name it with `mod` in its parent, or delete it",
+    why: "a file that no `mod` names is not compiled, and its tests do not run",
+    remedy: "name it with `mod` in its parent, or delete it",
     check: |tree| {
         let reached = tree.reached();
         let dead = tree.rust().filter(|(file, _)| !reached.contains_key(&file.path));
@@ -23,8 +22,8 @@ pub(crate) const REACHABLE: Rule = Rule {
 
 pub(crate) const LENGTH: Rule = Rule {
     name: "length",
-    why: "a file holds one noun or one step; a long one holds several and is read by nobody",
-    way_out: "split it by subject into `foo/…` beside `foo.rs`; tests of more than 100 lines go to `foo/tests.rs`",
+    why: "a file holds one noun or one step; a long file holds several and is hard to read",
+    remedy: "split it by subject into `foo/…` beside `foo.rs`; tests of more than 100 lines go to `foo/tests.rs`",
     check: |tree| {
         let reached = tree.reached();
         let long = tree.rust().filter(|(file, _)| reached.get(&file.path).is_none_or(|test| !*test));
@@ -34,7 +33,9 @@ pub(crate) const LENGTH: Rule = Rule {
                 Hit::new(
                     &file.path,
                     0,
-                    format!("{lines} lines that are not tests; {LINES_MAX} are allowed, 400 are meant"),
+                    format!(
+                        "{lines} lines without tests; at most {LINES_MAX} are allowed, and at most 400 recommended"
+                    ),
                 )
             })
             .collect()
@@ -43,8 +44,8 @@ pub(crate) const LENGTH: Rule = Rule {
 
 pub(crate) const MODULE_DOC: Rule = Rule {
     name: "module-doc",
-    why: "who opens a file first asks what it is for and what it must not do",
-    way_out: "begin the file with `//!` and a sentence",
+    why: "a reader of a file first needs its purpose and its boundaries",
+    remedy: "begin the file with `//!` and a sentence",
     check: |tree| {
         let bare = tree.rust().filter(|(file, _)| {
             let first =
@@ -57,8 +58,8 @@ pub(crate) const MODULE_DOC: Rule = Rule {
 
 pub(crate) const NO_MOD_RS: Rule = Rule {
     name: "no-mod-rs",
-    why: "twenty open tabs called mod.rs",
-    way_out: "call it `foo.rs`, beside `foo/`",
+    why: "many files called mod.rs cannot be told apart in an editor",
+    remedy: "call it `foo.rs`, beside `foo/`",
     check: |tree| {
         let found = tree.rust().filter(|(file, _)| file.name() == "mod.rs");
         found.map(|(file, _)| Hit::new(&file.path, 0, "a mod.rs")).collect()
@@ -67,8 +68,8 @@ pub(crate) const NO_MOD_RS: Rule = Rule {
 
 pub(crate) const NO_ALLOW: Rule = Rule {
     name: "no-allow",
-    why: "an allowed lint stays allowed after its reason has gone; `expect` complains then",
-    way_out: "#[expect(lint, reason = \"…\")] at the smallest item",
+    why: "`allow` stays after its reason has gone; `expect` then produces a warning",
+    remedy: "#[expect(lint, reason = \"…\")] at the smallest item",
     check: |tree| {
         in_code(tree, |line| {
             let attribute = line.contains("#[") || line.contains("#![");
@@ -80,10 +81,10 @@ pub(crate) const NO_ALLOW: Rule = Rule {
 
 pub(crate) const NO_LEFTOVERS: Rule = Rule {
     name: "no-leftovers",
-    why: "a note to oneself on the main branch is work that nobody owns",
-    way_out: "do it now, or write an issue and say here why the present state is right",
+    why: "a note on the main branch is work without an owner",
+    remedy: "do the work now, or write an issue and state here why the present code is right",
     check: |tree| {
-        // Written in two halves, or this file would be its own finding.
+        // Written in two halves, so that the rule does not find this file.
         let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX"), concat!("HA", "CK")];
         let mut hits = Vec::new();
         for file in tree.files.iter().filter(|file| !super::is_lock_file(file)) {
@@ -97,7 +98,7 @@ pub(crate) const NO_LEFTOVERS: Rule = Rule {
     },
 };
 
-/// Runs a look over each line of code, comments and literals blanked.
+/// Applies `look` to each line of code, with comments and literals blanked.
 pub(crate) fn in_code(tree: &Tree, look: impl Fn(&str) -> Option<&'static str>) -> Vec<Hit> {
     let lines = tree.rust().flat_map(|(file, source)| source.lines().map(move |(number, line)| (file, number, line)));
     lines.filter_map(|(file, number, line)| Some(Hit::new(&file.path, number, look(line)?))).collect()

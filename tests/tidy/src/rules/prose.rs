@@ -1,4 +1,4 @@
-//! Comments, messages and documents: how wide they are, and phrases that do not say what is meant.
+//! Rules for comments, messages and documents: their width, and phrases to avoid.
 
 use crate::{
     rule::{Hit, Rule},
@@ -6,11 +6,10 @@ use crate::{
     tree::{File, Tree},
 };
 
-/// Columns of a line of prose. Code may be wider (rustfmt.toml): a reader takes in code by its
-/// shape and prose by its words.
+/// The most columns of a line of prose. Code may be wider (rustfmt.toml).
 const COLUMNS_MAX: usize = 100;
 
-/// Each phrase with the plain words for it. Only phrases that are never the best choice stand here.
+/// Phrases with their plain replacement. The table has only phrases that are never the best choice.
 const PHRASES: &[(&str, &str)] = &[
     ("whoever", "name the person: the operator, the user, anyone with write access"),
     ("is told", "is reported, receives"),
@@ -28,12 +27,24 @@ const PHRASES: &[(&str, &str)] = &[
     ("has to be named", "must be listed"),
     ("of its own accord", "automatically"),
     ("may not be had", "is not available"),
+    ("bear out", "verify, confirm"),
+    ("bears out", "verifies, confirms"),
+    ("who is meant", "name the person, the account or the key"),
+    ("who are meant", "name the persons, the accounts or the keys"),
+    ("knows who asks", "authenticates the request"),
+    ("means silence", "is not reported"),
+    ("is silence", "is not reported"),
+    ("old news", "unchanged"),
+    ("led astray", "refers to a host that is not allowed"),
+    ("is not to be found", "does not exist, is not in"),
+    ("is not to be seen", "is not visible"),
+    ("nobody may be left", "the reader may be gone"),
 ];
 
 pub(crate) const WIDTH: Rule = Rule {
     name: "prose-width",
-    why: "a line of prose that is wider than a hand's breadth is not read",
-    way_out: "wrap the comment or the paragraph at 100 columns; tables, code blocks and a single long word may be wider",
+    why: "long lines of prose are hard to read",
+    remedy: "wrap the comment or the paragraph at 100 columns; tables, code blocks and a single long word may be wider",
     check: |tree| {
         let wide = |line: &str| line.chars().count() > COLUMNS_MAX && line.split_whitespace().nth(2).is_some();
         let hits = prose(tree).filter(|(_, _, line)| wide(line));
@@ -47,7 +58,7 @@ pub(crate) const WIDTH: Rule = Rule {
 pub(crate) const PLAIN_ENGLISH: Rule = Rule {
     name: "plain-english",
     why: "a reader without context cannot say what the sentence means",
-    way_out: "subject, verb, object, and the standard term: CONTRIBUTING.md, Prose",
+    remedy: "subject, verb, object, and the standard term: CONTRIBUTING.md, Prose",
     check: |tree| {
         let mut hits = Vec::new();
         let mut judge = |file: &File, number: usize, text: &str| {
@@ -61,7 +72,7 @@ pub(crate) const PLAIN_ENGLISH: Rule = Rule {
         for (file, number, line) in prose(tree) {
             judge(file, number, line);
         }
-        // The phrases themselves stand in this rule.
+        // This file contains the phrases.
         for (file, source) in tree.rust().filter(|(file, _)| !file.path.ends_with("rules/prose.rs")) {
             for (number, text) in &source.literals {
                 judge(file, *number, text);

@@ -1,5 +1,5 @@
-//! The repository as a whole: the contract's documents, ARCHITECTURE.md, what must not be in any
-//! file.
+//! Rules for the whole repository: the contract's documents, ARCHITECTURE.md, texts that no file
+//! may contain.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{
 
 pub(crate) const CONTRACT_DOCUMENTED: Rule = Rule {
     name: "contract-documented",
-    why: "an author in another language has nothing but the WIT: what repeats safely and what can fail has to stand there",
-    way_out: "say `Idempotent` (or `reads only`, `No effect`), and `Errors: …` where it returns a result, else `Cannot fail`",
+    why: "an author in another language has only the WIT, which has to say which functions are idempotent and which can fail",
+    remedy: "say `Idempotent` (or `reads only`, `No effect`), and `Errors: …` where it returns a result, else `Cannot fail`",
     check: |tree| {
         let mut hits = Vec::new();
         for file in tree.files.iter().filter(|file| file.path.starts_with("wit/") && file.path.ends_with(".wit")) {
@@ -64,8 +64,8 @@ const ARCHITECTURE_LINES_MAX: usize = 200;
 
 pub(crate) const ARCHITECTURE: Rule = Rule {
     name: "architecture",
-    why: "a map that is long is not read, and one that misses a room sends people astray",
-    way_out: "name every crate's folder in ARCHITECTURE.md (`runtime/host`), and keep it under 200 lines",
+    why: "a long overview is not read, and an incomplete one misleads",
+    remedy: "name every crate's folder in ARCHITECTURE.md (`runtime/host`), and keep it under 200 lines",
     check: |tree| {
         let path = "ARCHITECTURE.md";
         let Some(file) = tree.get(path) else { return vec![Hit::new(path, 0, "there is none")] };
@@ -79,7 +79,7 @@ pub(crate) const ARCHITECTURE: Rule = Rule {
             rooms.filter(|room| !room.starts_with("guests/")).chain(["wit", "guests", "guests/probes", "deploy"]);
         for room in rooms.filter(|room| tree.files.iter().any(|file| file.path.starts_with(&format!("{room}/")))) {
             if !file.text.contains(&format!("`{room}`")) {
-                hits.push(Hit::new(path, 0, format!("the room `{room}` is not named")));
+                hits.push(Hit::new(path, 0, format!("the folder `{room}` is not named")));
             }
         }
         hits
@@ -88,10 +88,10 @@ pub(crate) const ARCHITECTURE: Rule = Rule {
 
 pub(crate) const NO_LOCAL_PATHS: Rule = Rule {
     name: "no-local-paths",
-    why: "a path of one machine works on one machine",
-    way_out: "a path from the repository's root, a temporary folder, or an option",
+    why: "a path of one machine does not exist on other machines",
+    remedy: "a path from the repository's root, a temporary folder, or an option",
     check: |tree| {
-        // Written in halves, or this file would be its own finding.
+        // Written in two halves, so that the rule does not find this file.
         let paths = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
         grep(&tree.files, |line| {
             paths
@@ -109,8 +109,8 @@ fn starts_a_path(line: &str, at: usize) -> bool {
 
 pub(crate) const NO_REGISTRY_HOSTS: Rule = Rule {
     name: "no-registry-hosts",
-    why: "packages come through each ecosystem's own client and its configuration; a host name in a file goes around mirrors",
-    way_out: "name the package, not the place it comes from",
+    why: "each ecosystem's client gets packages through its own configuration; a host name in a file bypasses mirrors",
+    remedy: "name the package, not the registry's host",
     check: |tree| {
         let hosts = [
             concat!("crates", ".io"),
@@ -129,13 +129,13 @@ pub(crate) const NO_REGISTRY_HOSTS: Rule = Rule {
     },
 };
 
-/// What may stand at the top besides plain files and dot-folders.
+/// The folders that the top level may contain, besides folders that begin with a dot.
 const TOP: &[&str] = &["wit", "runtime", "guest-sdk", "guests", "deploy", "tests"];
 
 pub(crate) const TOP_LEVEL: Rule = Rule {
     name: "top-level",
-    why: "the top level is the table of contents",
-    way_out: "put it beside its subject in one of wit, runtime, guest-sdk, guests, deploy, tests",
+    why: "the top-level folders are fixed, so that a reader finds each subject",
+    remedy: "put the file beside its subject in one of wit, runtime, guest-sdk, guests, deploy, tests",
     check: |tree| {
         let mut seen = BTreeSet::new();
         let new = tree.files.iter().filter(|file| {
@@ -146,13 +146,13 @@ pub(crate) const TOP_LEVEL: Rule = Rule {
     },
 };
 
-/// Bytes of one file.
+/// The most bytes of one file.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 
 pub(crate) const FILE_SIZE: Rule = Rule {
     name: "file-size",
-    why: "a large file is in every clone for ever",
-    way_out: "make it in the test that needs it, or fetch it by the set-up",
+    why: "a large file stays in every clone for ever",
+    remedy: "generate the file in the test that needs it, or fetch it in the set-up",
     check: |tree| {
         let large = tree.files.iter().filter(|file| file.size > FILE_BYTES_MAX && file.path != CARGO_TREE);
         large.map(|file| Hit::new(&file.path, 0, format!("{} bytes", file.size))).collect()
@@ -161,8 +161,8 @@ pub(crate) const FILE_SIZE: Rule = Rule {
 
 pub(crate) const CI_IS_MAKE_TEST: Rule = Rule {
     name: "ci-is-make-test",
-    why: "what only CI can run, nobody can repeat",
-    way_out: "let .ci/run call `make test` and put the rest into the Makefile",
+    why: "a step that only CI can run cannot be repeated by a developer",
+    remedy: "let .ci/run call `make test` and put the rest into the Makefile",
     check: |tree| {
         let path = ".ci/run";
         match tree.get(path) {

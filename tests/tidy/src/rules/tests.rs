@@ -1,4 +1,4 @@
-//! How tests are named, that none is silenced, how they wait.
+//! Rules for tests: names, no skipped tests, waits, mutations, probes.
 
 use crate::{
     rule::{Hit, Rule},
@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const NAMES: Rule = Rule {
     name: "test-names",
     why: "the list of test names is the list of what the program promises",
-    way_out: "a sentence about behaviour: `a_denied_origin_never_opens_a_socket`",
+    remedy: "a sentence about behaviour: `a_denied_origin_never_opens_a_socket`",
     check: |tree| {
         let mut hits = Vec::new();
         for (file, number, name) in tests(tree) {
@@ -25,8 +25,8 @@ pub(crate) const NAMES: Rule = Rule {
 
 pub(crate) const NONE_SILENCED: Rule = Rule {
     name: "none-silenced",
-    why: "a test that is skipped or that passes by any panic shows nothing and looks green",
-    way_out: "make its environment, or delete it; assert the error instead of a panic",
+    why: "a test that is skipped, or that passes by any panic, proves nothing and looks green",
+    remedy: "provide the environment of the test or delete the test; assert the error instead of a panic",
     check: |tree| {
         super::files::in_code(tree, |line| {
             let line = line.trim_start();
@@ -35,13 +35,13 @@ pub(crate) const NONE_SILENCED: Rule = Rule {
     },
 };
 
-/// Functions that may sleep in a test's real time: between two looks at a condition.
+/// Functions that may sleep in real time, between two checks of a condition.
 const WAITS: &[&str] = &["wait", "eventually", "until", "poll"];
 
 pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
     name: "wait-for-conditions",
     why: "a test that waits for a time is slow on a fast machine and fails on a slow one",
-    way_out: "pause tokio's clock (`start_paused = true`), or wait for the condition in a function called wait…, eventually…, until… or poll…",
+    remedy: "pause tokio's clock (`start_paused = true`), or wait for the condition in a function called wait…, eventually…, until… or poll…",
     check: |tree| {
         let mut hits = Vec::new();
         let reached = tree.reached();
@@ -64,8 +64,8 @@ pub(crate) const WAIT_FOR_CONDITIONS: Rule = Rule {
 
 pub(crate) const MUTATIONS_APPLY: Rule = Rule {
     name: "mutations-apply",
-    why: "a deliberate bug that cannot be put in does not show any more that the simulation would find it",
-    way_out: "make the patch again against today's code, and run tests/simulation/mutate.sh with its name",
+    why: "a patch that does not apply cannot show that the simulation finds its bug",
+    remedy: "make the patch again for the current code, and run tests/simulation/mutate.sh with its name",
     check: |tree| {
         let patches =
             tree.files.iter().filter(|file| file.path.contains("/mutations/") && file.path.ends_with(".patch"));
@@ -73,14 +73,14 @@ pub(crate) const MUTATIONS_APPLY: Rule = Rule {
     },
 };
 
-/// The hunks of a patch whose old lines do not stand in their file.
+/// The hunks of a patch whose old lines are not in their file.
 fn hunks_without_a_place(tree: &Tree, patch: &File) -> Vec<Hit> {
     let (mut hits, mut target, mut hunk) = (Vec::new(), None, None);
     let judge = |hunk: Option<(usize, String)>, target: Option<&str>| {
         let (number, old) = hunk?;
         let path = target.unwrap_or_default();
         let stands = tree.get(path).is_some_and(|file| file.text.contains(&old));
-        (!stands).then(|| Hit::new(&patch.path, number, format!("this is not to be found in {path}")))
+        (!stands).then(|| Hit::new(&patch.path, number, format!("{path} does not contain these lines")))
     };
     for (number, line) in patch.lines() {
         if let Some(path) = line.strip_prefix("--- a/") {
@@ -101,8 +101,8 @@ fn hunks_without_a_place(tree: &Tree, patch: &File) -> Vec<Hit> {
 
 pub(crate) const ONE_BINARY: Rule = Rule {
     name: "one-test-binary",
-    why: "each integration binary links the whole program once more",
-    way_out: "one `tests/it/main.rs` for a package, its parts as modules",
+    why: "each integration test binary links the whole program again",
+    remedy: "one `tests/it/main.rs` for a package, its parts as modules",
     check: |tree| {
         let mut hits = Vec::new();
         for manifest in tree.manifests() {
@@ -122,8 +122,8 @@ pub(crate) const ONE_BINARY: Rule = Rule {
 
 pub(crate) const PROBES: Rule = Rule {
     name: "probes",
-    why: "a probe guest that no test runs attacks nothing",
-    way_out: "a test whose name begins with the probe's name (`spin` → `spin_is_stopped_by_fuel`)",
+    why: "a probe guest without a test is never run",
+    remedy: "a test whose name begins with the probe's name (`spin` → `spin_is_stopped_by_fuel`)",
     check: |tree| {
         let tests: Vec<_> = tests(tree).into_iter().map(|(_, _, name)| name).collect();
         let mut hits = Vec::new();
