@@ -45,5 +45,5 @@ pub use self::{
     release::{CompiledComponent, Release, ReleaseError},
     sandbox::{Sandbox, SandboxError, SandboxOptions},
     sandboxed_provider::SandboxedProvider,
-    tally::FunctionCalls,
+    tally::{FunctionCalls, LastFailure},
 };

@@ -9,10 +9,11 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use hdrhistogram::Histogram;
+use skysail_provider::text::one_line;
 
 use crate::{
     CallRecord, Outcome,
@@ -22,6 +23,9 @@ use crate::{
 /// One digit: a quantile is at most a sixteenth above the true value, and a function's two
 /// histograms have some hundred counters each.
 const DIGITS: u8 = 1;
+
+/// Longest text of a failure that is kept, in bytes: as much as an Event holds.
+const FAILURE_BYTES_MAX: usize = 1_000;
 
 /// The calls of one function of a release, since the release was loaded with the settings that it
 /// has.
@@ -47,6 +51,21 @@ pub struct FunctionCalls {
     pub fuel_max: u64,
     /// Calls that met a limit, by its name, whether it ended them or only refused something.
     pub limit_hits: BTreeMap<&'static str, u64>,
+    /// The last call that `failed` counts.
+    pub last_failure: Option<LastFailure>,
+}
+
+/// A call that failed, and whether the failure is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// [`Outcome::category`].
+    pub code: &'static str,
+    /// The error of the call: one line, at most [`FAILURE_BYTES_MAX`].
+    pub message: String,
+    /// When the call ended.
+    pub time: SystemTime,
+    /// Whether a call of the same function has succeeded since.
+    pub succeeded_since: bool,
 }
 
 /// See the module.
@@ -65,6 +84,7 @@ struct FunctionTally {
     wall_us: Quantiles,
     fuel: Quantiles,
     limit_hits: Counts,
+    last_failure: Option<LastFailure>,
 }
 
 /// Counts by names of a closed set.
@@ -113,6 +133,7 @@ impl FunctionTally {
             wall_us: Quantiles::up_to(DEADLINE_MS_MAX * 1_000),
             fuel: Quantiles::up_to(FUEL_MAX),
             limit_hits: Counts::default(),
+            last_failure: None,
         }
     }
 
@@ -131,10 +152,28 @@ impl FunctionTally {
         for hit in &record.limits_hit {
             self.limit_hits.add(hit.limit.name());
         }
+        self.note_failure(record);
+    }
+
+    fn note_failure(&mut self, record: &CallRecord) {
+        match &record.outcome {
+            Outcome::Failed { code, message } if record.fault.is_some() => {
+                #[expect(clippy::disallowed_methods, reason = "a date for people")]
+                let time = SystemTime::now();
+                let message = one_line(message, FAILURE_BYTES_MAX);
+                self.last_failure = Some(LastFailure { code: code.category(), message, time, succeeded_since: false });
+            }
+            Outcome::Ok => {
+                if let Some(failure) = &mut self.last_failure {
+                    failure.succeeded_since = true;
+                }
+            }
+            Outcome::Failed { .. } | Outcome::Cancelled => {}
+        }
     }
 
     fn calls(&self) -> FunctionCalls {
-        let Self { function, calls, failed, outcomes, wall_us, fuel, limit_hits } = self;
+        let Self { function, calls, failed, outcomes, wall_us, fuel, limit_hits, last_failure } = self;
         FunctionCalls {
             function,
             calls: *calls,
@@ -145,6 +184,7 @@ impl FunctionTally {
             fuel_p99: fuel.at(0.99),
             fuel_max: fuel.max,
             limit_hits: limit_hits.by_name(),
+            last_failure: last_failure.clone(),
         }
     }
 }
@@ -194,7 +234,7 @@ mod tests {
     use expect_test::expect;
     use skysail_provider::{Code, Limit, LimitHit};
 
-    use super::{DEADLINE_MS_MAX, FUEL_MAX, FunctionTally, Tally};
+    use super::{DEADLINE_MS_MAX, FAILURE_BYTES_MAX, FUEL_MAX, FunctionTally, Tally};
     use crate::{CallRecord, Fault, HttpUse, Outcome};
 
     fn record(function: &'static str, wall_ms: u64, fuel: u64) -> CallRecord {
@@ -241,6 +281,35 @@ mod tests {
         }
         assert_eq!((calls.calls, calls.failed, calls.fuel_max), (1_000, 0, 1_000_000_000));
         assert!(calls.fuel_p99 <= calls.fuel_max && calls.p99 <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_last_failure_of_a_function_is_kept_until_another_one_and_a_success_is_noted_beside_it() {
+        let tally = Tally::default();
+        let ended = |function, outcome, fault| {
+            tally.note(&CallRecord { outcome, fault, ..record(function, 10, 1_000) });
+        };
+        let last = |function: &str| {
+            let calls = tally.calls().into_iter().find(|calls| calls.function == function)?;
+            calls.last_failure.map(|failure| (failure.code, failure.message, failure.succeeded_since))
+        };
+        let panic = "the guest trapped: panicked at src/lib.rs:9:9: a\ntext";
+        let trapped = || Outcome::Failed { code: Code::Trapped, message: panic.to_owned() };
+        ended("routes.list", trapped(), Some(Fault::Release));
+        // Nobody has to act on these.
+        ended("routes.list", failed(Code::NotFound), None);
+        ended("routes.list", Outcome::Cancelled, None);
+        ended("zones.current", Outcome::Ok, None);
+        let text = "the guest trapped: panicked at src/lib.rs:9:9: a text".to_owned();
+        assert_eq!(last("routes.list"), Some(("Trapped", text.clone(), false)));
+        ended("routes.list", Outcome::Ok, None);
+        assert_eq!(last("routes.list"), Some(("Trapped", text, true)));
+        let long = Outcome::Failed { code: Code::Denied, message: "x".repeat(100_000) };
+        ended("routes.list", long, Some(Fault::Operator));
+        let (code, message, succeeded_since) = last("routes.list").unwrap();
+        assert_eq!((code, succeeded_since), ("Denied", false));
+        assert!(message.len() <= FAILURE_BYTES_MAX);
+        assert_eq!(last("zones.current"), None);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use kube::core::schema::{OptionalEnum, StructuralSchemaRewriter};
 use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::status::{Active, Calls, Canary, Candidate, Failure, Probation, ProviderStatus, Refused, Shadow};
+pub(crate) use self::status::{
+    Active, Calls, Canary, Candidate, FailedCall, Failure, Probation, ProviderStatus, Refused, Shadow,
+};
 use crate::provider_file::{self, API_VERSION, KIND};
 
 /// What stands above the definition where it is printed.

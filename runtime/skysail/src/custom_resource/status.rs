@@ -78,6 +78,25 @@ pub(crate) struct Calls {
     /// something.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) limit_hits: BTreeMap<String, u64>,
+    /// The last call that ended with such an error; absent where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_failure: Option<FailedCall>,
+}
+
+/// A call that ended with an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FailedCall {
+    /// Category of the error, as in outcomes.
+    pub(crate) code: String,
+    /// The error. Of a trap it holds the text and the place of the panic, where the guest told
+    /// them.
+    pub(crate) message: String,
+    /// When the call ended.
+    #[schemars(schema_with = "date")]
+    pub(crate) time: Option<Time>,
+    /// Whether a call of the same function has succeeded since.
+    pub(crate) succeeded_since: bool,
 }
 
 /// The release that serves.

@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::Provider;
 use crate::{
-    custom_resource::{Active, Calls, ProviderStatus},
+    custom_resource::{Active, Calls, FailedCall, ProviderStatus},
     output::{plain, table},
 };
 
@@ -43,6 +43,7 @@ pub(super) fn of(provider: &Provider, wide: bool, now: Timestamp) -> String {
     lines.extend(conditions(status, wide, now));
     lines.push(String::new());
     lines.extend(calls(&status.calls, wide));
+    lines.extend(failures(&status.calls, now));
     joined(lines)
 }
 
@@ -186,6 +187,18 @@ fn calls(calls: &[Calls], wide: bool) -> Vec<String> {
         ["FUNCTION", "CALLS", "FAILED", "P50", "P99", "FUEL P99", "FUEL MAX", "OF LIMIT", "LIMITS HIT", "OUTCOMES"];
     let rows: Vec<_> = std::iter::once(header.map(str::to_owned)).chain(calls.iter().map(row)).collect();
     shown(rows, wide)
+}
+
+/// The last failure of each function, with the text of a panic.
+fn failures(calls: &[Calls], now: Timestamp) -> Vec<String> {
+    let failure = |calls: &Calls| {
+        let FailedCall { code, message, time, succeeded_since } = calls.last_failure.as_ref()?;
+        let when = time.as_ref().map(|time| format!(" {} ago", ago(time, now))).unwrap_or_default();
+        let since = if *succeeded_since { " (a call has succeeded since)" } else { "" };
+        Some(line("failed", &format!("{}{when}{since}: {code}: {message}", calls.function)))
+    };
+    let lines: Vec<_> = calls.iter().filter_map(failure).collect();
+    if lines.is_empty() { lines } else { [vec![String::new()], lines].concat() }
 }
 
 /// The last column is only for who asks for more.

@@ -45,6 +45,10 @@ fn calls() -> Value {
             "outcomes": { "Ok": 1195, "NotFound": 3, "LimitExceeded": 1, "Unavailable": 1 }, "p50Ms": 41, "p99Ms": 12_345,
             "fuelP99": 23_456_789, "fuelMax": 1_000_000_000, "fuelLimit": 1_000_000_000,
             "limitHits": { "fuel": 1, "logLines": 40 },
+            "lastFailure": {
+                "code": "Trapped", "time": "2026-11-22T19:59:18Z", "succeededSince": true,
+                "message": "the guest trapped: panicked at src/lib.rs:9:9: no pool; in cloud::Cloud::ensure",
+            },
         },
     ])
 }
@@ -107,6 +111,8 @@ fn a_provider_that_serves() {
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -
           load-balancers.ensure   1200    2        41ms   12.3s   23.4M      1.0G       100.0%     fuel 1, logLines 40
+
+          failed      load-balancers.ensure 42s ago (a call has succeeded since): Trapped: the guest trapped: panicked at src/lib.rs:9:9: no pool; in cloud::Cloud::ensure
     "#]]
     .assert_eq(&page::of(&ready(), false, now()));
     expect![[r#"
@@ -125,6 +131,8 @@ fn a_provider_that_serves() {
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT            OUTCOMES
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -                     Ok 3
           load-balancers.ensure   1200    2        41ms   12.3s   23.4M      1.0G       100.0%     fuel 1, logLines 40   LimitExceeded 1, NotFound 3, Ok 1195, Unavailable 1
+
+          failed      load-balancers.ensure 42s ago (a call has succeeded since): Trapped: the guest trapped: panicked at src/lib.rs:9:9: no pool; in cloud::Cloud::ensure
     "#]].assert_eq(&page::of(&ready(), true, now()));
 }
 

@@ -4,26 +4,34 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
+    jiff::{SignedDuration, Timestamp},
 };
 use skysail_controllers::Finding;
 use skysail_host::{
-    FunctionCalls,
+    FunctionCalls, LastFailure,
     slot::{
         ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Refusal, ShadowStatus, SlotStatus, SourceFailure,
         Stage,
     },
 };
+use skysail_provider::Code;
 
 use super::Standing;
 use crate::{
-    custom_resource::{Active, Calls, Canary, Candidate, Failure, Probation, ProviderStatus, Refused, Shadow},
+    custom_resource::{
+        Active, Calls, Canary, Candidate, FailedCall, Failure, Probation, ProviderStatus, Refused, Shadow,
+    },
     providers::Complaint,
 };
 
 /// Longest message of a condition, in bytes: it is for people, and may repeat what a guest or a
 /// registry said.
 const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// How long the condition says that the cloud denied a call, if no call of that function succeeds:
+/// twice the longest wait of the controllers before they repeat a denied call. The object of the
+/// call may be gone, and then nobody repeats the call.
+const DENIED_STANDS: SignedDuration = SignedDuration::from_secs(600);
 
 /// What a slot says.
 #[derive(Clone, Copy)]
@@ -62,7 +70,7 @@ pub(super) fn status_of(
         (READY, ready(standing, said)),
         (RELEASE_ACCEPTED, release_accepted(standing, said)),
         (PROGRESSING, progressing(said)),
-        (DEGRADED, degraded(standing, said)),
+        (DEGRADED, degraded(standing, said, now)),
     ];
     let shown = |(type_, (status, reason, mut message)): (&str, Verdict)| {
         cut(&mut message, MESSAGE_BYTES_MAX);
@@ -155,17 +163,32 @@ fn progressing(said: Option<Said<'_>>) -> Verdict {
     }
 }
 
-/// Whether something else is the case than the operator asked for.
-fn degraded(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+/// Whether something else is the case than the operator asked for, or the cloud denies calls.
+fn degraded(standing: &Standing, said: Option<Said<'_>>, now: Timestamp) -> Verdict {
     let kept_from = || {
         let findings = standing.findings();
         let (first, _) = findings.first_key_value()?;
         Some((first.reason().to_owned(), findings.values().cloned().collect::<Vec<_>>().join("; ")))
     };
-    match trouble(standing, said).or_else(kept_from) {
+    match trouble(standing, said).or_else(kept_from).or_else(|| denied(&standing.calls(), now)) {
         Some((code, reason)) => ("True", code, reason),
         None => ("False", "AsWanted".to_owned(), "what is asked for is the case, or on its way".to_owned()),
     }
+}
+
+/// Where the last failure of a function is that the cloud denied the call, and no call of that
+/// function has succeeded since.
+fn denied(calls: &[Calls], now: Timestamp) -> Option<(String, String)> {
+    let code = Code::Denied.category();
+    let stands = |FailedCall { code: failed, time, succeeded_since, .. }: &FailedCall| {
+        let is_recent = |time: &Time| now.duration_since(time.0) < DENIED_STANDS;
+        failed == code && !succeeded_since && time.as_ref().is_some_and(is_recent)
+    };
+    let denied = |calls: &'_ Calls| {
+        let FailedCall { message, .. } = calls.last_failure.as_ref().filter(|failure| stands(failure))?;
+        Some(format!("{}: {message}; check the provider's credentials and their permissions", calls.function))
+    };
+    calls.iter().find_map(denied).map(|message| (code.to_owned(), format!("the cloud denied {message}")))
 }
 
 fn serving(said: Option<Said<'_>>) -> Option<&ActiveStatus> {
@@ -276,7 +299,8 @@ fn failure(SourceFailure { code, reason }: &SourceFailure) -> Failure {
 }
 
 pub(super) fn calls(calls: FunctionCalls, fuel_limit: u64) -> Calls {
-    let FunctionCalls { function, calls, failed, outcomes, p50, p99, fuel_p99, fuel_max, limit_hits } = calls;
+    let FunctionCalls { function, calls, failed, outcomes, p50, p99, fuel_p99, fuel_max, limit_hits, last_failure } =
+        calls;
     // Milliseconds are precise enough for these limits, and a figure that changes less is written
     // less often.
     let milliseconds = |time: Duration| u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
@@ -293,7 +317,14 @@ pub(super) fn calls(calls: FunctionCalls, fuel_limit: u64) -> Calls {
         fuel_max,
         fuel_limit,
         limit_hits: named(limit_hits),
+        last_failure: last_failure.map(failed_call),
     }
+}
+
+fn failed_call(LastFailure { code, message, time, succeeded_since }: LastFailure) -> FailedCall {
+    // As the API writes times.
+    let time = Timestamp::try_from(time).and_then(|time| Timestamp::from_second(time.as_second())).ok();
+    FailedCall { code: code.to_owned(), message, time: time.map(Time), succeeded_since }
 }
 
 fn shown(ActiveStatus { name, version, digest, .. }: &ActiveStatus) -> String {

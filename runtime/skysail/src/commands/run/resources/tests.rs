@@ -4,6 +4,8 @@
 mod reporting;
 mod taking_up;
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
 use skysail_controllers::{Finding, Findings};
@@ -13,10 +15,13 @@ use skysail_host::slot::{
 };
 
 use super::{
-    Standing, events,
+    Figures, Standing, events,
     status::{self, Said, status_of},
 };
-use crate::{custom_resource::ProviderStatus, providers::Complaint};
+use crate::{
+    custom_resource::{Calls, FailedCall, ProviderStatus},
+    providers::Complaint,
+};
 
 fn standing(refused: Option<&str>) -> Standing {
     let complaint = refused.map(|reason| Complaint::Refused(reason.to_owned()));
@@ -450,4 +455,35 @@ fn long_texts_are_cut() {
     let said = Some(Said { slot: &slot, heard: true });
     let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
     assert!(serde_json::to_string(&status).unwrap().len() < 30_000);
+}
+
+/// Row W3 of the review: a Provider was not Degraded while the cloud denied its calls.
+#[test]
+fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
+    let degraded = |code: &str, succeeded_since: bool, second: i64| {
+        let time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(100)));
+        let failure =
+            FailedCall { code: code.to_owned(), message: "401 Unauthorized".to_owned(), time, succeeded_since };
+        let ensure =
+            Calls { function: "load-balancers.ensure".to_owned(), last_failure: Some(failure), ..Calls::default() };
+        // Calls of other functions succeed meanwhile.
+        let calls = vec![Calls { function: "instances.describe".to_owned(), ..Calls::default() }, ensure];
+        let standing = Standing { figures: Figures(Arc::new(move || calls.clone())), ..standing(None) };
+        let slot = serving(1);
+        let said = Some(Said { slot: &slot, heard: true });
+        let status = status_of(&standing, said, &ProviderStatus::default(), at(second));
+        let degraded = status.conditions.last().unwrap();
+        format!("{}={} {}: {}", degraded.type_, degraded.status, degraded.reason, degraded.message)
+    };
+    let message = "the cloud denied load-balancers.ensure: 401 Unauthorized; check the provider's credentials and their permissions";
+    assert_eq!(degraded("Denied", false, 101), format!("Degraded=True Denied: {message}"));
+    assert_eq!(degraded("Denied", false, 699), format!("Degraded=True Denied: {message}"));
+    for (code, succeeded_since, second) in [
+        ("Denied", true, 101),
+        ("Unavailable", false, 101),
+        // The object of the call may be gone: then nobody asks again.
+        ("Denied", false, 700),
+    ] {
+        assert!(degraded(code, succeeded_since, second).starts_with("Degraded=False AsWanted"), "{code} {second}");
+    }
 }
