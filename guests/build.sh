@@ -2,7 +2,7 @@
 # Builds every guest (providers and probes) into target/components/*.wasm, or only the packages named.
 # usage: guests/build.sh [PACKAGE…]      e.g. guests/build.sh skysail-simcloud
 #
-# Two toolchains can do it; this script says which one it takes:
+# Two toolchains work; this script prints which one it uses:
 #   rustup with the target wasm32-unknown-unknown: used as it is.
 #   Debian's rustc-web, cargo-web and rust-web-src: builds the standard library from source (make setup installs them).
 set -euo pipefail
@@ -15,7 +15,7 @@ say() { printf 'guests: %s\n' "$*"; }
 shopt -s nullglob
 mapfile -t packages < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else
   for manifest in guests/*/Cargo.toml guests/probes/*/Cargo.toml; do
-    # A guest is what is built as a library for C; the other packages here are tools.
+    # Guests are cdylib packages; the other packages here are tools.
     if grep -q '"cdylib"' "$manifest"; then sed -n 's/^name = "\(skysail-.*\)"/\1/p' "$manifest"; fi
   done; fi)
 
@@ -53,7 +53,7 @@ mkdir -p "$out"
 for p in "${packages[@]}"; do
   module=$build/$target/guest/${p//-/_}.wasm
   name=${p#skysail-}
-  # Only what changed: whoever watches the folder is not woken for nothing.
+  # Only changed files: a process that watches the directory is not woken without a change.
   if [ ! -e "$out/$name.wasm" ] || [ "$module" -nt "$out/$name.wasm" ]; then
     "$build/debug/skysail-componentize" "$module" "$out/$name.wasm"
     say "$(printf '%-28s %7d bytes' "$name.wasm" "$(stat -c %s "$out/$name.wasm")")"

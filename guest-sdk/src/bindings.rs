@@ -1,5 +1,5 @@
-//! What `wit-bindgen` makes of the contract, once for all guests: the imports, and one export macro
-//! for each interface.
+//! The output of `wit-bindgen` for the contract, once for all guests: the imports, and one export
+//! macro for each interface.
 //!
 //! Each interface is a world of its own, so that a component exports what its author implements and
 //! nothing else. All of them share the types of [`imports`], except the resource `node-set`, which

@@ -1,5 +1,5 @@
-//! Small values that outlive the call, as JSON. Anything may be forgotten at any time; nothing here
-//! can fail.
+//! Small JSON values that survive the call. The host may drop any value at any time; no function
+//! here fails.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Result, bindings::imports::skysail::provider::cache, native::host_only};
 
-/// The value, where it is there, its time is not over, and it still has the shape of `T`.
+/// The value, unless it is absent, expired, or does not have the shape of `T`.
 #[must_use]
 #[track_caller]
 pub fn get<T: DeserializeOwned>(key: &str) -> Option<T> {
@@ -15,7 +15,7 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Option<T> {
     serde_json::from_slice(&cache::get(key)?).ok()
 }
 
-/// Keeps a value for at most `ttl`; false where it did not fit.
+/// Stores a value for at most `ttl`; false where the cache has no space for it.
 #[track_caller]
 pub fn set<T: Serialize>(key: &str, value: &T, ttl: Duration) -> bool {
     host_only("cache::set");
@@ -23,18 +23,18 @@ pub fn set<T: Serialize>(key: &str, value: &T, ttl: Duration) -> bool {
     serde_json::to_vec(value).is_ok_and(|bytes| cache::set(key, &bytes, ttl_ms))
 }
 
-/// Forgets a value; an absent key is fine.
+/// Deletes a value; an absent key is not an error.
 #[track_caller]
 pub fn delete(key: &str) {
     host_only("cache::delete");
     cache::delete(key);
 }
 
-/// The kept value, or the answer of `fetch`, which is then kept for at most `ttl`.
+/// The stored value, or else the value of `fetch`, which is then stored for at most `ttl`.
 ///
 /// # Errors
 ///
-/// Those of `fetch`; a failure is not kept.
+/// Those of `fetch`; an error is not stored.
 #[track_caller]
 pub fn get_or<T: Serialize + DeserializeOwned>(
     key: &str,

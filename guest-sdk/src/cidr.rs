@@ -12,7 +12,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// A range of `prefix` bits (at most 32 or 128); none where there are more.
+    /// A range with `prefix` fixed bits; none for more than 32 or 128.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let address = match address {
@@ -29,8 +29,7 @@ impl Cidr {
         Some(Self { address, prefix })
     }
 
-    /// The address at this place in the range, counted from its first and wrapping round at its
-    /// end.
+    /// The address at this index in the range, counted from 0; the index wraps around at the end.
     #[must_use]
     pub fn nth(&self, n: u128) -> IpAddr {
         match self.address {

@@ -1,4 +1,4 @@
-//! Time, as the host gives it. The standard library's clocks do not work inside the sandbox.
+//! The host's clocks. The standard library's clocks do not work inside the sandbox.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ pub fn now_ms() -> u64 {
     clock::now_ms()
 }
 
-/// Time since an unknown start, never backwards; for differences within one call only.
+/// Time since an unspecified start. It never goes backwards; use it for differences within one
+/// call.
 #[must_use]
 #[track_caller]
 pub fn monotonic() -> Duration {

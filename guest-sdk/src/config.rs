@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 pub use self::ini::Ini;
 use crate::{Error, Problem, Result, Severity, bindings::imports::skysail::provider::config, native::host_only};
 
-/// The text that `check-config` has accepted; empty where the operator gave none.
+/// The text that `check-config` accepted; empty where the operator set none.
 #[must_use]
 #[track_caller]
 pub fn text() -> String {

@@ -1,5 +1,4 @@
-//! Making, explaining and reading the contract's [`Error`]: one case for each different reaction of
-//! the host.
+//! Constructors and readers of the contract's [`Error`]: one case for each reaction of the host.
 
 use std::time::Duration;
 
@@ -9,13 +8,13 @@ use crate::{Error, Retry};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// "Ask again", not earlier than `after`; zero lets the host choose.
+    /// Asks for a retry, not earlier than `after`; with zero the host chooses the time.
     pub fn retry_after(after: Duration, message: impl Into<String>) -> Self {
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         Self::RetryAfter(Retry { after_ms, message: message.into() })
     }
 
-    /// What a person reads.
+    /// The text for people.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -32,7 +31,7 @@ impl Error {
         }
     }
 
-    /// The same reaction, with what was tried in front:
+    /// The same case, with the attempted action before the message:
     /// `cannot list servers: 503 Service Unavailable`.
     #[must_use]
     pub fn context(mut self, tried: &str) -> Self {
@@ -42,7 +41,7 @@ impl Error {
         self
     }
 
-    /// The same reaction with another text.
+    /// The same case with another message.
     #[must_use]
     pub fn with_message(mut self, text: String) -> Self {
         *self.message_mut() = text;
@@ -64,7 +63,7 @@ impl Error {
         }
     }
 
-    /// Whether the thing asked about is gone for certain.
+    /// Whether the requested object certainly does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound(_))
@@ -72,15 +71,16 @@ impl Error {
 }
 
 impl From<serde_json::Error> for Error {
-    /// JSON that does not have the expected shape is a surprise of the provider: `internal`.
+    /// JSON without the expected shape is `internal`: the provider did not expect it.
     fn from(error: serde_json::Error) -> Self {
         Self::Internal(format!("unexpected JSON: {error}"))
     }
 }
 
-/// Reading "it is not there" as an answer.
+/// Treats `not-found` as an answer.
 pub trait Absent<T> {
-    /// None instead of `not-found`: for look-ups, and for deleting what may be gone.
+    /// None instead of `not-found`: for look-ups, and for deletions of resources that may be
+    /// absent.
     ///
     /// # Errors
     ///

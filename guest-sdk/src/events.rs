@@ -1,4 +1,4 @@
-//! Kubernetes Events on the object of the call, or about the cluster where it has none.
+//! Kubernetes Events on the object of the call, or on the cluster for a call without an object.
 
 use crate::{
     bindings::imports::skysail::provider::events::{Kind, emit},

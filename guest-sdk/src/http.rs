@@ -1,4 +1,4 @@
-//! The way out of the sandbox: JSON over HTTP, with the contract's errors.
+//! Requests of the provider: JSON over HTTP, with the contract's errors.
 //!
 //! ```no_run
 //! # use skysail_guest_sdk::{http::Api, Result};
@@ -9,9 +9,9 @@
 //! # Ok(server) }
 //! ```
 //!
-//! The host allows, limits and accounts each request, adds the named credential, and repeats
-//! nothing: what fails is reported, and the host calls the provider again. Nothing here follows a
-//! redirect.
+//! The host checks each request against the egress rules, limits and counts it, and adds the named
+//! credential. The host repeats no request: return the error, and the host calls the provider
+//! again. Redirects are not followed.
 
 mod request;
 mod response;
@@ -38,8 +38,8 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response>> {
     lines.into_iter().zip(answers).map(|(line, answer)| Response::from_answer(line, answer)?.check()).collect()
 }
 
-/// As [`send_all`], for requests that all have to succeed; every one is sent and answered before a
-/// failure is reported.
+/// As [`send_all`], for requests that must all succeed. A failure is returned after every request
+/// has ended.
 ///
 /// # Errors
 ///
@@ -53,8 +53,8 @@ pub fn send_every(requests: Vec<Request>) -> Result<Vec<Response>> {
 ///
 /// # Errors
 ///
-/// The first failure that waiting does not mend. Where waiting mends all of them: the `retry-after`
-/// with the longest time, so that no rate limit among them is lost, else the first `unavailable`.
+/// The first error that is not temporary. If all errors are temporary: the `retry-after` with the
+/// longest time, so that every rate limit is respected, else the first `unavailable`.
 pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
     let (mut all, mut worst) = (Vec::with_capacity(answers.len()), None);
     for answer in answers {
@@ -67,7 +67,7 @@ pub fn every<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
     worst.map_or(Ok(all), Err)
 }
 
-/// Which of several failures stands for all of them: the heaviest one, and of equal ones the first.
+/// The rank of an error: [`every`] returns the first error of the highest rank.
 const fn weight(error: &Error) -> (u8, u64) {
     match error {
         Error::Unavailable(_) => (0, 0),
@@ -77,8 +77,8 @@ const fn weight(error: &Error) -> (u8, u64) {
 }
 
 impl From<Failure> for Error {
-    /// What the operator must allow or mend is `denied` or `invalid`; what time or the cloud mends
-    /// is `unavailable`.
+    /// `denied` where the operator must act, `unavailable` where time or the cloud helps,
+    /// `internal` where the provider is at fault.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Forbidden(why) => Self::Denied(format!("the operator does not allow it: {why}")),

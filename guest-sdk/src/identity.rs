@@ -1,9 +1,9 @@
-//! Making what `identity` and `instances` answer.
+//! Constructors for the answers of `identity` and `instances`.
 
 use crate::{Info, Instance, Problem, Severity};
 
 impl Info {
-    /// A provider whose provider-ID scheme is its name, and that tags what it makes with the
+    /// A provider whose provider-ID scheme is its name, and which tags cloud resources with the
     /// cluster's name.
     ///
     /// `name` as upstream's `ProviderName()`: lower case letters, digits and dashes, at most 63.
@@ -21,7 +21,7 @@ impl Info {
 }
 
 impl Instance {
-    /// A running machine of which nothing but its provider ID is known.
+    /// A running machine; every field except the provider ID is empty.
     #[must_use]
     pub fn new(provider_id: String) -> Self {
         Self {
@@ -38,13 +38,14 @@ impl Instance {
 }
 
 impl Problem {
-    /// Refuses the cloud-config. `line` is 1-based, 0 where unknown; `key` is empty where unknown.
+    /// A problem that refuses the cloud-config. `line` is 1-based, 0 where unknown; `key` is empty
+    /// where unknown.
     #[must_use]
     pub fn fatal(line: u32, key: &str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Fatal, line, key: key.to_owned(), message: message.into() }
     }
 
-    /// Is reported, and refuses nothing; parameters as for [`Problem::fatal`].
+    /// A problem that is reported and refuses nothing; parameters as for [`Problem::fatal`].
     #[must_use]
     pub fn warning(line: u32, key: &str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, line, key: key.to_owned(), message: message.into() }

@@ -1,4 +1,5 @@
-//! `instances.describe` out of a list of all machines, without taking what the list lacks for gone.
+//! `instances.describe` from a list of all machines. A machine that the list lacks is looked up
+//! before it is reported as gone.
 
 use std::collections::HashMap;
 
@@ -10,18 +11,18 @@ use crate::{Error, Instance, NodeSet, Result, provider_id};
 /// default) and `deadlineMs`; the host asks again about the nodes beyond this number.
 pub const CONFIRMED_MAX: usize = 20;
 
-/// A machine of the cloud's, as its list has it.
+/// A machine in the cloud's list.
 pub trait Machine: Sized {
-    /// What follows `<scheme>://` in its provider ID.
+    /// The part after `<scheme>://` in its provider ID.
     fn id(&self) -> &str;
 
-    /// The name of the node that it is while the node has no provider ID.
+    /// The name of its node, which identifies it while the node has no provider ID.
     fn name(&self) -> &str;
 
-    /// What the contract's `describe` answers about it.
+    /// The contract's `describe` of this machine.
     fn instance(&self) -> Instance;
 
-    /// One look-up of this one machine, by the ID of a node or, where it has none, by its name.
+    /// Looks up one machine, by the ID of a node or, for a node without an ID, by its name.
     ///
     /// # Errors
     ///
@@ -30,16 +31,16 @@ pub trait Machine: Sized {
     fn look_up(by: By<'_>) -> Result<Self>;
 }
 
-/// What a machine is looked up by.
+/// The key of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By<'a> {
-    /// What follows `<scheme>://`.
+    /// The part after `<scheme>://`.
     Id(&'a str),
     /// The node's name.
     Name(&'a str),
 }
 
-/// All of `instances.describe`.
+/// Implements `instances.describe`.
 ///
 /// A node with a provider ID is the machine of that ID, a node without is the machine of its name.
 /// A machine that the list lacks is looked up before it is `not-found`, because a list in pages may
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(
             ids[3],
             Err(&Error::Denied("expired".to_owned())),
-            "a look-up that failed says nothing of the machine"
+            "a failed look-up does not mean that the machine is gone"
         );
         assert_eq!(ids[4], Err(&Error::NotFound("Name(\"e\")".to_owned())));
         assert_eq!(ids[5], Err(&Error::NotFound("Id(\"9\")".to_owned())));

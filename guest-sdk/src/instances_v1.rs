@@ -1,8 +1,8 @@
 //! Upstream's older `Instances` and `Zones` (v1), as the contract's `instances`.
 //!
 //! A provider that was written before `InstancesV2` answers about one machine at a time, by
-//! provider ID or by the node's name. Its author implements [`InstancesV1`], and [`describe`] is
-//! all of the contract's `instances`:
+//! provider ID or by the node's name. Its author implements [`InstancesV1`], and [`describe`]
+//! implements the contract's `instances`:
 //!
 //! ```
 //! use skysail_guest_sdk::{Detail, Instance, Instances, NodeSet, Result, instances_v1::{self, InstancesV1}};
@@ -28,24 +28,24 @@
 //! }
 //! ```
 //!
-//! What upstream's controllers do with v1 happens here: by provider ID first and then by name,
-//! `<name>://<instance ID>` for a node without provider ID, and the same words in errors. Three
-//! errors of upstream are cases of [`Error`]: `InstanceNotFound` is `NotFound`, `NotImplemented` is
-//! `Unsupported`, and every other one keeps the case that says what the host shall do.
+//! The adapter acts as upstream's controllers do: it asks by provider ID first and then by name,
+//! makes `<name>://<instance ID>` for a node without provider ID, and uses the same words in
+//! errors. `InstanceNotFound` is `NotFound`, `NotImplemented` is `Unsupported`, and every other
+//! error keeps its case of [`Error`].
 //!
-//! Each node costs two to four questions, one after the other, so a page of 500 nodes may meet the
-//! limits `httpRequests` and `deadlineMs`. A cloud that can list answers all of them with one
-//! request: then implement `Instances` itself.
+//! Each node costs two to four calls, one after the other, so a page of 500 nodes may meet the
+//! limits `httpRequests` and `deadlineMs`. For a cloud that can list machines with one request,
+//! implement `Instances` itself.
 
 use crate::{Detail, Error, Instance, NodeAddress, NodeSet, Result, Zone, provider_id};
 
-/// Key of [`Instance::extra`] that says: this cloud has no IDs, so the node is initialised without
-/// a provider ID.
+/// Key of [`Instance::extra`] for a cloud without IDs: the node is initialised without a provider
+/// ID.
 pub const WITHOUT_PROVIDER_ID: &str = "without-provider-id";
 
-/// As upstream's `Instances`, about one machine at a time.
+/// Upstream's `Instances`: each function is about one machine.
 pub trait InstancesV1 {
-    /// As upstream's `ProviderName()`: the scheme of provider IDs.
+    /// Upstream's `ProviderName()`: the scheme of provider IDs.
     fn provider_name(&self) -> &str;
 
     /// Addresses of a node by its name.
@@ -62,7 +62,8 @@ pub trait InstancesV1 {
     /// As [`InstancesV1::node_addresses`]; `Unsupported` leaves it to the name.
     fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>>;
 
-    /// The cloud's own ID of the node's machine, what follows `<name>://`; also of one that is off.
+    /// The cloud's ID of the node's machine, the part after `<name>://`; also for a machine that is
+    /// off.
     ///
     /// # Errors
     ///
@@ -84,12 +85,12 @@ pub trait InstancesV1 {
     /// As [`InstancesV1::node_addresses_by_provider_id`].
     fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String>;
 
-    /// Whether the machine exists, on or off. False deletes the node: say it only where the cloud
-    /// said so.
+    /// Whether the machine exists, on or off. False deletes the node: return it only where the
+    /// cloud says so.
     ///
     /// # Errors
     ///
-    /// Everything that is not known for certain.
+    /// Every failure that leaves the answer uncertain.
     fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool>;
 
     /// Whether the machine is off.
@@ -106,7 +107,7 @@ pub trait InstancesV1 {
     }
 }
 
-/// As upstream's `Zones`, without `GetZone`, which a controller never asks.
+/// Upstream's `Zones` without `GetZone`, which no controller calls.
 pub trait ZonesV1 {
     /// Zone of a machine by its provider ID.
     ///
@@ -123,18 +124,18 @@ pub trait ZonesV1 {
     fn zone_by_node_name(&self, name: &str) -> Result<Zone>;
 }
 
-/// All of `instances.describe`. Reads two columns of the set.
+/// Implements `instances.describe`. Reads two columns of the set.
 pub fn describe(cloud: &impl InstancesV1, nodes: &NodeSet, detail: Detail) -> Vec<Result<Instance>> {
     let columns = nodes.names().into_iter().zip(nodes.provider_ids());
     columns.map(|(name, id)| describe_node(cloud, &name, id.as_deref(), detail)).collect()
 }
 
-/// One node, by its name and its provider ID, where it has one. Whether the machine is off is asked
-/// for [`Detail::State`] only, as upstream does.
+/// One node, by its name and, if any, its provider ID. Only [`Detail::State`] asks whether the
+/// machine is off, as upstream does.
 ///
 /// # Errors
 ///
-/// `NotFound` where the machine does not exist for certain; else what the cloud answered.
+/// `NotFound` where the machine certainly does not exist; else the error of the cloud.
 pub fn describe_node(cloud: &impl InstancesV1, name: &str, known_id: Option<&str>, detail: Detail) -> Result<Instance> {
     let id = match known_id.filter(|id| !id.is_empty()) {
         Some(id) => Ok(id.to_owned()),
@@ -143,7 +144,7 @@ pub fn describe_node(cloud: &impl InstancesV1, name: &str, known_id: Option<&str
     match (detail, id) {
         (Detail::State, id) => state(cloud, id?),
         (Detail::Metadata, Ok(id)) => metadata(cloud, name, Some(id)),
-        // Addresses are found by name all the same.
+        // A cloud without IDs finds addresses by name.
         (Detail::Metadata, Err(Error::Unsupported(_))) => metadata(cloud, name, None),
         (Detail::Metadata, Err(error)) => Err(error),
     }
@@ -154,7 +155,7 @@ pub fn describe_node(cloud: &impl InstancesV1, name: &str, known_id: Option<&str
 ///
 /// # Errors
 ///
-/// `NotFound` and `Unsupported` as the cloud gave them; any other with words before it.
+/// `NotFound` and `Unsupported` unchanged; any other error with a text before it.
 pub fn instance_provider_id(cloud: &impl InstancesV1, name: &str) -> Result<String> {
     match cloud.instance_id(name) {
         Ok(id) => Ok(provider_id::format(cloud.provider_name(), &id)),
@@ -163,7 +164,7 @@ pub fn instance_provider_id(cloud: &impl InstancesV1, name: &str) -> Result<Stri
     }
 }
 
-/// Whether it exists, and then whether it is off.
+/// Asks whether the machine exists, and then whether it is off.
 fn state(cloud: &impl InstancesV1, id: String) -> Result<Instance> {
     if !cloud.instance_exists_by_provider_id(&id)? {
         return Err(Error::NotFound(format!("the cloud has no machine {id:?}")));

@@ -1,9 +1,8 @@
-//! What the author of a Skysail provider depends on: the contract in Rust, and the helpers that
-//! every provider needs.
+//! The SDK for authors of Skysail providers: the contract in Rust, and helpers for every provider.
 //!
-//! A provider is a type that implements [`Identity`] and whichever of the other traits the cloud
-//! has; [`provider!`] makes it a component that exports exactly those. The host reads the exports
-//! to know what the provider supports, so there is nothing to stub.
+//! A provider is a type that implements [`Identity`] and the other traits that the cloud supports;
+//! [`provider!`] makes it a component that exports exactly these interfaces. The host reads the
+//! exports to know what the provider supports, so there is nothing to stub.
 //!
 //! ```
 //! use skysail_guest_sdk::{Identity, Info, Problem, provider};
@@ -22,12 +21,12 @@
 //! ```
 //!
 //! The functions that call the host ([`http`], [`config::text`], [`clock`], [`cache`], [`events`])
-//! work inside the sandbox only; on any other target they panic with a sentence that names them.
-//! Everything else is plain Rust and is tested natively; [`NodeSet::of`] makes the nodes of a test,
-//! and [`log`] writes to standard output there.
+//! work inside the sandbox only; on any other target they panic with a message that names the
+//! function. All other functions are plain Rust and can be tested natively; [`NodeSet::of`] makes
+//! the nodes of a test, and [`log`] writes to standard output there.
 //!
-//! This crate must not grow heavy: what it adds to a component counts against the size of a
-//! ConfigMap.
+//! This crate must stay small: its code is part of every component, and a ConfigMap has at most 1
+//! MiB.
 
 /// The provider of the README, compiled.
 #[cfg(doctest)]
@@ -78,10 +77,10 @@ pub use self::{
 
 /// Makes a component of a type: `provider!(Example: identity, load_balancers, instances)`.
 ///
-/// Names the interfaces that the component exports; the type has to implement the trait of each.
-/// `identity` is required: the host refuses a component without it. A panic becomes a line in the
-/// host's log before the call ends as a trap. On targets other than `wasm32` nothing is exported
-/// and only the traits are checked, so that a provider's own tests run natively.
+/// The list names the interfaces that the component exports; the type must implement the trait of
+/// each. `identity` is required: the host refuses a component without it. A panic becomes a line in
+/// the host's log before the call traps. On targets other than `wasm32` nothing is exported and
+/// only the traits are checked, so that a provider's own tests run natively.
 #[macro_export]
 macro_rules! provider {
     ($provider:ident: $($interface:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! Lines in the host's log. Secrets do not belong here.
+//! Lines in the host's log. Never log a secret.
 //!
 //! ```no_run
 //! # let (name, count) = ("a", 3);
@@ -7,11 +7,10 @@
 //!
 //! In a native test the lines go to standard output.
 //!
-//! The standard library's `println!`, `eprintln!` and `dbg!` write nowhere on
-//! `wasm32-unknown-unknown`, and nothing can change that from outside of it. This crate has macros
-//! of the same names whose lines reach the host's log: a `use` of them takes the place of the
-//! standard library's in a module, and `#[macro_use] extern crate skysail_guest_sdk;` at the root
-//! does so in the whole crate.
+//! The standard library's `println!`, `eprintln!` and `dbg!` have no effect on
+//! `wasm32-unknown-unknown`, and no crate can change that. This crate has macros of the same names
+//! whose lines reach the host's log: `use` them in a module, or write
+//! `#[macro_use] extern crate skysail_guest_sdk;` at the root for the whole crate.
 //!
 //! ```
 //! use skysail_guest_sdk::{dbg, println};
@@ -22,13 +21,13 @@
 use crate::bindings::imports::skysail::provider::log;
 pub use crate::bindings::imports::skysail::provider::log::Level;
 
-/// Whether a line of this level would be kept.
+/// Whether the host keeps lines of this level.
 #[must_use]
 pub fn enabled(level: Level) -> bool {
     cfg!(not(target_arch = "wasm32")) || log::enabled(level)
 }
 
-/// Writes one line with fields; the host adds the provider's and the call's.
+/// Writes one line with fields; the host adds the fields of the provider and the call.
 pub fn write(level: Level, message: &str, fields: &[(String, String)]) {
     if cfg!(target_arch = "wasm32") {
         log::write(level, message, fields);
@@ -38,8 +37,8 @@ pub fn write(level: Level, message: &str, fields: &[(String, String)]) {
     }
 }
 
-/// What `println!` (level info) and `eprintln!` (level warn) of this crate do: each line of the
-/// text is one of the log.
+/// The function behind `println!` (level info) and `eprintln!` (level warn): each line of the text
+/// becomes one line of the log.
 #[doc(hidden)]
 pub fn print(level: Level, text: &str) {
     if cfg!(not(target_arch = "wasm32")) {
@@ -56,7 +55,7 @@ fn native_line(text: &str) {
     std::println!("{text}");
 }
 
-/// One line at a level: format arguments, then after `;` fields as `"key" => value`. Nothing is
+/// Writes one line: format arguments, then after `;` fields as `"key" => value`. Nothing is
 /// formatted where the level is off.
 #[macro_export]
 macro_rules! log {

@@ -1,5 +1,5 @@
-//! What a call of a host function does outside the sandbox: it panics with a sentence that names
-//! the function. The bindings would abort the whole test program, and name nothing.
+//! Outside the sandbox a host function panics with a message that names the function. The bindings
+//! would abort the whole test program without a name.
 
 /// Marks a function that needs the host. Does nothing in the sandbox.
 ///
@@ -27,7 +27,7 @@ mod tests {
 
     use crate::{cache, clock, config, events, http::Api};
 
-    /// In one process with the other tests: a function that aborted would end all of them.
+    /// This test shares a process with the others, so an abort would end all of them.
     #[test]
     fn a_native_call_of_the_host_ends_with_a_sentence_that_names_the_function() {
         let get = || Api::new("http://127.0.0.1:1").get(&["x"]);

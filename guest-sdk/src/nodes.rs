@@ -1,4 +1,4 @@
-//! The nodes of a call, and picking their addresses.
+//! The nodes of a call, and the selection of their addresses.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,15 @@ use crate::{AddressKind, IpFamily, Node, NodeAddress};
 #[cfg(not(target_arch = "wasm32"))]
 type Held = Vec<Node>;
 
-/// Nodes, held by the host: a guest pulls the columns that it needs, and pays for those only.
+/// The nodes of a call. The host holds them; a guest reads the columns that it needs, at the cost
+/// of those columns only.
 ///
 /// Every column has `len` entries in the same order, sorted by name. A set never changes while the
-/// guest holds it. What is read counts against the call's budget of host-call bytes.
+/// guest holds it. Reads count against the call's limit `hostCallBytes`.
 #[derive(Debug)]
 pub struct NodeSet(Held);
 
-/// What the bindings ask of a resource's type, and the resource's methods.
+/// The functions that the bindings require of a resource's type, and the resource's methods.
 #[cfg(target_arch = "wasm32")]
 impl NodeSet {
     #[doc(hidden)]
@@ -73,11 +74,10 @@ impl NodeSet {
     }
 }
 
-/// The same, over the nodes of a test.
+/// The same methods over the nodes of a test.
 #[cfg(not(target_arch = "wasm32"))]
 impl NodeSet {
-    /// The nodes of a native test, in any order: the functions of a provider that take a set can be
-    /// called with it.
+    /// The nodes of a native test, in any order, for functions of a provider that take a set.
     #[must_use]
     pub fn of(mut nodes: Vec<Node>) -> Self {
         nodes.sort_by(|one, other| one.name.cmp(&other.name));

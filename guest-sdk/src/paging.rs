@@ -1,18 +1,17 @@
-//! Lists that come in pages.
+//! Lists in pages.
 //!
-//! A cursor that the cloud gives ([`collect`]) is safe. Pages by offset or number are not: what is
-//! deleted between two pages moves the entries behind it to the front, and one of them is on no
-//! page. [`collect_by_offset`] notices most of that and begins again; together with something
-//! created at the same moment it cannot be noticed. Since a `not-found` deletes a node, ask for
-//! what a list lacks by its ID before you answer `not-found`:
-//! [`instances::describe`](crate::instances::describe) does.
+//! A cursor from the cloud ([`collect`]) is safe. Pages by offset or number are not: a deletion
+//! between two pages moves the later entries forward, and one of them is on no page.
+//! [`collect_by_offset`] detects most of these cases and starts again; it cannot detect a deletion
+//! together with a creation. Since `not-found` deletes a node, look up a missing entry by its ID
+//! before you answer `not-found`: [`instances::describe`](crate::instances::describe) does.
 
 use std::collections::HashSet;
 
 use crate::{Error, Result};
 
-/// Most pages of one list: at 500 entries a page more than any cloud's quota, and an end for a
-/// cloud that never ends.
+/// Most pages of one list: at 500 entries a page more than any cloud's quota, and a bound for a
+/// cloud whose list never ends.
 pub const PAGES_MAX: usize = 1_000;
 
 /// All entries of a list. `page` gets the cursor (none for the first page) and gives its entries
@@ -20,8 +19,8 @@ pub const PAGES_MAX: usize = 1_000;
 ///
 /// # Errors
 ///
-/// Those of `page`; `unavailable` where a cursor comes again or there are more than [`PAGES_MAX`]
-/// pages: half a list would be taken for the whole, and what is missing for gone.
+/// Those of `page`; `unavailable` where a cursor repeats or there are more than [`PAGES_MAX`]
+/// pages: the machines missing from an incomplete list would look deleted.
 pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<String>)>) -> Result<Vec<T>> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -38,8 +37,7 @@ pub fn collect<T>(mut page: impl FnMut(Option<&str>) -> Result<(Vec<T>, Option<S
     Err(Error::Unavailable(format!("the list does not end after {PAGES_MAX} pages")))
 }
 
-/// A page of a list that is asked for by offset, and how many entries the whole list has at that
-/// moment.
+/// A page of a list by offset, and the number of entries of the whole list at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The page's entries; none past the end.
@@ -48,14 +46,14 @@ pub struct Page<T> {
     pub total: usize,
 }
 
-/// Times that a list is read which changes while it is read: the next call reads it again.
+/// Attempts to read a list that changes meanwhile; the next call tries again.
 const READS_MAX: usize = 3;
 
-/// All entries of a list whose pages are asked for by offset.
+/// All entries of a list with pages by offset.
 ///
 /// `page` gets the number of entries read so far; `id` identifies an entry. A list is read again
-/// where the total changes, an entry comes twice, or the number of entries is not the total:
-/// something was created or deleted between two pages.
+/// where the total changes, an entry appears twice, or the number of entries differs from the
+/// total: an entry was created or deleted between two pages.
 ///
 /// # Errors
 ///
@@ -70,7 +68,7 @@ pub fn collect_by_offset<T>(id: impl Fn(&T) -> &str, mut page: impl FnMut(usize)
     Err(Error::Unavailable(format!("the list changed between two pages, {READS_MAX} times")))
 }
 
-/// One reading of a list; none where it changed meanwhile.
+/// Reads a list once; none where it changed meanwhile.
 fn read<T>(id: &impl Fn(&T) -> &str, page: &mut impl FnMut(usize) -> Result<Page<T>>) -> Result<Option<Vec<T>>> {
     let Page { entries: mut all, total } = page(0)?;
     for _ in 1..PAGES_MAX {
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(all, Err(Error::Denied("expired".to_owned())));
     }
 
-    /// A cloud with pages of two; before the page of this number something happens to its list.
+    /// A cloud with pages of two; its list changes before the page with this number.
     fn by_offset(list: &[&str], mut happens: impl FnMut(usize, &mut Vec<String>)) -> Result<Vec<String>> {
         let mut list: Vec<String> = list.iter().map(|id| (*id).to_owned()).collect();
         let mut pages = 0;

@@ -8,11 +8,11 @@ pub fn format(scheme: &str, rest: &str) -> String {
     format!("{scheme}://{rest}")
 }
 
-/// What follows `<scheme>://`; a leading slash, as in `openstack:///<id>`, belongs to it.
+/// The part after `<scheme>://`, including a leading slash as in `openstack:///<id>`.
 ///
 /// # Errors
 ///
-/// `invalid` for another scheme, and where nothing follows.
+/// `invalid` for another scheme and for an empty rest.
 pub fn parse<'a>(scheme: &str, provider_id: &'a str) -> Result<&'a str> {
     match provider_id.split_once("://") {
         Some((found, rest)) if found == scheme && !rest.is_empty() => Ok(rest),

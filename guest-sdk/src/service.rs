@@ -1,4 +1,4 @@
-//! Reading a [`Service`] the way upstream's providers do.
+//! Reads a [`Service`] as upstream's providers do.
 
 use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, SessionAffinity, TrafficPolicy};
 
@@ -6,8 +6,7 @@ use crate::{Cidr, Ingress, IpFamily, LoadBalancerStatus, Result, Service, Sessio
 const LOAD_BALANCER_NAME_BYTES_MAX: usize = 32;
 
 impl Service {
-    /// One without ports, as the API server completes it where nothing else is said: for a
-    /// provider's tests.
+    /// A Service without ports and with the API server's defaults: for a provider's tests.
     #[must_use]
     pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
@@ -39,8 +38,8 @@ impl Service {
         self.annotations.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Upstream's default name: `a`, then the uid without dashes, at most 32 bytes. Starts with a
-    /// letter, because some clouds ask for it; unique because the uid is.
+    /// Upstream's default name: `a`, then the uid without dashes, at most 32 bytes. It starts with
+    /// a letter, because some clouds require that, and is unique because the uid is.
     #[must_use]
     pub fn default_load_balancer_name(&self) -> String {
         let uid = self.uid.chars().filter(|c| *c != '-');
@@ -53,12 +52,12 @@ impl Service {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Who may connect: masked, sorted, without duplicates. Where the Service names nobody,
-    /// everybody of its IP families may.
+    /// The allowed source ranges: masked, sorted, without duplicates. A Service without ranges
+    /// allows all addresses of its IP families.
     ///
     /// # Errors
     ///
-    /// `invalid` for an entry that is no CIDR.
+    /// `invalid` for an entry that is not a CIDR.
     pub fn allowed_sources(&self) -> Result<Vec<Cidr>> {
         let mut ranges: Vec<Cidr> = self.source_ranges.iter().map(|range| range.parse()).collect::<Result<_>>()?;
         if ranges.is_empty() {
@@ -72,7 +71,7 @@ impl Service {
     }
 
     /// The port of the health check that kube-proxy answers on `/healthz`; none where every node
-    /// may get traffic.
+    /// may receive traffic.
     #[must_use]
     pub fn health_check_node_port(&self) -> Option<u16> {
         let local = self.external_traffic_policy == TrafficPolicy::Local;
@@ -87,12 +86,12 @@ impl Service {
 }
 
 impl Ingress {
-    /// Reached by an IP address, without anything about ports.
+    /// An ingress with an IP address and without ports.
     pub fn ip(ip: impl Into<String>) -> Self {
         Self { ip: Some(ip.into()), hostname: None, ip_mode: None, ports: Vec::new() }
     }
 
-    /// Reached by a DNS name, without anything about ports.
+    /// An ingress with a DNS name and without ports.
     pub fn hostname(hostname: impl Into<String>) -> Self {
         Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: Vec::new() }
     }
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!(dual.allowed_sources().map(|ranges| ranges.len()), Ok(2));
     }
 
-    /// Upstream sees IPv4's range of everybody only.
+    /// Upstream recognizes only the IPv4 range 0.0.0.0/0.
     #[test]
     fn h7_everybody_is_a_range_without_fixed_bits() {
         let everybody = |texts: &[&str]| {

@@ -1,4 +1,4 @@
-  ;; What every hand-written probe has: who it is, an allocator, and a master that is told back. Memory 0 is the one of the ABI.
+  ;; Common part of every hand-written probe: its identity, an allocator, and a master that returns the result of the attack. Memory 0 is the one of the ABI.
   ;; A probe brings its memories and `$attack`, which gives a pointer to a `result<list<string>, error>`; the test asks for `list`.
   (global $free (mut i32) (i32.const 8192))
   (data (i32.const 1024) "probe")

@@ -1,4 +1,4 @@
-  ;; A resource that is made and dropped, for ever.
+  ;; A resource that is created and dropped, forever.
   (import "[export]skysail:probe/things" "[resource-new]thing" (func $new (param i32) (result i32)))
   (import "[export]skysail:probe/things" "[resource-drop]thing" (func $drop (param i32)))
   (memory (export "memory") 1)

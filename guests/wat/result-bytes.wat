@@ -1,4 +1,4 @@
-  ;; A list of 100,000 strings that are all the same megabyte: a hundred gigabytes for whoever copies them.
+  ;; A list of 100,000 strings that are all the same megabyte: a copy of them has a hundred gigabytes.
   (memory (export "memory") 64)
   (func $attack (result i32)
     (local $i i32)

@@ -1,4 +1,4 @@
-  ;; Growth by no element, for ever.
+  ;; Growth by zero elements, forever.
   (memory (export "memory") 1)
   (table $table 1 funcref)
   (func $attack (result i32)

@@ -1,18 +1,18 @@
-//! Sections, keys and values with their lines: the form most cloud-configs have had since the
-//! in-tree providers.
+//! Sections, keys and values with their lines: the format of most cloud-configs since the in-tree
+//! providers.
 
 use std::{fmt::Display, str::FromStr};
 
 use super::Checked;
 use crate::Problem;
 
-/// A parsed cloud-config that collects its problems: what is wrong, and keys that the provider does
-/// not read.
+/// A parsed cloud-config that collects its problems: faults, and keys that the provider does not
+/// read.
 ///
 /// `[Section]`, `[Section "name"]` (read as `Section "name"`), `key = value`, comments from `#` or
-/// `;` at the start of a line, or after a blank outside quotes; a value may stand in double quotes,
-/// where `\"` and `\\` are escapes. Names compare without case. A key before the first section is
-/// in the section of the empty name. A key may repeat only where [`Ini::list`] reads it.
+/// `;` at the start of a line, or after a blank outside quotes; a value may be in double quotes,
+/// with the escapes `\"` and `\\`. Names are case-insensitive. A key before the first section is in
+/// the section with the empty name. A key may repeat only where [`Ini::list`] reads it.
 #[derive(Debug)]
 pub struct Ini {
     entries: Vec<Entry>,
@@ -29,7 +29,7 @@ struct Entry {
 }
 
 impl Ini {
-    /// Reads the text; lines that cannot be read are problems, and the rest is read.
+    /// Parses the text; an invalid line is a problem, and the other lines are read.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut ini = Self { entries: Vec::new(), problems: Vec::new() };

@@ -11,7 +11,7 @@ use crate::{
     native::host_only,
 };
 
-/// A cloud's API: where it is, and the credential that the host adds to each request.
+/// A cloud's API: its URL, and the credential that the host adds to each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
     endpoint: String,
@@ -19,11 +19,12 @@ pub struct Api {
     timeout_ms: u32,
 }
 
-/// A request in the making.
+/// A request that is not sent yet.
 #[derive(Clone, Debug)]
 pub struct Request {
     raw: RawRequest,
-    /// A body that could not be made; reported by `send`, so that building needs no `?`.
+    /// The error of a body that could not be serialized; `send` returns it, so that building needs
+    /// no `?`.
     broken: Option<String>,
 }
 
@@ -41,14 +42,14 @@ impl Api {
         Self { credential: Some(name.to_owned()), ..self }
     }
 
-    /// Time for each exchange; without it a request may take what is left of the call.
+    /// Time limit for each request; without it a request may take the remaining time of the call.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), ..self }
     }
 
-    /// A request for the path of these segments, each percent-encoded: no segment can leave its
-    /// place.
+    /// A request for the path of these segments. Each is percent-encoded, so a segment cannot
+    /// change the path.
     #[must_use]
     pub fn request(&self, method: &str, segments: &[&str]) -> Request {
         let mut url = self.endpoint.clone();
@@ -110,7 +111,7 @@ impl Request {
         self
     }
 
-    /// Appends `key=value` where there is a value.
+    /// Appends `key=value` if there is a value.
     #[must_use]
     pub fn query_opt(self, key: &str, value: Option<&str>) -> Self {
         match value {
@@ -119,15 +120,15 @@ impl Request {
         }
     }
 
-    /// Adds a header. Hop-by-hop headers, `host`, `content-length` and the credential's are the
-    /// host's.
+    /// Adds a header. The host sets hop-by-hop headers, `host`, `content-length` and those of the
+    /// credential.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.raw.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sends this value as JSON.
+    /// Sets the body to this value as JSON.
     #[must_use]
     pub fn json<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
         match serde_json::to_vec(value) {
@@ -139,7 +140,7 @@ impl Request {
         }
     }
 
-    /// Sends these bytes.
+    /// Sets the body to these bytes.
     #[must_use]
     pub fn body(self, content_type: &str, body: Vec<u8>) -> Self {
         let mut request = self.header("content-type", content_type);
@@ -151,19 +152,19 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Response::check`]; `denied` where the operator does not allow it or gave no such
-    /// credential, `unavailable` where no answer came, `internal` for what is not a request. Each
+    /// As [`Response::check`]; `denied` where the egress rules forbid the request or the credential
+    /// is unknown, `unavailable` without a response, `internal` for an invalid request. Each
     /// message begins with method and URL.
     #[track_caller]
     pub fn send(self) -> Result<Response> {
         self.send_any()?.check()
     }
 
-    /// Sends the request and takes any status as an answer.
+    /// Sends the request and returns the response whatever its status is.
     ///
     /// # Errors
     ///
-    /// As [`Request::send`], except for what the status says.
+    /// As [`Request::send`], except for those of the status.
     #[track_caller]
     pub fn send_any(self) -> Result<Response> {
         host_only("http::Request::send");
@@ -174,7 +175,7 @@ impl Request {
         Response::from_answer(line, http::send(&self.raw))
     }
 
-    /// The URL as it is sent.
+    /// The URL with the query.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.raw.url
@@ -186,8 +187,8 @@ impl Request {
         format!("{} {path}", self.raw.method)
     }
 
-    /// For `send-all`; a body that could not be made becomes a request that the host refuses as
-    /// malformed.
+    /// The request for `send-all`; a body that could not be serialized becomes a request that the
+    /// host refuses as malformed.
     pub(super) fn into_raw(mut self) -> RawRequest {
         if self.broken.is_some() {
             self.raw.method.clear();

@@ -1,4 +1,4 @@
-//! Reading answers: what a status means, and what a body says.
+//! Reading responses: the meaning of a status, and the content of a body.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SECONDS_SINCE_1970_MIN: u64 = 1_000_000_000;
 /// The same for milliseconds.
 const MILLISECONDS_SINCE_1970_MIN: u64 = SECONDS_SINCE_1970_MIN * 1_000;
 
-/// An answer. Statuses of 400 and above are answers too, until [`Response::check`].
+/// A response. [`Response::check`] turns statuses of 300 and above into errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
     /// Method and URL of the request, for messages.
@@ -66,16 +66,16 @@ impl Response {
         next.next()
     }
 
-    /// The answer, where its status is below 300.
+    /// The response, if its status is below 300.
     ///
     /// # Errors
     ///
     /// One reaction for each status: 401 and 403 `denied`, 404 and 410 `not-found`, 408, 425 and
-    /// 5xx `unavailable`, 409 and 423 `retry-after` (somebody else is at it), 413, 422 and 400
-    /// `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with `Retry-After` `retry-after`;
-    /// redirects, which are not followed, and all others `internal`. A provider whose cloud means
-    /// something else by a status sends with [`send_any`](super::Request::send_any) and looks for
-    /// itself.
+    /// 5xx `unavailable`, 409 and 423 `retry-after` (another client changes the resource), 413, 422
+    /// and 400 `invalid`, 402 and 507 `exhausted`, 429 `retry-after`; 503 with `Retry-After`
+    /// `retry-after`; redirects, which are not followed, and all others `internal`. For a cloud
+    /// that uses a status differently, send with [`send_any`](super::Request::send_any) and read
+    /// the status.
     pub fn check(self) -> Result<Self> {
         if self.status < 300 {
             return Ok(self);
@@ -96,17 +96,17 @@ impl Response {
         })
     }
 
-    /// When the cloud may be asked again: `Retry-After`; with status 429 else `RateLimit-Reset` or
-    /// `X-RateLimit-Reset`, which other answers carry too, without asking anybody to wait. Each is
-    /// a number of seconds or an HTTP date; a reset may also be a time in seconds or milliseconds
-    /// since 1970. A time is measured from the answer's own `Date`.
+    /// The wait that the cloud asks for: `Retry-After`; with status 429 otherwise `RateLimit-Reset`
+    /// or `X-RateLimit-Reset`, which other responses have without asking for a wait. Each is a
+    /// number of seconds or an HTTP date; a reset may also be a time in seconds or milliseconds
+    /// since 1970. A time is measured from the `Date` of the response.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let resets = ["ratelimit-reset", "x-ratelimit-reset"].into_iter().filter(|_| self.status == 429);
         std::iter::once("retry-after").chain(resets).find_map(|name| self.wait(self.header(name)?.trim()))
     }
 
-    /// From a header's value to the time from now.
+    /// Parses a header's value as the time from now.
     fn wait(&self, value: &str) -> Option<Duration> {
         let then = match value.parse() {
             Ok(seconds @ ..SECONDS_SINCE_1970_MIN) => return Some(Duration::from_secs(seconds)),
@@ -118,7 +118,7 @@ impl Response {
         Some(Duration::from_secs(then.saturating_sub(now)))
     }
 
-    /// What the body says about a failure: the usual members of JSON errors, else the text itself.
+    /// The error message in the body: the usual members of JSON errors, else the text itself.
     fn detail(&self) -> String {
         let json: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let error = json.get("error").unwrap_or(&json);

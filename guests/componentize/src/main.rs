@@ -1,8 +1,7 @@
-//! Turns a core module that carries component types (as wit-bindgen leaves them) into a component.
+//! Turns a core module with component types (from wit-bindgen) into a component.
 //!
-//! `skysail-componentize IN.wasm OUT.wasm`: written for `guests/build.sh`, which every `make`
-//! target calls. Where the toolchain makes components by itself (`wasm32-wasip2`), this program is
-//! not needed.
+//! `skysail-componentize IN.wasm OUT.wasm`: `guests/build.sh` calls it. A toolchain that makes
+//! components itself (`wasm32-wasip2`) does not need it.
 
 use std::{env, fs};
 
@@ -20,7 +19,7 @@ fn main() -> Result<()> {
         .with_context(|| format!("{input} does not carry component types: was it built with wit-bindgen?"))?
         .encode()
         .with_context(|| format!("cannot make a component of {input}"))?;
-    // By rename: a reader of the output sees a whole file or no file.
+    // By rename: a reader of the output never sees a partial file.
     let partial = format!("{output}.partial");
     fs::write(&partial, component).with_context(|| format!("cannot write {partial}"))?;
     fs::rename(&partial, &output).with_context(|| format!("cannot write {output}"))?;

@@ -1,6 +1,6 @@
-//! The smallest useful provider: no cloud, no requests. Addresses come from a pool by the Service's
-//! uid, and every node has an instance. Nothing carries traffic, and two Services may get one
-//! address: it shows how a provider is written, and tests the controllers.
+//! The smallest useful provider: no cloud, no requests. The Service's uid selects an address from a
+//! pool, and every node has an instance. No traffic flows, and two Services may get the same
+//! address: the provider is an example, and a test of the controllers.
 use skysail_guest_sdk::{
     AddressKind, Cidr, Detail, Error, Identity, Info, Ingress, Instance, Instances, LoadBalancerStatus, LoadBalancers,
     NodeAddress, NodeSet, Problem, Result, Service, config,
@@ -11,8 +11,8 @@ use skysail_guest_sdk::{
 struct Dummy;
 provider!(Dummy: identity, load_balancers, instances);
 
-/// The pool of addresses: `[LoadBalancer] pool = CIDR`, else the range that RFC 5737 keeps for
-/// documentation.
+/// The pool of addresses: `[LoadBalancer] pool = CIDR`, by default the documentation range of RFC
+/// 5737.
 fn pool(text: &str) -> Checked<Cidr> {
     let mut ini = Ini::parse(text);
     let line = ini.line("LoadBalancer", "pool");

@@ -1,4 +1,4 @@
-//! The part that needs no host.
+//! Tests of the functions that do not call the host.
 
 use super::pool;
 

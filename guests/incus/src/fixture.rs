@@ -1,5 +1,5 @@
-//! What the tests share: a Service, and an Incus in memory with the rules that Incus 6.0.4 was seen
-//! to have.
+//! Common code of the tests: a Service, and an in-memory Incus with the observed rules of Incus
+//! 6.0.4.
 
 use std::{
     cell::RefCell,
@@ -36,7 +36,7 @@ pub(crate) fn service(ports: &[(Protocol, u16, u16)]) -> Service {
 #[derive(Default)]
 pub(crate) struct FakeIncus {
     listeners: RefCell<BTreeMap<IpAddr, String>>,
-    /// Addresses that another network has, unseen until one is asked for.
+    /// Addresses of another network, which this client learns only by a refusal.
     pub(crate) elsewhere: BTreeSet<IpAddr>,
     /// Every write, in order.
     pub(crate) writes: RefCell<Vec<String>>,
@@ -48,7 +48,7 @@ impl FakeIncus {
         self.listeners.borrow().keys().map(ToString::to_string).collect()
     }
 
-    /// The writes since the last look.
+    /// The writes since the last call of this function.
     pub(crate) fn written(&self) -> Vec<String> {
         self.writes.take()
     }

@@ -1,8 +1,8 @@
-//! The Incus API over the host's HTTP. What Incus means by a status where it is not what HTTP says
-//! is known here and nowhere else.
+//! The Incus API over the host's HTTP. Only this module knows where Incus uses a status differently
+//! from HTTP.
 //!
-//! Writes carry no `If-Match`: Incus takes the header on load balancers and forwards and does not
-//! compare it (tried with 6.0.4). The host never runs two calls for one Service at once, and each
+//! Writes carry no `If-Match`: Incus accepts the header on load balancers and forwards and ignores
+//! it (observed with 6.0.4). The host never runs two calls for one Service at once, and each
 //! listener belongs to one Service.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
@@ -21,11 +21,11 @@ use crate::{
     wire::{Allocation, Envelope, Forward, Instance, LoadBalancer, Network, Operation, Started},
 };
 
-/// Longest wait for an operation within one call; a longer one is asked about again. Operations on
+/// Longest wait for an operation within one call; the next call asks again. Operations on
 /// networks take milliseconds.
 const OPERATION_WAIT: Duration = Duration::from_secs(10);
 
-/// When to ask about an operation again.
+/// Wait before the next question about an operation.
 const OPERATION_AGAIN: Duration = Duration::from_secs(2);
 
 /// One project of one server.
@@ -35,23 +35,23 @@ pub(crate) struct Incus<'a> {
 }
 
 impl<'a> Incus<'a> {
-    /// Sends nothing yet.
+    /// Makes the client; sends no request.
     pub(crate) fn new(settings: &'a Settings) -> Self {
         Self { api: Api::new(&settings.endpoint).credential(&settings.credential), settings }
     }
 
-    /// Every instance of the project, with what each does at the moment where `states` is set.
+    /// Every instance of the project, with its current state where `states` is set.
     ///
     /// # Errors
     ///
-    /// `denied` also where the project is not there: Incus answers an empty list for a project that
-    /// does not exist, and taken as it stands that would say that every machine is gone.
+    /// `denied` also where the project does not exist: Incus returns an empty list for such a
+    /// project, which would mean that every machine is gone.
     pub(crate) fn instances(&self, states: bool) -> Result<Vec<Instance>> {
         let project = &self.settings.project;
         let depth = if states { "2" } else { "1" };
         let list = self.of_project(self.api.get(&["1.0", "instances"])).query("recursion", depth);
         let mut answers = send_all(vec![self.api.get(&["1.0", "projects", project]), list]).into_iter().map(understood);
-        let missing = || Error::Internal("the host answered fewer requests than were sent".to_owned());
+        let missing = || Error::Internal("the host returned fewer responses than requests".to_owned());
         let (there, list) = (answers.next().ok_or_else(missing)?, answers.next().ok_or_else(missing)?);
         if there.absent_ok()?.is_none() {
             return Err(Error::Denied(format!(
@@ -94,7 +94,7 @@ impl<'a> Incus<'a> {
         Ok(answer)
     }
 
-    /// Waits for what an answer started, where it did not do it at once.
+    /// Waits for the operation that a response started, if any.
     fn finished(&self, answer: &Response) -> Result<()> {
         if answer.status != 202 {
             return Ok(());
@@ -102,11 +102,11 @@ impl<'a> Incus<'a> {
         let Started { operation } = answer.json()?;
         let id = operation.split('?').next().and_then(|path| path.strip_prefix("/1.0/operations/")).unwrap_or_default();
         if id.is_empty() {
-            return Err(Error::Internal(format!("Incus started {operation:?}, which is no operation")));
+            return Err(Error::Internal(format!("Incus returned {operation:?}, which is not the URL of an operation")));
         }
         let wait =
             self.api.get(&["1.0", "operations", id, "wait"]).query("timeout", &OPERATION_WAIT.as_secs().to_string());
-        // A finished operation is forgotten after some seconds: the next call sees what it did.
+        // Incus forgets a finished operation after some seconds; the next call sees its result.
         let Some(answer) = understood(self.of_project(wait).send()).absent_ok()? else {
             return Err(Error::retry_after(OPERATION_AGAIN, "Incus has forgotten the operation; looking again"));
         };
@@ -114,7 +114,7 @@ impl<'a> Incus<'a> {
         match status_code {
             200 => Ok(()),
             400..=499 => Err(meaning(Error::Unavailable(format!("the operation failed: {err}")))),
-            _ => Err(Error::retry_after(OPERATION_AGAIN, "Incus is still at it")),
+            _ => Err(Error::retry_after(OPERATION_AGAIN, "the operation of Incus is still running")),
         }
     }
 }
@@ -131,8 +131,8 @@ impl Cloud for Incus<'_> {
         };
         let network: Network = metadata(&answer)?;
         // Incus shows networks and their load balancers to a restricted client, but empties the
-        // configuration. The owner's name is in there: what is ours would look like somebody
-        // else's, and a Service would lose its finalizer with its load balancer left behind.
+        // configuration. The configuration has the owner: without it our listeners would look
+        // foreign, and a Service would lose its finalizer while its load balancer remains.
         if network.config.is_empty() {
             return Err(Error::Denied(format!(
                 "Incus hides the configuration of network {name:?} from this certificate: it must be allowed to manage the network"
@@ -163,8 +163,8 @@ impl Cloud for Incus<'_> {
 
     fn taken(&self) -> BTreeSet<IpAddr> {
         let every = self.api.get(&["1.0", "network-allocations"]).query("all-projects", "true").query("recursion", "1");
-        // A restricted client is not told, and an older server cannot tell: then Incus refuses what
-        // is taken, and the next is tried.
+        // Incus hides the allocations from a restricted client, and an older server has no such
+        // list. Then Incus refuses a used address, and the next one is tried.
         let allocations: Vec<Allocation> = every.send().and_then(|answer| metadata(&answer)).unwrap_or_default();
         let addresses =
             allocations.iter().filter_map(|allocation| allocation.addresses.split('/').next()?.parse().ok());
@@ -184,7 +184,7 @@ impl Cloud for Incus<'_> {
         let address =
             listener.address().ok_or_else(|| Error::Internal("a listener must have an address".to_owned()))?;
         let segments = ["1.0", "networks", self.network()?, collection(kind_of(listener)), &address.to_string()];
-        // `not-found` stays: somebody removed it since it was listed, and the host ensures it
+        // `not-found` stays: the listener was removed since it was listed, and the host ensures it
         // again.
         self.write(self.api.put(&segments), listener).map(|_| ())
     }
@@ -224,7 +224,7 @@ fn understood(answer: Result<Response>) -> Result<Response> {
     answer.map_err(meaning)
 }
 
-/// What Incus means where it says 500 for a refusal.
+/// The error that Incus means where it answers 500 for a refusal.
 fn meaning(error: Error) -> Error {
     match error {
         Error::Unavailable(message) if message.contains("not have permission") => Error::Denied(message),
@@ -234,14 +234,14 @@ fn meaning(error: Error) -> Error {
     }
 }
 
-/// Whether the address is another listener's: 409 on the same network, 500 on another one.
+/// Whether another listener has the address: 409 on the same network, 500 on another one.
 fn is_taken(error: &Error) -> bool {
     let message = error.message();
     message.contains("already exists") || message.contains("overlaps with another network or NIC")
 }
 
-/// A missing network or project is a mistake in the cloud-config, and must not be read as "the load
-/// balancer is gone".
+/// A missing network or project is a fault of the cloud-config and does not mean that the load
+/// balancer is gone.
 fn never_gone(error: Error) -> Error {
     match error {
         Error::NotFound(message) => Error::Denied(message),

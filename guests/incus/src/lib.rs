@@ -1,10 +1,9 @@
 //! A Skysail provider over the API of [Incus](https://linuxcontainers.org/incus/): instances as
 //! nodes, network load balancers (OVN) and network forwards (bridge) for Services.
 //!
-//! The host adds the client certificate; this crate never sees it. What may be asked of which
-//! server is decided by the operator's egress rules: origin of the endpoint, paths under `/1.0`.
-//! The pure parts (`settings`, `pool`, `machines`, `plan`, `reconcile`) are tested natively;
-//! `incus` is the only one that sends.
+//! The host adds the client certificate; this crate never sees it. The operator's egress rules must
+//! allow the origin of the endpoint and paths under `/1.0`. The pure parts (`settings`, `pool`,
+//! `machines`, `plan`, `reconcile`) are tested natively; only `incus` sends requests.
 
 #[cfg(test)]
 mod fixture;
@@ -117,12 +116,12 @@ fn with_task<T>(cluster: &str, service: &Service, run: impl FnOnce(&Task<'_, Inc
     run(&Task { cloud: &cloud, settings: &settings, cluster, service })
 }
 
-/// Two columns, whatever the number of labels and annotations.
+/// Reads two columns only: labels and annotations cost nothing.
 fn columns(nodes: &NodeSet) -> Nodes {
     nodes.names().into_iter().zip(nodes.addresses(&AddressKind::InternalIp)).collect()
 }
 
-/// Publishes the warnings and passes on the rest.
+/// Publishes the warnings and returns the status.
 fn tell<T>(Done { value, warnings }: Done<T>) -> T {
     for (reason, message) in warnings {
         events::warning(reason, &message);

@@ -1,11 +1,10 @@
-//! Instances as the machines behind nodes. Pure: from what the API listed to the contract's
-//! answers.
+//! Instances as the machines of nodes. Pure: converts the lists of the API to the contract's types.
 //!
 //! A provider ID is `incus://<project>/<uuid>`, with the `volatile.uuid` that Incus gives an
-//! instance for its life: a name can be given to another instance after a deletion or a rename, and
-//! the node of the old one must then go. Where kubelet has set `incus://<project>/<name>` by
-//! itself, that form is understood and kept. The project stands in it so that a node of another
-//! project is never taken as gone.
+//! instance for its life: another instance can get the same name after a deletion or a rename, and
+//! then the old node must be deleted. Where the kubelet has set `incus://<project>/<name>`, this
+//! provider keeps that form. The project is in the ID so that a node of another project never
+//! counts as gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +16,9 @@ use crate::{
     wire,
 };
 
-/// Status codes of instances that are off or being switched off. Frozen (110) is not among them: a
-/// paused machine keeps its place. Nor is Error (112), which an instance on a cluster member that
-/// does not answer has.
+/// Status codes of instances that are off or being switched off. Frozen (110) is not included,
+/// because a paused machine keeps its node without a taint. Neither is Error (112), the status of
+/// an instance on an unreachable cluster member.
 const SHUTDOWN: [u32; 3] = [
     102, // Stopped
     107, // Stopping
@@ -30,12 +29,12 @@ const SHUTDOWN: [u32; 3] = [
 pub(crate) struct Machines<'a> {
     settings: &'a Settings,
     by_uuid: BTreeMap<&'a str, &'a wire::Instance>,
-    /// Lower case, as the names of nodes are.
+    /// In lower case, like the names of nodes.
     by_name: BTreeMap<String, &'a wire::Instance>,
 }
 
 impl<'a> Machines<'a> {
-    /// Indexes what was listed.
+    /// Indexes the listed instances.
     pub(crate) fn new(settings: &'a Settings, listed: &'a [wire::Instance]) -> Self {
         Self {
             settings,
@@ -51,7 +50,7 @@ impl<'a> Machines<'a> {
             None => self.by_node_name(node)?,
         };
         let mut instance = Instance::new(match provider_id {
-            // Kubernetes never changes it, so neither does the answer.
+            // Kubernetes never changes a provider ID, so the answer repeats it.
             Some(id) => id.to_owned(),
             None => self.provider_id(machine)?,
         });
@@ -63,7 +62,7 @@ impl<'a> Machines<'a> {
         Ok(instance)
     }
 
-    /// The machine that this ID names.
+    /// The machine with this ID.
     pub(crate) fn by_provider_id(&self, id: &str) -> Result<&'a wire::Instance> {
         let rest = provider_id::parse(SCHEME, id)?;
         let project = &self.settings.project;
@@ -78,7 +77,7 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// The machine whose name is the node's.
+    /// The machine with the node's name.
     pub(crate) fn by_node_name(&self, node: &str) -> Result<&'a wire::Instance> {
         self.by_name.get(&node.to_ascii_lowercase()).copied().ok_or_else(|| self.gone(node))
     }
@@ -96,15 +95,15 @@ impl<'a> Machines<'a> {
     }
 
     fn provider_id(&self, machine: &wire::Instance) -> Result<String> {
-        // Incus gives the UUID when it creates an instance; one without is not whole yet.
+        // Incus sets the UUID when it creates an instance; an instance without one is not complete
+        // yet.
         let uuid =
             uuid(machine).ok_or_else(|| Error::Unavailable(format!("instance {:?} has no UUID yet", machine.name)))?;
         Ok(provider_id::format(SCHEME, &format!("{}/{uuid}", self.settings.project)))
     }
 
     /// Global addresses of the NICs that Incus gave the instance, the configured network's first,
-    /// then the name. Interfaces that a container runtime made inside the instance are none of the
-    /// node's addresses.
+    /// then the name. Interfaces that a container runtime made inside the instance are excluded.
     fn addresses(&self, machine: &wire::Instance) -> Vec<NodeAddress> {
         let mut nics: Vec<_> =
             machine.expanded_devices.iter().filter(|(_, device)| value(device, "type") == "nic").collect();
@@ -122,7 +121,7 @@ impl<'a> Machines<'a> {
                 add_address(&mut addresses, NodeAddress::new(AddressKind::InternalIp, address.address.as_str()));
             }
         }
-        // A machine without an address keeps the ones its node has.
+        // For a machine without an address the node keeps its addresses.
         if !addresses.is_empty() {
             addresses.push(NodeAddress::new(AddressKind::Hostname, machine.name.as_str()));
         }
@@ -130,8 +129,8 @@ impl<'a> Machines<'a> {
     }
 }
 
-/// The interface that a NIC became inside: by hardware address, by the host's end of the pair, or
-/// by its name in a container.
+/// The interface of a NIC inside the instance: by hardware address, by the host's end of the pair,
+/// or by its name in a container.
 fn interface<'a>(
     machine: &'a wire::Instance,
     device: &str,
@@ -163,7 +162,7 @@ fn instance_type(machine: &wire::Instance) -> String {
     }
 }
 
-/// `4GiB`, `4096MiB` or `512MiB` in GiB: `4`, `4`, `0.5`; none for what is not written in them.
+/// `4GiB`, `4096MiB` or `512MiB` in GiB: `4`, `4`, `0.5`; none for other units.
 fn gibibytes(text: &str) -> Option<String> {
     let mebibytes = match text.strip_suffix("GiB") {
         Some(number) => number.trim().parse::<u64>().ok()?.checked_mul(1024)?,

@@ -1,9 +1,10 @@
-//! What one Service needs of Incus. Pure: Service, nodes and network in, wanted listeners out.
+//! The listeners of one Service. Pure: computes the desired listeners from Service, nodes and
+//! network.
 //!
 //! A listener is one address with its ports and targets: a *network load balancer* on an OVN
 //! network, a *network forward* on a bridge. A forward has one target for each port, so on a bridge
 //! a Service is reached through one node, chosen by its UID and kept as long as the node is there;
-//! kube-proxy on it reaches the pods of the others.
+//! kube-proxy on that node forwards to the pods of other nodes.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -14,16 +15,16 @@ use crate::{
     wire::{Backend, Config, Forward, ForwardPort, LoadBalancer, LoadBalancerPort, Network},
 };
 
-/// Whose a listener is, in its configuration.
+/// Configuration keys with the owner of a listener.
 const CLUSTER_KEY: &str = "user.skysail.cluster";
 const SERVICE_KEY: &str = "user.skysail.service";
 const UID_KEY: &str = "user.skysail.service-uid";
 const HEALTH_CHECK_KEY: &str = "healthcheck";
 
-/// How a network passes traffic on.
+/// How a network forwards traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// OVN: every backend gets its share.
+    /// OVN: every backend receives a share.
     LoadBalancer,
     /// Bridge: one target for each port.
     Forward,
@@ -34,7 +35,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// `invalid` for a network that can do neither.
+    /// `invalid` for a network of another type.
     pub(crate) fn of(network: &Network) -> Result<Self> {
         match network.r#type.as_str() {
             "ovn" => Ok(Self::LoadBalancer),
@@ -56,7 +57,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// The owner that a Service's listeners get.
+    /// The owner of a Service's listeners.
     pub(crate) fn new(cluster: &str, service: &Service) -> Self {
         let Service { namespace, name, uid, .. } = service;
         Self { cluster: cluster.to_owned(), namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
@@ -72,13 +73,13 @@ impl Owner {
         })
     }
 
-    /// The same Service, whatever it is called.
+    /// Whether both are the same Service, also after a rename.
     pub(crate) fn is(&self, cluster: &str, uid: &str) -> bool {
         self.cluster == cluster && self.uid == uid
     }
 }
 
-/// Where one port leads.
+/// The target of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) node: String,
@@ -93,7 +94,7 @@ pub(crate) struct Port {
     node_port: u16,
 }
 
-/// What a listener shall be, apart from its address.
+/// The desired state of a listener except its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) kind: Kind,
@@ -103,7 +104,7 @@ pub(crate) struct Wanted {
     pub(crate) health_check: bool,
 }
 
-/// A listener as the API shows and takes it.
+/// A listener in the form of the API.
 #[derive(Debug)]
 pub(crate) enum Listener {
     LoadBalancer(LoadBalancer),
@@ -111,12 +112,12 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// The address it listens on; none where Incus sent something else.
+    /// The address that it listens on; none where Incus sent an invalid one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.parts().0.parse().ok()
     }
 
-    /// Whose it is; none where it is not this provider's.
+    /// Its owner; none for a listener that this provider did not create.
     pub(crate) fn owner(&self) -> Option<Owner> {
         Owner::of(self.parts().1)
     }
@@ -128,13 +129,13 @@ impl Listener {
         }
     }
 
-    /// Whether it already is what the other one says; the order of lists does not count.
+    /// Whether both have the same content; the order of lists does not matter.
     pub(crate) fn does_the_same_as(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.parts(), other.parts());
         ours.0.parse::<IpAddr>().ok() == theirs.0.parse().ok() && ours.1 == theirs.1 && self.ways() == other.ways()
     }
 
-    /// Every way through it: protocol and port, target address and port, and the name that Incus
+    /// Every forwarding rule: protocol and port, target address and port, and the name that Incus
     /// shows.
     fn ways(&self) -> Vec<[&str; 5]> {
         let mut ways: Vec<_> = match self {
@@ -180,8 +181,8 @@ impl Listener {
 }
 
 impl Wanted {
-    /// The listener on this address; `now` is what is there, whose choices are kept where they
-    /// still hold.
+    /// The listener on this address. `now` is the existing listener; its targets are kept where
+    /// they are still valid.
     pub(crate) fn listener(&self, address: IpAddr, now: Option<&Listener>) -> Listener {
         let Owner { cluster, namespace, name, uid } = &self.owner;
         let listen_address = address.to_string();
@@ -205,8 +206,8 @@ impl Wanted {
         }
     }
 
-    /// One backend for each node and node port. Without nodes there are no ports either: Incus
-    /// refuses a port that leads nowhere.
+    /// One backend for each node and node port. Without nodes there are no ports, because Incus
+    /// refuses a port without a target.
     fn balancer_ports(&self) -> (Vec<Backend>, Vec<LoadBalancerPort>) {
         let mut backends: BTreeMap<String, Backend> = BTreeMap::new();
         let mut ports = Vec::new();
@@ -215,7 +216,7 @@ impl Wanted {
             for target in &self.targets {
                 let name = format!("{}-{}", target.node, port.node_port);
                 target_backend.push(name.clone());
-                // TCP and UDP may share a node port, and then a backend.
+                // TCP and UDP on one node port share a backend.
                 backends.entry(name.clone()).or_insert_with(|| Backend {
                     name,
                     target_address: target.address.to_string(),
@@ -252,7 +253,7 @@ impl Wanted {
 
     /// The same node for every port of a Service, and different ones for different Services.
     fn chosen(&self) -> Option<&Target> {
-        // FNV-1a: any spread will do, as long as it is the same in every release.
+        // FNV-1a: any hash works that is the same in every release.
         let hash = self
             .owner
             .uid
@@ -263,13 +264,12 @@ impl Wanted {
     }
 }
 
-/// The Service's ports, where Incus can serve them.
+/// The Service's ports, if Incus supports them.
 ///
 /// # Errors
 ///
-/// `unsupported` for SCTP and for source ranges: a Service that asks to be closed to somebody is
-/// not made open to everybody. `invalid` for a port without a node port, which is where Incus sends
-/// the traffic.
+/// `unsupported` for SCTP and for source ranges: a Service with an allowlist must not be open to
+/// every client. `invalid` for a port without a node port, because Incus forwards to node ports.
 pub(crate) fn ports(service: &Service) -> Result<Vec<Port>> {
     if !service.allowed_sources()?.iter().all(Cidr::is_everything) {
         return Err(Error::Unsupported(
@@ -295,7 +295,7 @@ pub(crate) fn ports(service: &Service) -> Result<Vec<Port>> {
     service.ports.iter().map(port).collect()
 }
 
-/// What the user asked for and will not get, as reason and message of an Event.
+/// The settings that Incus does not support, as reason and message of an Event.
 pub(crate) fn ignored(service: &Service) -> Option<(&'static str, &'static str)> {
     match service.session_affinity {
         SessionAffinity::ClientIp(_) => Some((
@@ -306,13 +306,13 @@ pub(crate) fn ignored(service: &Service) -> Option<(&'static str, &'static str)>
     }
 }
 
-/// For each family that shall have a listener, the address that the user fixed.
+/// For each family that needs a listener, the address that the user requested.
 ///
 /// # Errors
 ///
-/// `invalid` for a `loadBalancerIP` that is none, is of a family that the Service has not, or lies
-/// outside the operator's addresses; and where both families are required and there are addresses
-/// of one only.
+/// `invalid` for a `loadBalancerIP` that is not an address, has a family that the Service does not
+/// have, or is outside of the operator's addresses; and where both families are required and only
+/// one has addresses.
 pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, Option<IpAddr>)>> {
     let fixed = service.load_balancer_ip.as_deref().filter(|text| !text.is_empty());
     let fixed: Option<IpAddr> = match fixed {
@@ -325,14 +325,14 @@ pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, 
         && !pool.contains(address)
     {
         return Err(Error::Invalid(format!(
-            "loadBalancerIP {address} is not among the addresses that the operator set aside"
+            "loadBalancerIP {address} is not in the address pool of the operator: choose another one, or none"
         )));
     }
     let asked: Vec<IpFamily> = service.families().collect();
     if let Some(address) = fixed
         && !asked.contains(&family_of(address))
     {
-        return Err(Error::Invalid(format!("loadBalancerIP {address} is not of the Service's IP families")));
+        return Err(Error::Invalid(format!("loadBalancerIP {address} has a family that the Service does not have")));
     }
     let served: Vec<IpFamily> = asked.iter().copied().filter(|family| pool.has(*family)).collect();
     let all_are_needed = service.ip_family_policy != Some(IpFamilyPolicy::PreferDualStack);
@@ -346,13 +346,13 @@ pub(crate) fn families(service: &Service, pool: &Pool) -> Result<Vec<(IpFamily, 
     Ok(served.into_iter().map(|family| (family, fixed.filter(|address| family_of(*address) == family))).collect())
 }
 
-/// The network's own range of this family: Incus takes no target outside of it.
+/// The network's subnet of this family: Incus accepts no target outside of it.
 pub(crate) fn subnet(network: &Network, family: IpFamily) -> Option<Cidr> {
     let key = if family == IpFamily::Ipv4 { "ipv4.address" } else { "ipv6.address" };
     network.config.get(key)?.parse().ok()
 }
 
-/// The first address in the network of each node, and the names of those that have none.
+/// The first address of each node in the network, and the names of the nodes without one.
 pub(crate) fn targets(nodes: Vec<(String, Vec<String>)>, subnet: Option<Cidr>) -> (Vec<Target>, Vec<String>) {
     let (mut targets, mut outside) = (Vec::with_capacity(nodes.len()), Vec::new());
     for (node, addresses) in nodes {

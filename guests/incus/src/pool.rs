@@ -1,5 +1,5 @@
-//! The addresses that load balancers may listen on: an operator's boundary that no Service can
-//! cross.
+//! The addresses that load balancers may listen on. The operator sets them; no Service can use
+//! another one.
 
 use std::{
     collections::BTreeSet,
@@ -9,11 +9,11 @@ use std::{
 
 use skysail_guest_sdk::{Cidr, IpFamily};
 
-/// Addresses of one pool that are looked at for a free one. A /16 is more load balancers than one
-/// network carries, and a look costs nanoseconds.
+/// Most addresses of a pool that are checked for a free one. A /16 is more load balancers than one
+/// network carries, and a check takes nanoseconds.
 const ADDRESSES_LOOKED_AT_MAX: usize = 65_536;
 
-/// Ranges of addresses, in the operator's order.
+/// Address ranges, in the operator's order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pool {
     ranges: Vec<Range>,
@@ -27,7 +27,7 @@ struct Range {
 }
 
 impl Pool {
-    /// Adds the ranges of another pool behind these.
+    /// Appends the ranges of another pool.
     pub(crate) fn extend(&mut self, other: Self) {
         self.ranges.extend(other.ranges);
     }
@@ -44,12 +44,12 @@ impl Pool {
             .any(|range| range.first.is_ipv4() == address.is_ipv4() && range.first <= address && address <= range.last)
     }
 
-    /// Whether any range is of this family.
+    /// Whether any range has this family.
     pub(crate) fn has(&self, family: IpFamily) -> bool {
         self.ranges.iter().any(|range| family_of(range.first) == family)
     }
 
-    /// Addresses of the family that are not taken, in order.
+    /// Free addresses of the family, in order.
     pub(crate) fn free<'a>(
         &'a self,
         family: IpFamily,
@@ -97,12 +97,12 @@ impl FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address, range (A-B) or CIDR (A/N)");
+        let wrong = || format!("{text:?} is not an address, a range (A-B) or a CIDR (A/N)");
         let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
         let (first, last) = if text.contains('/') {
             let cidr: Cidr = text.parse().map_err(|_| wrong())?;
             let bits = if cidr.address().is_ipv4() { 32 } else { 128 } - u32::from(cidr.prefix());
-            // The place of the last address; of a whole family, too.
+            // The index of the last address, also for the range of a whole family.
             let last = 1_u128.checked_shl(bits).map_or(u128::MAX, |size| size - 1);
             (cidr.address(), cidr.nth(last))
         } else if let Some((first, last)) = text.split_once('-') {
@@ -111,7 +111,7 @@ impl FromStr for Range {
             (address(text)?, address(text)?)
         };
         if first.is_ipv4() != last.is_ipv4() || first > last {
-            return Err(format!("{text:?} does not end behind its beginning"));
+            return Err(format!("{text:?} is not a range: write A-B with two addresses of one family and A not above B"));
         }
         Ok(Self { first, last })
     }

@@ -1,6 +1,5 @@
-//! Bringing the listeners of one Service to what it asks for. Every step reads first, so that any
-//! of them may be repeated at any time; the cloud is behind [`Cloud`], so that this is tested
-//! without one.
+//! Reconciles the listeners of one Service. Every step reads first, so each may be repeated at any
+//! time. The trait [`Cloud`] allows tests without a cloud.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -13,30 +12,30 @@ use crate::{
     wire::Network,
 };
 
-/// Addresses tried for one new listener. Each is known to be free on this network; more than a few
-/// that others hold means that the pool is shared and full, and the next call tries again.
+/// Addresses tried for one new listener. Each is free on this network; several that other networks
+/// hold mean a shared and full pool, and the next call tries again.
 const ADDRESSES_TRIED_MAX: usize = 8;
 
-/// Incus, as far as listeners need it. Listeners are those of the configured network.
+/// The functions of Incus for listeners of the configured network.
 pub(crate) trait Cloud {
     /// The network and all its listeners, also those of other owners.
     fn look(&self) -> Result<(Network, Kind, Vec<Listener>)>;
-    /// Addresses that the network may listen on, where the operator named none.
+    /// Addresses that the network may listen on, if the operator configured none.
     fn routed(&self, network: &Network) -> Result<Pool>;
-    /// Addresses that anybody holds, as far as this client may know.
+    /// Used addresses of all networks that this client may see.
     fn taken(&self) -> BTreeSet<IpAddr>;
-    /// Makes a listener; false where another one has its address.
+    /// Creates a listener; false where another listener has its address.
     fn create(&self, listener: &Listener) -> Result<bool>;
     /// Replaces a listener's configuration.
     fn replace(&self, listener: &Listener) -> Result<()>;
-    /// Removes a listener; an absent one is fine.
+    /// Removes a listener; an absent one is not an error.
     fn delete(&self, kind: Kind, address: IpAddr) -> Result<()>;
 }
 
 /// Name and addresses of each node.
 pub(crate) type Nodes = Vec<(String, Vec<String>)>;
 
-/// What one Service is to become.
+/// The desired state of one Service.
 pub(crate) struct Task<'a, C> {
     pub(crate) cloud: &'a C,
     pub(crate) settings: &'a Settings,
@@ -44,7 +43,7 @@ pub(crate) struct Task<'a, C> {
     pub(crate) service: &'a Service,
 }
 
-/// What was reached, and what the user should read about it.
+/// The result, and the warnings for the user.
 #[derive(Debug)]
 pub(crate) struct Done<T> {
     pub(crate) value: T,
@@ -89,7 +88,7 @@ impl<C: Cloud> Task<'_, C> {
                 None => self.create(&wanted, pool, family, fixed)?,
             });
         }
-        // Only now: a Service that changes its address is reachable under one of them all the time.
+        // Deleted last, so that a Service that changes its address is reachable all the time.
         for (address, _) in left {
             self.cloud.delete(kind, address)?;
         }
@@ -158,7 +157,7 @@ impl<C: Cloud> Task<'_, C> {
         if let Some(address) = fixed {
             return match self.cloud.create(&wanted.listener(address, None))? {
                 true => Ok(address),
-                false => Err(Error::Invalid(format!("loadBalancerIP {address} is in use by somebody else"))),
+                false => Err(Error::Invalid(format!("loadBalancerIP {address} is in use by another listener or network"))),
             };
         }
         let taken = self.cloud.taken();
@@ -171,7 +170,7 @@ impl<C: Cloud> Task<'_, C> {
         }
         Err(Error::Exhausted(match tried {
             0 => "every address for load balancers is in use".to_owned(),
-            _ => format!("{tried} addresses that looked free are held by other networks"),
+            _ => format!("Incus refused {tried} free addresses of the pool: other networks use them"),
         }))
     }
 }
@@ -181,8 +180,7 @@ pub(crate) fn list_owned(cloud: &impl Cloud, cluster: &str) -> Result<Vec<Owned>
     let (_, _, listeners) = cloud.look()?;
     let owners: BTreeSet<Owner> =
         listeners.iter().filter_map(Listener::owner).filter(|owner| owner.cluster == cluster).collect();
-    // One Service, one entry: of a Service with two addresses, and of one that was renamed by hand
-    // in between.
+    // One entry for each Service, also for one with two addresses or one that was renamed.
     let mut owned: Vec<Owned> = Vec::new();
     for owner in owners {
         let name = name_of(&owner.uid);
@@ -209,7 +207,7 @@ pub(crate) fn delete_owned(cloud: &impl Cloud, cluster: &str, name: &str) -> Res
     Ok(())
 }
 
-/// A Service's load balancer in logs, Events and the inventory: Incus itself names it by its
+/// The name of a Service's load balancer in logs, Events and the inventory: Incus names it by its
 /// address only.
 pub(crate) fn name_of(uid: &str) -> String {
     format!("k8s-{uid}")

@@ -1,9 +1,9 @@
-//! The cloud-config: which server, which project, which network, which addresses.
+//! The cloud-config: server, project, network, addresses.
 //!
 //! ```text
 //! endpoint = https://incus.example.com:8443
 //! project  = default                              # default
-//! network  = ovn0                                 # load balancers are made here; without it there are none
+//! network  = ovn0                                 # network of load balancers; without it they are refused
 //! listen   = 198.51.100.200/29, 2001:db8::10-2001:db8::1f
 //! region   = home
 //! ```
@@ -14,7 +14,7 @@ use skysail_guest_sdk::config::{Checked, Ini};
 
 use crate::pool::Pool;
 
-/// A cloud-config without a fault.
+/// A valid cloud-config.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Origin of the API: `https://host:port`.
@@ -25,13 +25,13 @@ pub(crate) struct Settings {
     pub(crate) project: String,
     /// OVN or bridge network of the nodes. Without it load balancers are unsupported.
     pub(crate) network: Option<String>,
-    /// Addresses for load balancers. Empty: what the network's uplink routes.
+    /// Addresses for load balancers. Empty: the routes of the network's uplink.
     pub(crate) listen: Pool,
     /// Label `topology.kubernetes.io/region`. Empty by default.
     pub(crate) region: String,
     /// Label `topology.kubernetes.io/zone` where the server is not a cluster. Empty by default.
     pub(crate) zone: String,
-    /// Whether OVN checks the backends. Off by default: it needs every node to be a port of this
+    /// Whether OVN checks the backends. Off by default, because every node must be a port of this
     /// network.
     pub(crate) health_check: bool,
 }
@@ -80,7 +80,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// A name of the cloud's: not empty, without what no name has.
+/// A name in the cloud: not empty, without characters that no name has.
 struct Name(String);
 
 impl FromStr for Name {
@@ -94,7 +94,7 @@ impl FromStr for Name {
     }
 }
 
-/// What may stand in a label: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with
+/// A label value: at most 63 letters, digits, `-`, `_`, `.`, beginning and ending with
 /// a letter or digit.
 #[derive(Default)]
 struct LabelValue(String);
@@ -110,7 +110,7 @@ impl FromStr for LabelValue {
     }
 }
 
-/// Whether Kubernetes takes the text as the value of a label.
+/// Whether Kubernetes accepts the text as a label value.
 pub(crate) fn is_label_value(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= 63

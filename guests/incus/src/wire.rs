@@ -1,4 +1,4 @@
-//! What the Incus API sends and takes, as far as this provider reads it. No decisions here.
+//! The types of the Incus API that this provider uses. No decisions here.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Keys and values of an Incus object.
 pub(crate) type Config = BTreeMap<String, String>;
 
-/// Every answer stands in one of these.
+/// The envelope of every response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Envelope<T> {
     pub(crate) metadata: T,
 }
 
-/// An answer with status 202: what it stands for goes on.
+/// A response with status 202: the operation continues.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Started {
     /// `/1.0/operations/<id>`, with the project as a query where it is not the default one.
@@ -39,7 +39,7 @@ pub(crate) struct Instance {
     /// Cluster member; `none` where the server is not a cluster.
     #[serde(default)]
     pub(crate) location: String,
-    /// With what the profiles add.
+    /// Includes the values of the profiles.
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) expanded_config: Config,
     #[serde(default, deserialize_with = "null_is_default")]
@@ -48,7 +48,7 @@ pub(crate) struct Instance {
     pub(crate) state: InstanceState,
 }
 
-/// What a running instance does at the moment.
+/// The current state of a running instance.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct InstanceState {
     #[serde(default, deserialize_with = "null_is_default")]
@@ -62,7 +62,7 @@ pub(crate) struct Interface {
     pub(crate) addresses: Vec<Address>,
     #[serde(default)]
     pub(crate) hwaddr: String,
-    /// The other end of the pair, on the machine that runs it.
+    /// The other end of the pair, on the host of the instance.
     #[serde(default)]
     pub(crate) host_name: String,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Address {
 pub(crate) struct Network {
     /// `ovn`, `bridge`, …
     pub(crate) r#type: String,
-    /// Empty where the client may not see it.
+    /// Empty for a client without permission.
     #[serde(default, deserialize_with = "null_is_default")]
     pub(crate) config: Config,
 }
@@ -109,7 +109,7 @@ pub(crate) struct LoadBalancer {
 /// One target of a network load balancer.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Backend {
-    /// Unique in its load balancer, without blanks.
+    /// Unique in its load balancer, without spaces.
     pub(crate) name: String,
     pub(crate) target_address: String,
     #[serde(default)]
@@ -142,7 +142,7 @@ pub(crate) struct Forward {
 /// One port of a network forward: it has one target.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ForwardPort {
-    /// This provider keeps the node's name here.
+    /// This provider stores the node's name here.
     #[serde(default)]
     pub(crate) description: String,
     pub(crate) listen_port: String,
@@ -152,7 +152,7 @@ pub(crate) struct ForwardPort {
     pub(crate) target_address: String,
 }
 
-/// Incus, being Go, sends `null` for an empty list or map.
+/// Incus is written in Go and sends `null` for an empty list or map.
 fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

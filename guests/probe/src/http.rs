@@ -1,4 +1,4 @@
-//! Requests of probes: the cloud-config is the URL to ask.
+//! Requests of probes: the cloud-config is the URL.
 
 pub use skysail_guest_sdk::bindings::imports::skysail::provider::http::{Failure, Request, Response, send, send_all};
 use skysail_guest_sdk::config;
@@ -17,7 +17,7 @@ pub fn request() -> Request {
     }
 }
 
-/// What a probe says about its requests: how many were answered, and the first failure.
+/// The report of a probe: how many requests were answered, and the first failure.
 #[must_use]
 pub fn report(results: &[Result<Response, Failure>]) -> String {
     let answered = results.iter().filter(|result| result.is_ok()).count();

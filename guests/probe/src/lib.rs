@@ -1,15 +1,16 @@
-//! What the probe guests share: a provider that is good until it is asked for the master of the
+//! Common code of the probes: a provider that works until the host asks for the master of the
 //! cluster `attack`.
 //!
-//! Each probe attacks one limit of the sandbox, and nothing else; a test of the probe's name shows
-//! what the host does about it.
+//! Each probe attacks one limit of the sandbox; the test with the probe's name shows the reaction
+//! of the host.
 
 pub use skysail_guest_sdk as sdk;
 
 pub mod http;
 pub mod wasi;
 
-/// Makes a probe: a name, and the attack, a function from nothing to a [`sdk::Result`] of text.
+/// Makes a probe: a name, and the attack, a function without arguments that returns a
+/// [`sdk::Result`] of text.
 #[macro_export]
 macro_rules! probe {
     ($name:literal, $attack:expr) => {

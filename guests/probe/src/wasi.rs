@@ -26,12 +26,12 @@ mod bindings {
                     variant stream-error { last-operation-failed(error), closed }
                     /// Where bytes come from.
                     resource input-stream {
-                        /// Waits for bytes, at most so many.
+                        /// Waits for bytes, at most this many.
                         blocking-read: func(len: u64) -> result<list<u8>, stream-error>;
                     }
                     /// Where bytes are written.
                     resource output-stream {
-                        /// Writes at most 4096 bytes and waits until they are out.
+                        /// Writes at most 4096 bytes and waits until they are written.
                         blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
                     }
                 }
@@ -120,10 +120,10 @@ mod bindings {
                     resource outgoing-body {
                         /// Where its bytes are written, once.
                         write: func() -> result<output-stream>;
-                        /// Says that it is whole.
+                        /// Marks it as complete.
                         finish: static func(this: outgoing-body, trailers: option<fields>) -> result<_, error-code>;
                     }
-                    /// An answer that comes.
+                    /// A pending response.
                     resource future-incoming-response {
                         /// Ready when it is there.
                         subscribe: func() -> pollable;
@@ -161,11 +161,11 @@ pub fn stdout() -> OutputStream {
 /// Writes to standard output, or to standard error; at most 4,096 bytes.
 pub fn print(to_stderr: bool, text: &str) {
     let stream = if to_stderr { bindings::wasi::cli::stderr::get_stderr() } else { stdout() };
-    // A log that refuses its text is not what a probe is about.
+    // A failed write of a log line does not matter to a probe.
     drop(stream.blocking_write_and_flush(text.as_bytes()));
 }
 
-/// Leaves, with or without success.
+/// Exits, with or without success.
 pub fn exit(status: Result<(), ()>) {
     bindings::wasi::cli::exit::exit(status);
 }
@@ -176,8 +176,8 @@ pub fn random() -> u64 {
     bindings::wasi::random::random::get_random_u64()
 }
 
-/// A request by `wasi:http`: a GET, or a POST of so many bytes. The answer's status, headers and
-/// body.
+/// A request by `wasi:http`: a GET, or a POST with this many bytes. The answer's status, headers
+/// and body.
 ///
 /// # Errors
 /// A header that cannot be set, or a code of `wasi:http`.
@@ -202,7 +202,7 @@ pub fn fetch(url: &str, headers: &[(&str, &str)], body: Option<usize>) -> Result
     };
     let answer = handle(request, None).map_err(code)?;
     if let (Some(outgoing), Some(len)) = (outgoing, body) {
-        // Where the host takes no more, the answer says why.
+        // Where the host accepts no more bytes, the response gives the reason.
         let _refused = write_all(outgoing, len);
     }
     answer.subscribe().block();

@@ -1,9 +1,8 @@
 //! The provider for the simulated cloud with what most clouds have: load balancers, nodes and
 //! routes.
 //!
-//! The code is that of `skysail-simcloud`; the linker leaves out what no interface of this
-//! component reaches. What remains is as large as the component for which the swaps have their
-//! bounds, 300 KiB.
+//! The code is that of `skysail-simcloud`; the linker removes the code that no interface of this
+//! component needs. The result has the size for which the bounds of swaps are defined, 300 KiB.
 
 #[path = "../../simcloud/src"]
 mod code {

@@ -1,4 +1,4 @@
-//! The cloud's API, as far as the provider uses it, and the cloud-config that says where it is.
+//! The part of the cloud's API that the provider uses, and the cloud-config.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use skysail_guest_sdk::{
     paging,
 };
 
-/// Entries of a page: the most that the API gives.
+/// Entries of a page: the maximum of the API.
 const PAGE_ENTRIES: &str = "500";
 
 /// Key-value pairs on a record.
 pub(crate) type Tags = BTreeMap<String, String>;
 
-/// Where the cloud is, and where this process is in it.
+/// The cloud's endpoint, and the zone of this process.
 pub(crate) struct Cloud {
     pub(crate) api: Api,
     /// `[Global] zone`.
@@ -75,7 +75,7 @@ pub(crate) struct ElasticIp {
     pub(crate) tags: Tags,
 }
 
-/// A real server; what was seen of its health is not read.
+/// A real server; its health is not read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Backend {
     pub(crate) address: String,
@@ -114,7 +114,7 @@ impl Cloud {
         config::load(Self::parse)
     }
 
-    /// Every record that the request's filters leave, over all pages.
+    /// Every record that matches the request's filters, from all pages.
     pub(crate) fn list<T: DeserializeOwned>(request: &Request) -> Result<Vec<T>> {
         paging::collect(|cursor| {
             let request = request.clone().query("limit", PAGE_ENTRIES).query_opt("cursor", cursor);

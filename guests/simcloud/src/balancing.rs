@@ -1,8 +1,8 @@
 //! Load balancers: an elastic IP, and a virtual server for each port, all with the load balancer's
 //! name and the cluster's tag.
 //!
-//! Each function first lists what is there, so that repeated and half-done work is found; a lost
-//! answer is found by the idempotency key.
+//! Each function first lists the existing resources, so that it finds repeated and partial work.
+//! The idempotency key finds the result of a request whose response was lost.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::api::{Backend, Cloud, ElasticIp, Tags, VirtualServer};
 pub(crate) const CLUSTER_TAG: &str = "skysail-cluster";
 const SERVICE_TAG: &str = "skysail-service";
 const UID_TAG: &str = "skysail-service-uid";
-/// When to ask again for what is still being made.
+/// Wait before the next look at a resource that is still being created.
 const PENDING: Duration = Duration::from_secs(1);
 
-/// What is there under one name.
+/// The existing resources of one name.
 struct Present {
     ips: Vec<ElasticIp>,
     servers: Vec<VirtualServer>,
 }
 
-/// What one virtual server shall be.
+/// The desired state of one virtual server.
 #[derive(Serialize)]
 struct Wanted<'a> {
     name: &'a str,
@@ -133,7 +133,7 @@ pub(crate) fn update(cloud: &Cloud, cluster: &str, service: &Service, nodes: &No
     http::send_every(requests).map(drop)
 }
 
-/// Deletes everything of this name and cluster, and only that.
+/// Deletes everything of this name and cluster.
 pub(crate) fn delete(cloud: &Cloud, cluster: &str, name: &str) -> Result<()> {
     let present = find(cloud, cluster, Some(name))?;
     remove(cloud, &present.servers, &present.ips)
@@ -171,7 +171,7 @@ fn list<T: DeserializeOwned>(cloud: &Cloud, kind: &str, cluster: &str, name: Opt
     Cloud::list(&cloud.api.get(&["v1", kind]).query("tag", &tag).query_opt("name", name))
 }
 
-/// Virtual servers first: an address in use is not given back.
+/// Virtual servers first: an address in use cannot be released.
 fn remove(cloud: &Cloud, servers: &[VirtualServer], ips: &[ElasticIp]) -> Result<()> {
     let servers = servers.iter().map(|server| cloud.api.delete(&["v1", "virtual-servers", &server.id])).collect();
     let ips = ips.iter().map(|ip| cloud.api.delete(&["v1", "elastic-ips", &ip.id])).collect();
@@ -183,8 +183,8 @@ fn remove(cloud: &Cloud, servers: &[VirtualServer], ips: &[ElasticIp]) -> Result
     Ok(())
 }
 
-/// Port and node port of each entry; what the cloud cannot carry is refused before anything is
-/// made.
+/// Port and node port of each entry. What the cloud does not support is refused before anything is
+/// created.
 fn check(service: &Service) -> Result<Vec<(u16, u16)>> {
     if !service.families().any(|family| family == IpFamily::Ipv4) {
         return Err(Error::Unsupported("the simulated cloud has IPv4 only".to_owned()));
@@ -202,7 +202,7 @@ fn check(service: &Service) -> Result<Vec<(u16, u16)>> {
     service.ports.iter().map(port).collect()
 }
 
-/// IPv4 only, and nobody named means everybody.
+/// The IPv4 ranges; no range at all means every client.
 fn sources(service: &Service) -> Result<Vec<String>> {
     let ranges = service.allowed_sources()?;
     if ranges.iter().any(|range| range.address().is_ipv4() && range.is_everything()) {
@@ -219,7 +219,7 @@ fn addresses(nodes: &NodeSet) -> Vec<String> {
     nodes.internal_ips(IpFamily::Ipv4).into_iter().map(|(_, address)| address).collect()
 }
 
-/// In the order that the cloud gives them back.
+/// Sorted as the cloud returns them.
 fn backends(addresses: &[String], port: u16) -> Vec<Backend> {
     let mut backends: Vec<_> = addresses.iter().map(|address| Backend { address: address.clone(), port }).collect();
     backends.sort_by_key(|backend| backend.address.parse::<std::net::Ipv4Addr>().ok());

@@ -1,9 +1,9 @@
-//! The provider for the simulated cloud of `skysail dev`: every interface of the contract, written
-//! as a vendor's provider should be.
+//! The provider for the simulated cloud of `skysail dev`: every interface of the contract, as an
+//! example for vendors.
 //!
-//! Lists instead of one request for each object; everything it makes carries the cluster's name as
-//! a tag, and it touches nothing else. Nothing here knows how the cloud works inside:
-//! `/openapi.json` of the cloud is all there is to know.
+//! The provider lists objects instead of one request for each. It tags every resource with the
+//! cluster's name and changes no other resource. It knows of the cloud only what `/openapi.json`
+//! documents.
 
 mod api;
 mod balancing;

@@ -7,10 +7,10 @@ use skysail_guest_sdk::{AddressKind, Detail, Error, Instance, NodeAddress, NodeS
 use crate::api::{Cloud, CloudZone, Machine};
 
 const SCHEME: &str = "simcloud";
-/// Up to so many nodes are asked for by ID and name; for more the whole list is asked for, a URL
-/// has its limits.
+/// Most nodes in one request by ID and name; for more nodes the whole list is requested, because a
+/// URL has a limited length.
 const ASKED_MAX: usize = 100;
-/// Zones hardly ever change.
+/// Zones rarely change.
 const ZONES_TTL: Duration = Duration::from_secs(600);
 
 /// One list request for up to 500 machines of the cloud, or for up to 100 nodes.
@@ -23,14 +23,13 @@ pub(crate) fn describe(cloud: &Cloud, nodes: &NodeSet, detail: Detail) -> Result
         for (name, id) in &wanted {
             request = match id.as_deref().map(|id| provider_id::parse(SCHEME, id)) {
                 Some(Ok(id)) => request.query("id", id),
-                // Answered below, without the cloud.
+                // Handled below, without a request.
                 Some(Err(_)) => request,
                 None => request.query("name", name),
             };
         }
     }
-    // Without a filter the cloud would list all machines: for nodes that are not of this cloud none
-    // is needed.
+    // Without a filter the cloud would list all machines; nodes of other clouds need no request.
     let machines: Vec<Machine> = if asked { Cloud::list(&request)? } else { Vec::new() };
     let by_id: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.id.as_str(), machine)).collect();
     let by_name: HashMap<&str, &Machine> = machines.iter().map(|machine| (machine.name.as_str(), machine)).collect();

@@ -44,8 +44,8 @@ pub(crate) fn list(cloud: &Cloud, cluster: &str) -> Result<Vec<Route>> {
     Ok(routes.into_iter().map(route).collect())
 }
 
-/// Two lists, then one request for each route that is not there, in parallel. A route of this
-/// cluster that leads to another machine goes first: pod ranges move when a node is created again.
+/// Two lists, then one request for each missing route, in parallel. A route of this cluster to
+/// another machine is deleted first: pod CIDRs move when a node is created again.
 pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>) -> Result<Vec<Result<()>>> {
     let present = owned(cloud, cluster)?;
     let machines: Vec<Machine> = Cloud::list(&cloud.api.get(&["v1", "instances"]))?;
@@ -81,13 +81,13 @@ pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>)
     let results = wanted.iter().zip(&targets).map(|((_, route), id)| match id {
         Err(error) => Err(error.clone()),
         Ok(id) if is_there(route, id) => Ok(()),
-        Ok(_) => answers.next().unwrap_or_else(|| Err(Error::Internal("an answer is missing".to_owned()))).map(drop),
+        Ok(_) => answers.next().unwrap_or_else(|| Err(Error::Internal("the host returned fewer responses than requests".to_owned()))).map(drop),
     });
     Ok(results.collect())
 }
 
-/// One list, then one request for each route, in parallel. A route that is gone is as it should be;
-/// one of another cluster is refused: a name is only a text that came back from the host.
+/// One list, then one request for each route, in parallel. A missing route is a success. A route of
+/// another cluster is refused, because the name comes from the host and proves no ownership.
 pub(crate) fn delete(cloud: &Cloud, cluster: &str, routes: &[Route]) -> Result<Vec<Result<()>>> {
     let owned: HashSet<String> = owned(cloud, cluster)?.into_iter().map(|route| route.id).collect();
     let request = |route: &Route| {

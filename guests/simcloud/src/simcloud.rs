@@ -1,5 +1,5 @@
-//! What the cloud can do, by the interfaces of the contract. Which of them a component has is said
-//! where it is made one.
+//! The implementation of the contract's interfaces. The crate of a component selects the interfaces
+//! that it exports.
 
 use skysail_guest_sdk::{
     Clusters, Detail, Error, Identity, Info, Instance, Instances, LoadBalancerInventory, LoadBalancerStatus,

@@ -1,4 +1,4 @@
-//! A probe that caches much.
+//! A probe that caches a large value.
 
 use std::time::Duration;
 

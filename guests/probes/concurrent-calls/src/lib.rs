@@ -1,4 +1,4 @@
-//! A probe that keeps its place until it is cancelled.
+//! A probe whose call waits until it is cancelled.
 
 use skysail_guest_sdk::{Result, error};
 use skysail_probe::wasi;

@@ -1,4 +1,4 @@
-//! A probe that leaves instead of answering.
+//! A probe that exits instead of returning.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::wasi;

@@ -1,4 +1,4 @@
-//! A probe that computes for ever.
+//! A probe that computes forever.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use skysail_guest_sdk::Result;
 
 skysail_probe::probe!("fuel", attack);
 
-// Not inlined: the error has to name it.
+// Not inlined: the error must name the function.
 #[inline(never)]
 fn attack() -> Result<String> {
     let mut n = 0_u64;

@@ -1,4 +1,4 @@
-//! A probe that hands the host more than it takes.
+//! A probe that passes the host more bytes than it accepts.
 
 use skysail_guest_sdk::{
     Result,

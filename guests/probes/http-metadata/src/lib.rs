@@ -1,5 +1,5 @@
-//! A probe that asks for the credentials of the machine it runs on: at the configured URLs, whose
-//! names may lead to the metadata service, then in several spellings of the service's address.
+//! A probe that requests the credentials of its machine: at the configured URLs, whose names may
+//! resolve to the metadata service, then with several spellings of the service's address.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{Failure, Request, request, send};
@@ -15,7 +15,7 @@ const HOSTS: [&str; 6] = [
     "[fd00:ec2::254]",
 ];
 
-/// How many were answered, how many refused because of the address, and what else came.
+/// How many were answered, how many refused because of the address, and the other results.
 fn attack() -> Result<String> {
     let configured = request().url;
     let spelt = HOSTS.map(|host| format!("http://{host}/latest/meta-data/iam/security-credentials/"));

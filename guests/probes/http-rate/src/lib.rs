@@ -1,4 +1,4 @@
-//! A probe that sends faster than its provider may.
+//! A probe that sends requests faster than the rate limit of its provider.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{report, request, send};

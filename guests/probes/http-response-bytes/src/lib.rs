@@ -1,4 +1,4 @@
-//! A probe that asks for a large answer.
+//! A probe that requests a large response.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{report, request, send};

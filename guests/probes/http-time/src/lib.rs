@@ -1,4 +1,4 @@
-//! A probe that asks a server that never answers.
+//! A probe that sends a request to a server that never answers.
 
 use skysail_guest_sdk::Result;
 use skysail_probe::http::{report, request, send};

@@ -1,5 +1,5 @@
-//! A provider of upstream's older `Instances` and `Zones`, made a component by the SDK's adapter.
-//! Its cloud is in the names of the nodes.
+//! A provider with upstream's older `Instances` and `Zones`, through the SDK's adapter. The names
+//! of the nodes decide the answers of its cloud.
 
 use skysail_guest_sdk::{
     AddressKind, Detail, Error, Identity, Info, Instance, Instances, NodeAddress, NodeSet, Problem, Result, Zone,

@@ -1,5 +1,4 @@
-//! A probe that reads the names of nodes and nothing else of them: what it costs must not depend on
-//! the rest of a node.
+//! A probe that reads only the names of nodes: the cost must not depend on the other columns.
 
 use skysail_guest_sdk::{
     Identity, Info, Ingress, LoadBalancerStatus, LoadBalancers, NodeSet, Problem, Result, Service, provider,

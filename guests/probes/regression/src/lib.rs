@@ -1,5 +1,5 @@
-//! A bad release: it describes itself as the provider of the simulated cloud does, accepts every
-//! cloud-config, and breaks at every load balancer.
+//! A bad release: it describes itself as the provider of the simulated cloud, accepts every
+//! cloud-config, and traps at every load balancer.
 
 use skysail_guest_sdk::{
     Identity, Info, LoadBalancerStatus, LoadBalancers, NodeSet, Problem, Result, Service, provider,

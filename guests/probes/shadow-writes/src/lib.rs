@@ -1,5 +1,5 @@
-//! A release that uses the question what there is to change it: it sends every method that there
-//! is, one request after the other and all at once.
+//! A release that writes during a read: it sends requests with every method, one after the other
+//! and in parallel.
 
 use skysail_guest_sdk::{Identity, Info, LoadBalancerInventory, Owned, Problem, Result, provider};
 use skysail_probe::http::{Request, request, send, send_all};

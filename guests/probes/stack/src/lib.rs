@@ -1,4 +1,4 @@
-//! A probe that recurses for ever.
+//! A probe that recurses forever.
 
 use std::hint::black_box;
 

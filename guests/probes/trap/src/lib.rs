@@ -4,7 +4,7 @@ use skysail_guest_sdk::Result;
 
 skysail_probe::probe!("trap", attack);
 
-// Not inlined: the error has to name it.
+// Not inlined: the error must name the function.
 #[inline(never)]
 fn attack() -> Result<String> {
     #[expect(clippy::panic, reason = "this is the probe")]

@@ -1,5 +1,5 @@
-//! A probe whose labels of a volume are too many, too long, twice there or no text for machines:
-//! the volume's handle says which.
+//! A probe with invalid labels of a volume: too many, too long, duplicate or not label values; the
+//! volume's handle selects the case.
 
 use skysail_guest_sdk::{
     Error, Identity, Info, Pair, PersistentVolume, PersistentVolumeLabels, Problem, Result, provider,
@@ -26,7 +26,7 @@ impl PersistentVolumeLabels for Probe {
             "twice" => vec![pair("key", "a"), pair("key", "b")],
             "control" => vec![pair("key", "\u{1b}[2J")],
             "gone" => return Err(Error::NotFound("no such volume".to_owned())),
-            // What came in, for the test to see that all of it did.
+            // The received values, for the test to check.
             "good" => {
                 let PersistentVolume { name, uid, storage_class, source, driver, .. } = &volume;
                 let mut labels = [("cluster", &cluster), ("name", name), ("uid", uid), ("class", storage_class)]

@@ -1,5 +1,4 @@
-//! A probe that sends its requests through `wasi:http`, hoping that the operator's rules are only
-//! in the other door.
+//! A probe that sends its requests through `wasi:http`, where the operator's rules must also apply.
 
 use skysail_guest_sdk::{Result, config};
 use skysail_probe::wasi::fetch;
