@@ -111,7 +111,9 @@ impl FromStr for Range {
             (address(text)?, address(text)?)
         };
         if first.is_ipv4() != last.is_ipv4() || first > last {
-            return Err(format!("{text:?} is not a range: write A-B with two addresses of one family and A not above B"));
+            return Err(format!(
+                "{text:?} is not a range: write A-B with two addresses of one family and A not above B"
+            ));
         }
         Ok(Self { first, last })
     }

@@ -157,7 +157,9 @@ impl<C: Cloud> Task<'_, C> {
         if let Some(address) = fixed {
             return match self.cloud.create(&wanted.listener(address, None))? {
                 true => Ok(address),
-                false => Err(Error::Invalid(format!("loadBalancerIP {address} is in use by another listener or network"))),
+                false => {
+                    Err(Error::Invalid(format!("loadBalancerIP {address} is in use by another listener or network")))
+                }
             };
         }
         let taken = self.cloud.taken();

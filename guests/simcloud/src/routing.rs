@@ -81,7 +81,10 @@ pub(crate) fn create(cloud: &Cloud, cluster: &str, wanted: Vec<(String, Route)>)
     let results = wanted.iter().zip(&targets).map(|((_, route), id)| match id {
         Err(error) => Err(error.clone()),
         Ok(id) if is_there(route, id) => Ok(()),
-        Ok(_) => answers.next().unwrap_or_else(|| Err(Error::Internal("the host returned fewer responses than requests".to_owned()))).map(drop),
+        Ok(_) => answers
+            .next()
+            .unwrap_or_else(|| Err(Error::Internal("the host returned fewer responses than requests".to_owned())))
+            .map(drop),
     });
     Ok(results.collect())
 }

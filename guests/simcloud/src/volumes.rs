@@ -17,7 +17,10 @@ struct Disk {
 pub(crate) fn labels(cloud: &Cloud, volume: &PersistentVolume) -> Result<Vec<Pair>> {
     if volume.source != "csi" || volume.driver != DRIVER {
         let whose = format!("{} {}", volume.source, volume.driver);
-        return Err(Error::Unsupported(format!("the volume belongs to {}, not to the CSI driver {DRIVER}", whose.trim_end())));
+        return Err(Error::Unsupported(format!(
+            "the volume belongs to {}, not to the CSI driver {DRIVER}",
+            whose.trim_end()
+        )));
     }
     if volume.handle.is_empty() {
         return Err(Error::Invalid("csi.volumeHandle names no disk".to_owned()));

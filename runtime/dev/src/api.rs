@@ -2,18 +2,16 @@
 //!
 //! In process it is a `tower::Service` under a `kube::Client` ([`ApiServer::client`]); over HTTP
 //! the same service listens on a loopback address ([`ApiServer::serve`]). Every request is one
-//! synchronous step under one lock, time is tokio's, uids come from a seed: under a paused clock a
-//! run repeats itself exactly.
+//! synchronous step under one lock, the clock is tokio's, and uids come from a seed: under a paused
+//! clock a run is exactly repeatable.
 //!
-//! What it must not do: accept what a real API server refuses in the fields this project uses, or
-//! differ in what a client can observe. One suite (`tests/api`) runs against this server and a real
-//! one.
+//! In the fields that this project uses, the server must refuse what a real API server refuses and
+//! look the same to a client. One suite (`tests/api`) runs against this server and a real one.
 //!
-//! What it leaves out: authentication and authorization, admission webhooks, garbage collection by
-//! owner, protobuf in answers (clients that prefer it take JSON), subresources but `status`,
-//! OpenAPI v2, CEL and patterns of custom resources, TLS, conversion webhooks. What a cluster's
-//! controllers do is not done either, but for one thing: a deleted Namespace is emptied, since
-//! nothing else here would.
+//! Not implemented: authentication and authorization, admission webhooks, garbage collection by
+//! owner, protobuf in answers (clients that prefer it accept JSON), subresources except `status`,
+//! OpenAPI v2, CEL and patterns of custom resources, TLS, conversion webhooks. The server runs no
+//! controllers of a cluster, with one exception: it empties a deleted Namespace.
 //!
 //! # Why not an existing one
 //! kube-rs has none (kube-rs/kube #1108). The crate `kube-fake-client` is a store behind kube's
@@ -69,25 +67,25 @@ pub use self::requests::{REQUESTS_KEPT_MAX, Request, RequestLog};
 use self::clock::Clock;
 use self::state::State;
 
-/// How an API server starts.
+/// Options of an API server.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// What its clock reads when it starts; the rest is tokio's clock. Default:
+    /// The time of its clock at the start; after that it follows tokio's clock. Default:
     /// 2026-01-01T00:00:00Z.
     pub epoch: Timestamp,
     /// Seed of uids and generated names. Default: 0.
     pub seed: u64,
-    /// How many changes are remembered for watches and old lists, at least 1. Default: 10,000.
+    /// Number of changes that are kept for watches and old lists, at least 1. Default: 10,000.
     pub history_max: usize,
     /// Service address ranges: one, or one for each family. Default: 10.96.0.0/12.
     pub service_cidrs: Vec<IpNet>,
     /// Node ports. Default: 30000 to 32767.
     pub node_ports: RangeInclusive<u16>,
     /// Whether new Nodes get the taint `node.kubernetes.io/not-ready`, as the admission plugin
-    /// `TaintNodesByCondition` does. Default: false, because nothing here would take it away.
+    /// `TaintNodesByCondition` does. Default: false, because no controller here removes it.
     pub taint_new_nodes: bool,
-    /// Whether objects are validated. Default: true. Without it, tests show what becomes of objects
-    /// that no schema would pass.
+    /// Whether objects are validated. Default: true. Without validation tests can use objects that
+    /// violate every schema.
     pub validate: bool,
 }
 
@@ -121,7 +119,7 @@ impl std::fmt::Debug for ApiServer {
     }
 }
 
-/// The locked state; tells watches of what was written when it is let go.
+/// The locked state; on release it notifies the watches of writes.
 pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
     head: &'a tokio::sync::watch::Sender<u64>,
@@ -183,17 +181,17 @@ impl ApiServer {
         )
     }
 
-    /// What was asked so far.
+    /// The log of requests so far.
     pub fn requests(&self) -> &RequestLog {
         &self.requests
     }
 
-    /// Lets `faults` judge every request from now on; `None` ends that.
+    /// Sets the hook that decides the fault of every request; `None` removes it.
     pub fn set_faults(&self, faults: Option<Arc<dyn Faults>>) {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// Forgets the history: watches from older resourceVersions and old pages get `410 Expired`.
+    /// Compacts the history: watches from older resourceVersions and old pages get `410 Expired`.
     pub fn compact(&self) {
         self.state().store.compact();
     }
@@ -203,7 +201,7 @@ impl ApiServer {
         self.state().store.revision()
     }
 
-    /// Ends every watch that runs now, as a restart of an API server does; new ones may begin.
+    /// Ends every watch, as a restart of an API server does; new ones may begin.
     pub fn end_watches(&self) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *watches).cancel();
@@ -221,7 +219,7 @@ impl ApiServer {
         self.clock
     }
 
-    /// Cancelled when the watches of now must end.
+    /// Cancelled when the present watches must end.
     pub(crate) fn watches(&self) -> CancellationToken {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

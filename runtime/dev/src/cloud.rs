@@ -3,11 +3,11 @@
 //!
 //! For `skysail dev`, demonstrations and tests. [`SimCloud`] is the cloud itself, driven from Rust;
 //! [`SimCloud::serve`] puts its API (`/openapi.json` describes it) on a socket for a provider. Both
-//! see one state. [`Knobs`] make it slow, broken or stingy at run time; with a seed the same
-//! requests meet the same failures.
+//! use one state. [`Knobs`] add latency, faults and limits at run time; with a seed the same
+//! requests meet the same faults.
 //!
-//! It must not know Kubernetes: a provider is what brings the two together. It listens on and
-//! connects to 127.0.0.0/8 only.
+//! It does not know Kubernetes; a provider connects the two. It listens on and connects to
+//! 127.0.0.0/8 only.
 
 mod backend;
 mod error;
@@ -40,22 +40,21 @@ pub use self::{
     server::SimServer,
 };
 
-/// What a simulated cloud starts with.
+/// Options of a simulated cloud.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Default: `zone-a`, `zone-b` and `zone-c` in `region-1`. The first one takes machines that
-    /// name no zone.
+    /// Default: `zone-a`, `zone-b` and `zone-c` in `region-1`. The first one is the default of new
+    /// machines.
     pub zones: Vec<Zone>,
     /// Default: none.
     pub clusters: Vec<Cluster>,
     /// Elastic IPs are the addresses after this one. Default 127.88.0.0.
     pub elastic_ips: Ipv4Addr,
-    /// How many elastic IPs there are. Default 254: a block of 256 without its first and last
-    /// address.
+    /// Number of elastic IPs. Default 254: a block of 256 without its first and last address.
     pub elastic_ips_max: u32,
     /// Machines' private addresses follow this one. Default 127.89.0.0.
     pub machines: Ipv4Addr,
-    /// Start values. Default: quick and without faults.
+    /// Initial knobs. Default: no latency and no faults.
     pub knobs: Knobs,
     /// The bearer token that may do everything in `/v1`. Default `sim-token`.
     pub token: String,
@@ -65,7 +64,7 @@ pub struct SimOptions {
     pub admin_token: String,
 }
 
-/// A record was made, changed or deleted.
+/// A record was created, changed or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// `created`, `changed`, `deleted`, `started`, `stopped` or `added`.
@@ -74,11 +73,11 @@ pub struct Change {
     pub kind: &'static str,
     /// ID of the record.
     pub id: String,
-    /// What a person knows it by: a name, or an address.
+    /// The name for people: a name, or an address.
     pub name: String,
 }
 
-/// The cloud; a clone is the same cloud. When the last clone goes, its listeners go.
+/// The cloud; a clone is the same cloud. Dropping the last clone closes its listeners.
 #[derive(Clone, Debug)]
 pub struct SimCloud {
     shared: Arc<Shared>,
@@ -88,7 +87,7 @@ pub struct SimCloud {
 struct Shared {
     state: Mutex<State>,
     tokens: Mutex<Tokens>,
-    /// Requests that are carried out: each holds the cloud until it is done.
+    /// Requests in progress: each keeps the cloud alive until it has ended.
     carried_out: Mutex<JoinSet<()>>,
     start: Instant,
 }
@@ -121,8 +120,8 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// The defaults with addresses of its own: tests that run at once do not meet each other's
-    /// listeners.
+    /// The defaults with separate addresses, so that the listeners of concurrent tests do not
+    /// collide.
     #[must_use]
     pub fn isolated() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(0);
@@ -153,7 +152,7 @@ impl SimCloud {
         Self { shared: Arc::new(Shared { state, tokens, carried_out, start: Instant::now() }) }
     }
 
-    /// Serves the API there, for as long as the [`SimServer`] lives. Port 0 lets the system choose.
+    /// Serves the API on this address while the [`SimServer`] lives. Port 0 lets the system choose.
     ///
     /// # Errors
     ///
@@ -163,7 +162,7 @@ impl SimCloud {
         SimServer::start(self.clone(), address)
     }
 
-    /// Makes a machine, running.
+    /// Creates a running machine.
     ///
     /// # Errors
     ///
@@ -173,7 +172,7 @@ impl SimCloud {
         self.state().create_instance(new)
     }
 
-    /// Makes a running machine of this name, with every default.
+    /// Creates a running machine with this name and the defaults.
     ///
     /// # Errors
     ///
@@ -184,7 +183,7 @@ impl SimCloud {
         self.create_instance(NewInstance { name, zone, instance_type: None, public: false, tags })
     }
 
-    /// Switches a machine off: its programs end. One that is off stays off.
+    /// Switches a machine off, if it is on: its programs end.
     ///
     /// # Errors
     ///
@@ -216,8 +215,8 @@ impl SimCloud {
         Ok(())
     }
 
-    /// Runs an HTTP server on the machine that answers with the machine's name and a newline; one
-    /// that is there stays. It ends and begins again with the machine.
+    /// Runs an HTTP server on the machine, if there is none, that answers with the machine's name
+    /// and a newline. It stops and starts with the machine.
     ///
     /// # Errors
     ///
@@ -228,8 +227,8 @@ impl SimCloud {
         self.state().serve_backend(id, port)
     }
 
-    /// Ends what [`SimCloud::serve_backend`] began; when this returns, the port is free. One that
-    /// is not there is no error.
+    /// Stops the server of [`SimCloud::serve_backend`]; when this returns, the port is free. An
+    /// absent server is not an error.
     ///
     /// # Errors
     ///
@@ -240,7 +239,7 @@ impl SimCloud {
         Ok(())
     }
 
-    /// Makes a disk.
+    /// Creates a disk.
     ///
     /// # Errors
     ///
@@ -249,13 +248,13 @@ impl SimCloud {
         self.state().create_volume(new)
     }
 
-    /// Everything that the cloud holds now.
+    /// All present records of the cloud.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.state().snapshot()
     }
 
-    /// The settings as they are now, with what is left of planned failures.
+    /// The present knobs, with the remaining planned failures.
     #[must_use]
     pub fn knobs(&self) -> Knobs {
         self.state().faults.knobs().clone()
@@ -265,46 +264,44 @@ impl SimCloud {
     ///
     /// # Errors
     ///
-    /// A sentence that names the knob which is out of its range; then nothing changed.
+    /// The name of the knob that is out of range; then nothing changed.
     pub fn set_knobs(&self, knobs: Knobs) -> Result<(), CloudError> {
         knobs.check().map_err(CloudError::Invalid)?;
         self.state().faults = knobs::Faults::new(knobs);
         Ok(())
     }
 
-    /// How many requests have come to `/v1` so far.
+    /// Number of requests to `/v1` so far.
     #[must_use]
     pub fn requests_count(&self) -> u64 {
         self.state().requests.count()
     }
 
-    /// The last [`REQUESTS_MAX`] requests to `/v1` that were answered, the first one that was
-    /// first.
+    /// The last [`REQUESTS_MAX`] answered requests to `/v1`, in the order of their answers.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.state().requests.all()
     }
 
-    /// The requests to `/v1` that came and are not answered yet, whether or not somebody still
-    /// waits for the answer.
+    /// The requests to `/v1` that are not answered yet, whether or not the client still waits.
     #[must_use]
     pub fn requests_under_way(&self) -> Vec<RequestRecord> {
         self.state().requests.under_way()
     }
 
-    /// Empties the log of requests; their numbers go on.
+    /// Empties the log of requests; the numbering continues.
     pub fn clear_requests(&self) {
         self.state().requests.clear();
     }
 
-    /// How many requests to `/v1` there were since the start, by method and path as `openapi.json`
-    /// writes it: `GET /v1/instances/{id}`.
+    /// Number of requests to `/v1` since the start, by method and path of `openapi.json`:
+    /// `GET /v1/instances/{id}`.
     #[must_use]
     pub fn request_counts(&self) -> BTreeMap<String, u64> {
         self.state().requests.counts()
     }
 
-    /// How many machines there are.
+    /// Number of machines.
     #[must_use]
     pub fn instance_count(&self) -> usize {
         self.state().instances.len()
@@ -317,24 +314,24 @@ impl SimCloud {
         self.state().backend_counts()
     }
 
-    /// How many virtual servers have a real server at this address.
+    /// Number of virtual servers with a real server at this address.
     #[must_use]
     pub fn virtual_servers_behind(&self, address: Ipv4Addr) -> usize {
         self.state().virtual_servers_behind(address)
     }
 
-    /// Changes from now on. A receiver that is too slow learns how many changes it missed.
+    /// The changes from now on. A slow receiver gets the number of changes that it missed.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.state().changes.subscribe()
     }
 
-    /// The full token is refused with 401 from now on.
+    /// From now on the full token is refused with 401.
     pub fn expire_token(&self) {
         self.tokens().full = None;
     }
 
-    /// A new full token; the one before is refused with 401.
+    /// Makes a new full token; the old one is refused with 401.
     #[must_use]
     pub fn renew_token(&self) -> String {
         let mut tokens = self.tokens();
@@ -356,7 +353,7 @@ impl SimCloud {
         Ok(())
     }
 
-    /// The virtual server that listens there.
+    /// The virtual server that listens on this address.
     #[must_use]
     pub fn virtual_server(&self, address: Ipv4Addr, port: u16) -> Option<VirtualServer> {
         let servers = self.snapshot().virtual_servers;
@@ -367,7 +364,7 @@ impl SimCloud {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the future to its end, also when its caller is dropped.
+    /// Runs the future to completion, also when its caller is dropped.
     fn carry_out(&self, request: impl Future<Output = ()> + Send + 'static) {
         let mut carried_out = self.shared.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
         while carried_out.try_join_next().is_some() {}

@@ -3,7 +3,7 @@
 //! Does what a kubelet with `--cloud-provider=external` does at its start (registers the node with
 //! the taint `node.cloudprovider.kubernetes.io/uninitialized`, reports Ready) and what the
 //! kube-controller-manager does when a kubelet falls silent (Ready becomes Unknown). It never
-//! deletes a Node: that is the work of the manager under test.
+//! deletes a Node: the manager under test does.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::api::{clock::Clock, object};
 
-/// Field manager of the simulated kubelets, as kubelet's own.
+/// Field manager of the simulated kubelets, the same as the kubelet's.
 const FIELD_MANAGER: &str = "kubelet";
 
 /// A machine as its kubelet sees it.
@@ -25,18 +25,18 @@ const FIELD_MANAGER: &str = "kubelet";
 pub struct Machine {
     /// Name of the machine and of its Node.
     pub name: String,
-    /// Whether the kubelet runs: a machine that is off, or gone, falls silent.
+    /// Whether the kubelet runs; false for a machine that is off or deleted.
     pub running: bool,
 }
 
-/// Registers machines as Nodes and keeps their condition Ready, until the sender of the machines is
+/// Registers machines as Nodes and keeps their condition Ready until the sender of the machines is
 /// dropped.
 ///
-/// A machine that leaves the list counts as silent. `epoch` is what the clock reads now, as in
-/// [`crate::api::ApiOptions::epoch`].
+/// The kubelet of a machine that leaves the list no longer runs. `epoch` is the present time of the
+/// clock, as in [`crate::api::ApiOptions::epoch`].
 ///
 /// # Errors
-/// The API refused a write; conflicts with the manager cannot happen, because only the status is
+/// The API refused a write. Conflicts with the manager cannot happen, because only the status is
 /// patched.
 pub async fn run(client: Client, mut machines: watch::Receiver<Vec<Machine>>, epoch: Timestamp) -> kube::Result<()> {
     let kubelets = Kubelets { nodes: Api::all(client), clock: Clock::starting_at(epoch) };
@@ -101,7 +101,7 @@ impl Kubelets {
             .create(&PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }, &node)
             .await
         {
-            // A kubelet that starts again finds its Node.
+            // A restarted kubelet finds its Node.
             Err(kube::Error::Api(status)) if status.code == 409 => self.report(name, running).await,
             other => other.map(drop),
         }
@@ -118,14 +118,13 @@ impl Kubelets {
             )
             .await
         {
-            // The manager was quicker: the Node is gone, and a silent kubelet does not register
-            // again.
+            // The manager has deleted the Node, and a stopped kubelet does not register again.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// The condition, changed now: it is only reported when it changes.
+    /// The condition with the present time, because it is only reported when it changes.
     fn ready(&self, running: bool) -> serde_json::Value {
         let now = self.clock.stamp();
         let mut condition = if running {
@@ -154,7 +153,7 @@ mod tests {
     use super::{Machine, run};
     use crate::api::{ApiOptions, ApiServer};
 
-    /// When the condition of this status was last heard of, and when it changed.
+    /// The last heartbeat of this status, and the time of its last change.
     async fn times(nodes: &Api<Node>, status: &str) -> (Timestamp, Timestamp) {
         let condition = |node: &Node| -> Option<NodeCondition> {
             let conditions = node.status.as_ref()?.conditions.as_ref()?;

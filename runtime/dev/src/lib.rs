@@ -1,5 +1,4 @@
-//! What a laptop has instead of a cluster and a cloud: an in-memory Kubernetes API and a simulated
-//! cloud.
+//! An in-memory Kubernetes API and a simulated cloud, in place of a cluster and a cloud.
 //!
 //! For `skysail dev`, tests and simulation. Nothing here knows WebAssembly or the controllers.
 

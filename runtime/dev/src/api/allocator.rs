@@ -1,8 +1,8 @@
-//! Cluster IPs and node ports: which are taken, and which comes next.
+//! Cluster IPs and node ports: the used ones, and the next free one.
 //!
-//! The next free one in order, so that a run is repeatable; a real API server draws at random. What
-//! is taken follows the stored Services ([`Allocator::transfer`]), so a refused write leaks
-//! nothing.
+//! The next free one is used in order, so that a run is repeatable; a real API server draws at
+//! random. The allocations follow the stored Services ([`Allocator::transfer`]), so a refused write
+//! leaks nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,13 +15,13 @@ use super::ApiOptions;
 use super::errors::Cause;
 use super::object::{list, text};
 
-/// What Services hold.
+/// The allocations of Services.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     ranges: Vec<IpNet>,
     node_ports: RangeInclusive<u16>,
     taken_ips: BTreeSet<IpAddr>,
-    /// How many claims there are on a port: one Service may use it for several protocols.
+    /// Number of uses of a port: one Service may use it for several protocols.
     taken_ports: BTreeMap<u16, usize>,
 }
 
@@ -43,7 +43,8 @@ impl Allocator {
     /// A free address of a family.
     pub(crate) fn next_ip(&self, family: &str) -> Option<IpAddr> {
         let range = self.ranges.iter().find(|r| r.addr().is_ipv4() == (family == "IPv4"))?;
-        // The first address is the API server's own Service and the network address is none at all.
+        // The network address is not usable, and the first address belongs to the API server's
+        // Service.
         (2..=u32::MAX).map(|offset| at(range, offset)).take_while(|ip| range.contains(ip)).find(|ip| self.is_free(ip))
     }
 
@@ -92,7 +93,7 @@ impl Allocator {
         }
     }
 
-    /// Follows a write: what the old Service held is free, what the new one holds is taken.
+    /// Follows a write: releases the allocations of the old Service and takes those of the new one.
     pub(crate) fn transfer(&mut self, old: Option<&Value>, new: Option<&Value>) {
         if let Some(old) = old {
             for ip in ips(old) {
@@ -127,7 +128,7 @@ fn ips(service: &Value) -> impl Iterator<Item = IpAddr> {
     list(service, "/spec/clusterIPs").iter().filter_map(|ip| ip.as_str()?.parse().ok())
 }
 
-/// Every node port a Service holds, its health-check port included.
+/// Every node port of a Service, including its health-check port.
 pub(crate) fn ports(service: &Value) -> Vec<u16> {
     if !matches!(text(service, "/spec/type"), "NodePort" | "LoadBalancer") {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Time as the API server sees it: a given epoch plus tokio's clock, so that a paused clock pauses
-//! the cluster too.
+//! The clock of the API server: a given epoch plus tokio's clock, so that a paused clock also
+//! pauses the cluster.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that reads `epoch` now.
+    /// A clock whose present time is `epoch`.
     pub(crate) fn starting_at(epoch: Timestamp) -> Self {
         Self { epoch, started: Instant::now() }
     }
@@ -31,7 +31,7 @@ impl Clock {
         stamp(self.now())
     }
 
-    /// How long ago a `metav1.Time` or `MicroTime` was; `None` where the text is no time.
+    /// How long ago a `metav1.Time` or `MicroTime` was; `None` where the text is not a time.
     pub(crate) fn age(&self, time: &str) -> Option<Duration> {
         let then: Timestamp = time.parse().ok()?;
         Some(Duration::try_from(self.now().duration_since(then)).unwrap_or_default())

@@ -1,8 +1,8 @@
 //! Decoding of request bodies: wrong types are refused, unknown fields dropped and reported, empty
 //! fields left out.
 //!
-//! What comes out is what the API server would store, so that two spellings of one object are one
-//! object. Custom resources are decoded by `custom`.
+//! The result is what the API server would store, so that two spellings of one object are equal.
+//! Custom resources are decoded by `custom`.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ const OMITTED_EMPTY_STRINGS: [&str; 8] = [
     "meta.ObjectMeta",
 ];
 
-/// What a body says, and what in it nobody knows.
+/// A decoded body and its unknown fields.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
@@ -45,7 +45,7 @@ pub(crate) struct Decoded {
 /// Decodes an object of `kind`.
 ///
 /// # Errors
-/// `BadRequest` where apiVersion or kind is another one, or a field has the wrong type.
+/// `BadRequest` where apiVersion or kind differs, or a field has the wrong type.
 pub(crate) fn decode(kind: &Kind, body: &Value) -> Result<Decoded, ApiError> {
     if !body.is_object() {
         return Err(ApiError::bad_request("the body of the request is not an object"));
@@ -116,7 +116,7 @@ fn collect_unknown(given: &Value, kept: &Value, path: &mut String, unknown: &mut
     }
 }
 
-/// Leaves out what Go's `omitempty` leaves out.
+/// Removes the fields that Go's `omitempty` removes.
 pub(crate) fn prune_struct(definition: &str, value: &mut Value) {
     let Some(map) = value.as_object_mut() else { return };
     map.retain(|name, value| match schema::field(definition, name) {

@@ -1,9 +1,8 @@
 //! Custom resources: served from their definitions, pruned, defaulted and checked by their
 //! structural schema.
 //!
-//! Checked are types, required fields, enums, bounds and lengths. Not checked are `pattern`,
-//! `format` and CEL rules: an object that only breaks those is accepted here and refused by a real
-//! API server.
+//! The server checks types, required fields, enums, bounds and lengths. It does not check
+//! `pattern`, `format` and CEL rules, which a real API server does.
 
 use std::sync::Arc;
 
@@ -45,8 +44,8 @@ pub(crate) fn served_kinds(definition: &Value) -> Vec<Arc<Kind>> {
         .collect()
 }
 
-/// Fills the status of a definition as its controllers do: the names are free and the resource is
-/// served.
+/// Fills the status of a definition as its controllers do: the names are accepted and the resource
+/// is served.
 pub(crate) fn accept_names(definition: &mut Value, now: &Value) {
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message});
     if list(definition, "/status/conditions").is_empty() {
@@ -69,8 +68,8 @@ fn schema(kind: &Kind) -> Option<&Value> {
     kind.custom.as_deref()?.pointer("/schema/openAPIV3Schema")
 }
 
-/// Decodes a custom resource: metadata as every object has it, the rest pruned and defaulted by the
-/// schema.
+/// Decodes a custom resource: metadata as for every object, the other fields pruned and defaulted
+/// by the schema.
 pub(crate) fn decode(kind: &Kind, body: &Value) -> Result<Decoded, ApiError> {
     let mut object = body.clone();
     object::set(&mut object, "/apiVersion", kind.api_version());
@@ -79,7 +78,7 @@ pub(crate) fn decode(kind: &Kind, body: &Value) -> Result<Decoded, ApiError> {
     let metadata = object::remove(&mut object, "/metadata").unwrap_or_else(|| json!({}));
     let mut typed: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta =
         serde_json::from_value(metadata).map_err(|e| super::codec::undecodable(kind, &e.to_string()))?;
-    // An empty map of labels is no map of labels.
+    // An empty map of labels is stored as no map.
     typed.labels = typed.labels.filter(|l| !l.is_empty());
     typed.annotations = typed.annotations.filter(|a| !a.is_empty());
     typed.finalizers = typed.finalizers.filter(|f| !f.is_empty());
@@ -168,7 +167,7 @@ fn default(schema: &Value, value: &mut Value) {
     }
 }
 
-/// What in a custom resource breaks its schema.
+/// The violations of its schema by a custom resource.
 pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if let Some(schema) = schema(kind) {

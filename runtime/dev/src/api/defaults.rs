@@ -1,4 +1,4 @@
-//! What the API server fills in, keeps and resets when an object is written. Services are in
+//! The fields that the API server sets, keeps and resets when an object is written. Services are in
 //! `defaults/services.rs`.
 
 pub(crate) mod services;
@@ -36,7 +36,7 @@ pub(crate) fn on_create(kind: &Kind, new: &mut Value, taint_new_nodes: bool) {
     every_write(kind, new);
 }
 
-/// What the stored object keeps, and defaults.
+/// Fields kept from the stored object, and defaults.
 pub(crate) fn on_update(kind: &Kind, subresource: &str, old: &Value, new: &mut Value) {
     if subresource == "status" {
         only_status(kind, old, new);
@@ -56,13 +56,12 @@ pub(crate) fn on_update(kind: &Kind, subresource: &str, old: &Value, new: &mut V
     every_write(kind, new);
 }
 
-/// A write to `status` changes the status, and of the metadata what the kind's strategy lets
-/// through.
+/// A write to `status` changes the status and the metadata that the kind's strategy permits.
 fn only_status(kind: &Kind, old: &Value, new: &mut Value) {
     let mut merged = old.clone();
     object::copy(new, &mut merged, "/status");
     if kind.custom.is_none() {
-        // Services and Nodes take the rest of the metadata too: finalizers are written this way.
+        // Services and Nodes also accept other metadata, such as finalizers.
         object::copy(new, &mut merged, "/metadata");
     } else {
         object::copy(new, &mut merged, "/metadata/managedFields");
@@ -115,8 +114,8 @@ const NODE_INFO: [&str; 10] = [
     "systemUUID",
 ];
 
-/// The admission plugin `TaintNodesByCondition`: a new node is not ready until the node controller
-/// says otherwise.
+/// The admission plugin `TaintNodesByCondition`: a new node has the taint until the node controller
+/// removes it.
 fn taint_not_ready(new: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let mut taints = object::list(new, "/spec/taints").to_vec();
@@ -126,7 +125,7 @@ fn taint_not_ready(new: &mut Value) {
     }
 }
 
-/// `stringData` is written in clear and stored as `data`.
+/// `stringData` is written as plain text and stored as `data`.
 fn fold_string_data(new: &mut Value) {
     use base64::Engine as _;
     let Some(Value::Object(plain)) = object::remove(new, "/stringData") else { return };

@@ -9,7 +9,7 @@ use super::selectors::Selector;
 use super::state::{Call, State, view};
 use super::store::Key;
 
-/// The options of a deletion, from its body.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     uid: String,
@@ -21,7 +21,7 @@ impl DeleteOptions {
     /// Reads `metav1.DeleteOptions`; an empty body has none.
     ///
     /// # Errors
-    /// `BadRequest` where the body is another object.
+    /// `BadRequest` where the body has another kind.
     pub(crate) fn parse(body: &Value) -> Result<Self, ApiError> {
         let kind = text(body, "/kind");
         if !kind.is_empty() && kind != "DeleteOptions" {
@@ -55,12 +55,12 @@ impl DeleteOptions {
     }
 }
 
-/// What became of an object that was asked to go.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deletion {
-    /// It is gone; its last state.
+    /// The object is deleted; its last state.
     Done(Object),
-    /// It waits for finalizers.
+    /// The object waits for its finalizers.
     Waits(Object),
 }
 
@@ -81,7 +81,7 @@ impl State {
         Ok(answer(&call.kind, &deletion))
     }
 
-    /// Deletes every object that matches; answers with the list of what was there.
+    /// Deletes every object that matches; returns the list of them.
     pub(crate) fn delete_collection(&mut self, call: &Call) -> Result<Value, ApiError> {
         let selector = Selector::parse(&call.kind, &call.params.label_selector, &call.params.field_selector)?;
         let matching: Vec<(Key, Object)> = self
@@ -128,8 +128,7 @@ impl State {
         Deletion::Waits(self.commit(key.clone(), marked))
     }
 
-    /// The work of the namespace controller, which no API server does itself: everything inside
-    /// goes first.
+    /// The work of the namespace controller: deletes everything inside first.
     fn empty_namespace(&mut self, key: &Key, stored: &Object) -> Deletion {
         let mut terminating = (**stored).clone();
         if !object::is_deleting(stored) {
@@ -148,7 +147,7 @@ impl State {
         )
     }
 
-    /// Removes a terminating Namespace in which nothing is left.
+    /// Removes an empty terminating Namespace.
     pub(crate) fn finish_namespace(&mut self, name: &str) -> Option<Object> {
         let key = super::state::namespace_key(name);
         let namespace = self.store.get(&key)?;

@@ -1,5 +1,4 @@
-//! Discovery: which groups, versions and resources there are, as `kubectl` and clients ask before
-//! anything else.
+//! Discovery: the groups, versions and resources, which `kubectl` and clients request first.
 
 use serde_json::{Value, json};
 
@@ -7,7 +6,7 @@ use super::kinds::Kind;
 use super::reviews::{self, REVIEWS};
 use super::state::State;
 
-/// The version this server claims: what its kinds and their defaults are modelled on.
+/// The version that this server reports: the model of its kinds and defaults.
 pub(crate) const GIT_VERSION: &str = "v1.36.3";
 
 /// `/version`.

@@ -1,8 +1,7 @@
-//! Errors as Kubernetes spells them: a `Status` object with reason, code and details.
+//! Errors in the form of Kubernetes: a `Status` object with reason, code and details.
 //!
 //! Clients branch on `reason`, `code` and `details`, so these are exact; the messages follow the
-//! API server's wording where people or tools read them. No HTTP here: `http` turns an [`ApiError`]
-//! into a response.
+//! API server's wording. No HTTP here: `http` turns an [`ApiError`] into a response.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ pub struct ApiError {
     pub message: String,
     /// The `details` object; `null` when there is none.
     pub details: Value,
-    /// The `metadata` of the `Status`, where it says how to go on.
+    /// The `metadata` of the `Status`, where it has a continue token.
     pub(crate) list_metadata: Option<Arc<Value>>,
 }
 
@@ -57,7 +56,7 @@ impl Cause {
         Self { field: field.into(), reason: "FieldValueInvalid", message: format!("Invalid value: {value}: {detail}") }
     }
 
-    /// `Unsupported value: …` with the values that are.
+    /// `Unsupported value: …` with the supported values.
     pub(crate) fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let listed = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
         let message = format!("Unsupported value: {value}: supported values: {listed}");
@@ -125,7 +124,8 @@ impl ApiError {
         Self { details: json!({}), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message) }
     }
 
-    /// A failed precondition of a deletion; the API server names the kind here, not the resource.
+    /// A failed precondition of a deletion; here the API server names the kind instead of the
+    /// resource.
     pub(crate) fn delete_conflict(kind: &Kind, name: &str, cause: &str) -> Self {
         let qualified = if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
         let mut details = json!({"name": name, "kind": kind.kind});
@@ -134,12 +134,12 @@ impl ApiError {
         Self { details, ..Self::new(StatusCode::CONFLICT, "Conflict", message) }
     }
 
-    /// The history that a list or watch asks for was compacted away.
+    /// The history that a list or watch needs was compacted.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The client asks for a future that this server has not reached.
+    /// The client asks for a revision that does not exist yet.
     pub(crate) fn too_large_resource_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let details = json!({
@@ -155,7 +155,7 @@ impl ApiError {
         Self::invalid_named(&qualified, (&kind.group, &kind.kind), name, causes)
     }
 
-    /// As [`ApiError::invalid`], for option objects that are no served kind.
+    /// As [`ApiError::invalid`], for option objects, which are not a served kind.
     pub(crate) fn invalid_named(qualified: &str, gk: (&str, &str), name: &str, causes: &[Cause]) -> Self {
         let list: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         let text = match list.as_slice() {

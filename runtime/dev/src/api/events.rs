@@ -1,12 +1,12 @@
 //! The two views of an Event: core/v1, in which Events are stored, and events.k8s.io/v1.
 //!
-//! The API server stores one object and converts; so do we, field by field.
+//! The API server stores one object and converts it; this module converts field by field.
 
 use serde_json::{Map, Value};
 
 use super::kinds::Kind;
 
-/// Fields that are called differently: core/v1, then events.k8s.io/v1.
+/// Fields with different names: core/v1, then events.k8s.io/v1.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("source", "deprecatedSource"),

@@ -1,7 +1,7 @@
-//! Faults on purpose: a hook that judges every request before it is served.
+//! Injected faults: a hook that decides about every request before it is served.
 //!
-//! For simulations and tests of retries. The hook decides; this module only carries out. Without a
-//! hook nothing is disturbed.
+//! For simulations and tests of retries. The hook decides; this module injects. Without a hook
+//! there are no faults.
 
 use std::time::Duration;
 
@@ -25,42 +25,42 @@ pub struct RequestInfo {
     pub name: String,
     /// Subresource, usually empty.
     pub subresource: String,
-    /// The client's user agent; empty where it says none.
+    /// The client's user agent; empty without one.
     pub user_agent: String,
 }
 
 /// What to do to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// Serve it this much later.
+    /// Serve the request after this delay.
     Latency(Duration),
-    /// Answer with this error and do nothing.
+    /// Answer with this error, without effect.
     Refuse(ApiError),
-    /// Do it, then answer with this error: the client cannot know that it was done.
+    /// Execute the request, then answer with this error: the client cannot know of the effect.
     LoseAnswer(ApiError),
-    /// Do it, and answer this much later: what it changed is seen before the answer is there.
+    /// Execute the request and answer after this delay: others see the change before the answer.
     LateAnswer(Duration),
-    /// Never answer, as over a connection that a proxy has silently dropped. Where `done`, the
-    /// request arrived and takes effect; otherwise it takes none.
+    /// Never answer, as over a connection that a proxy has silently dropped. With `done` the
+    /// request takes effect.
     NeverAnswer {
         /// Whether the request takes effect.
         done: bool,
     },
-    /// End a watch without a word after this many events; other requests are served as usual.
+    /// End a watch without an error after this many events; other requests are served as usual.
     DropWatchAfter(usize),
-    /// Tell a watch that begins at a version that this version is too old, as an API server whose
+    /// Answer a watch from a resourceVersion that the version is too old, as an API server whose
     /// watch cache was rebuilt; other requests are served as usual.
     ExpireWatch,
-    /// Show a watch each change this much later, as an API server that lags behind; other requests
+    /// Delay each event of a watch by this time, as an API server that lags behind; other requests
     /// are served as usual.
     DelayWatch(Duration),
-    /// Answer a list from the state of so many revisions ago, as far as it is remembered, as an API
-    /// server that lags behind; other requests are served as usual. A list that takes any state
-    /// (`resourceVersion=0`) may always show it; one that asks for the most recent state only where
-    /// something is broken, such as a cluster store that was cut off from its majority.
+    /// Answer a list from the state of this many revisions ago, as far as the history goes, as an
+    /// API server that lags behind; other requests are served as usual. A list with
+    /// `resourceVersion=0` may always show an old state; a list of the most recent state only with
+    /// a broken store, such as one that lost its majority.
     StaleList(u64),
 }
 
@@ -98,14 +98,14 @@ impl<F: Fn(&RequestInfo) -> Fault + Send + Sync> Faults for F {
     }
 }
 
-/// What befalls one watch.
+/// The faults of one watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WatchFault {
-    /// Whether where it begins is too old.
+    /// Whether its first revision is too old.
     pub(crate) expired: bool,
-    /// How many more events it may carry.
+    /// Number of events until its end.
     events_left: Option<usize>,
-    /// How long each change is held back.
+    /// Delay of each event.
     pub(crate) delay: Duration,
 }
 

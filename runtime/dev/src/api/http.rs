@@ -31,7 +31,7 @@ use super::table::Tabulator;
 use super::watch::Form;
 use super::write::Written;
 
-/// The largest request body, as the API server has it.
+/// The largest request body, the API server's limit.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The API server as a `tower::Service`, for `kube::Client::new`.
@@ -84,7 +84,7 @@ impl Incoming {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body as JSON, or as YAML where it says so; an empty body is null.
+    /// The body as JSON, or as YAML by its content type; an empty body is null.
     fn decoded(&self) -> Result<Value, ApiError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
@@ -226,7 +226,7 @@ impl ApiServer {
         }
     }
 
-    /// Paths that are no resources.
+    /// Paths that are not resources.
     fn fixed(self: &Arc<Self>, incoming: &Incoming) -> Response<Body> {
         if incoming.method != Method::GET {
             return refusal(&ApiError::method_not_allowed());
@@ -259,7 +259,7 @@ impl ApiServer {
 }
 
 fn listed(items: &[super::object::Object]) -> Value {
-    // Items of a list do not repeat what the list says, as the API server leaves it out.
+    // As in the API server, items of a list have no apiVersion and kind.
     let stripped = items.iter().map(|item| {
         let mut item = (**item).clone();
         if let Some(map) = item.as_object_mut() {
@@ -284,7 +284,7 @@ fn check_scope(kind: &super::kinds::Kind, target: &Target, verb: &str) -> Result
     }
 }
 
-/// Who writes: `fieldManager`, else the user agent up to its first slash.
+/// The field manager: `fieldManager`, else the user agent up to its first slash.
 fn manager(params: &Params, user_agent: &str) -> String {
     if !params.field_manager.is_empty() {
         return params.field_manager.clone();
@@ -347,15 +347,15 @@ fn lost() -> Response<Body> {
     response
 }
 
-/// What the client wants to read.
+/// The form that the client accepts.
 #[derive(Debug)]
 struct Accept {
     table: Option<Tabulator>,
 }
 
 impl Accept {
-    /// Takes the first form that this server has. Protobuf is never chosen: every client that asks
-    /// for it takes JSON.
+    /// Chooses the first form that this server has. It never chooses protobuf: every client that
+    /// accepts protobuf accepts JSON.
     fn of(header: &str) -> Result<Self, ApiError> {
         if header.is_empty() {
             return Ok(Self { table: None });

@@ -27,9 +27,9 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
-    /// Whether there is a `status` subresource.
+    /// Whether the kind has a `status` subresource.
     pub(crate) status: bool,
-    /// The resource under which objects are stored: two views of one kind share it.
+    /// The storage key of the kind; two views of one kind share it.
     pub(crate) storage: Arc<str>,
     /// `None` for custom resources.
     pub(crate) codec: Option<Codec>,

@@ -1,9 +1,8 @@
-//! OpenAPI: what `kubectl explain` reads, and what kubectl needs before it trusts a server with
-//! validation.
+//! OpenAPI: for `kubectl explain`, and for kubectl's decision whether the server validates.
 //!
-//! kubectl looks for the `fieldValidation` parameter on the patch operation of a kind; where it is,
-//! unknown fields are the server's business (`codec`). No patch operation says which patches it
-//! takes: kubectl then merges by the types that it knows.
+//! kubectl looks for the `fieldValidation` parameter on the patch operation of a kind; if present,
+//! kubectl leaves unknown fields to the server (`codec`). No patch operation lists its patch types,
+//! so kubectl merges by the types that it knows.
 //!
 //! `openapi.txt` holds one schema a line, its name and its JSON: those of the built-in kinds and
 //! what they refer to, from the OpenAPI v3 documents of kube-apiserver 1.36.3. The schemas of
@@ -68,8 +67,8 @@ pub(crate) fn document(state: &State, group: &str, version: &str) -> Option<Valu
         .then(|| json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}))
 }
 
-/// `/openapi/v2`: an empty document, for kubectl reads it before it says that nobody knows a kind.
-/// As protobuf, an empty message.
+/// `/openapi/v2`: an empty document, which kubectl reads before it reports an unknown kind. As
+/// protobuf it is an empty message.
 pub(crate) fn v2(accept: &str) -> Response<Body> {
     if accept.contains("proto-openapi") {
         let content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -79,7 +78,7 @@ pub(crate) fn v2(accept: &str) -> Response<Body> {
     super::http::with_type(Response::new(Body::from(document.to_string())), "application/json")
 }
 
-/// The schemas of these kinds, and those that they refer to.
+/// The schemas of these kinds and of their references.
 fn schemas<'a>(kinds: impl Iterator<Item = &'a std::sync::Arc<Kind>>) -> Map<String, Value> {
     let known: HashMap<&str, &str> = SCHEMAS.lines().filter_map(|line| line.split_once(' ')).collect();
     let mut schemas = Map::new();
@@ -104,13 +103,13 @@ fn schemas<'a>(kinds: impl Iterator<Item = &'a std::sync::Arc<Kind>>) -> Map<Str
     schemas
 }
 
-/// How the name of a built-in kind's schema ends: `.core.v1.Service`.
+/// The end of the schema name of a built-in kind: `.core.v1.Service`.
 fn builtin(kind: &Kind) -> String {
     let group = kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     format!(".{group}.{}.{}", kind.version, kind.kind)
 }
 
-/// The schema of a custom resource, with what every object has.
+/// The schema of a custom resource, with the fields of every object.
 fn custom(kind: &Kind, version: &Value) -> Value {
     let mut schema = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"}));
     for field in ["apiVersion", "kind"] {

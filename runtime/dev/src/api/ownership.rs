@@ -1,8 +1,8 @@
-//! Field ownership: `metadata.managedFields`, who owns what after each write.
+//! Field ownership: `metadata.managedFields`, the owner of each field after each write.
 //!
 //! An entry belongs to a manager, an operation (`Apply` or `Update`), a version and a subresource,
-//! and holds a set of fields. A plain write takes over what it changes; server-side apply
-//! (`patch/apply.rs`) asks first.
+//! and holds a set of fields. A plain write becomes the owner of the fields that it changes;
+//! server-side apply (`patch/apply.rs`) checks for conflicts first.
 
 pub(crate) mod fields;
 pub(crate) mod types;
@@ -31,7 +31,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// The entry of the writer of `call`, with nothing in it.
+    /// The empty entry of the writer of `call`.
     pub(crate) fn of_call(call: &Call, operation: &'static str, clock: &Clock) -> Self {
         Self {
             name: call.manager.clone(),
@@ -121,7 +121,8 @@ fn after_update(call: &Call, old: Option<&Value>, new: &Value, clock: &Clock) ->
     managers
 }
 
-/// What a write changes, without what nobody owns and what this path cannot write.
+/// The fields that a write changes, without those that have no owner and those that this path
+/// cannot write.
 pub(crate) fn changes(call: &Call, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::default();
     types::compare(&Type::root(&call.kind), old, new, &mut changes);
@@ -131,7 +132,8 @@ pub(crate) fn changes(call: &Call, old: &Value, new: &Value) -> Changes {
     changes
 }
 
-/// The fields that a configuration sets, without what nobody owns and what this path cannot write.
+/// The fields that a configuration sets, without those that have no owner and those that this path
+/// cannot write.
 pub(crate) fn fields_of(call: &Call, configuration: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     types::collect(&Type::root(&call.kind), configuration, &mut set);
@@ -180,6 +182,6 @@ fn write_managers(object: &mut Value, mut managers: Managers) {
 
 /// Whether a write would change nothing.
 pub(crate) fn is_same(old: &Value, new: &Value) -> bool {
-    // Times of entries move only when their fields do, so that comparing everything is enough.
+    // The time of an entry changes only with its fields, so a comparison of everything suffices.
     old == new
 }

@@ -1,4 +1,4 @@
-//! `patch`: which kind of patch, applied to what, becoming which update.
+//! `patch`: the patch formats, and their conversion into an update.
 
 mod apply;
 mod strategic;
@@ -11,7 +11,7 @@ use super::schema;
 use super::state::{Call, State, view};
 use super::write::{self, Ownership, Written};
 
-/// The bound on the operations of one JSON patch, as the API server has it.
+/// The API server's bound on the operations of one JSON patch.
 const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// The patch formats, by their content types.

@@ -1,9 +1,9 @@
-//! Kubernetes' protobuf encoding, read only: `kubectl create configmap` and its kin send it without
-//! asking.
+//! Kubernetes' protobuf encoding, read only: `kubectl create configmap` and similar commands always
+//! send it.
 //!
-//! Answers are always JSON, which those clients accept. Only the messages that kubectl's typed
-//! commands send for the kinds of this project are known (`messages`); anything else, a field
-//! included, is `415 UnsupportedMediaType`: nothing is lost in silence.
+//! Answers are always JSON, which those clients accept. The module knows only the messages that
+//! kubectl's typed commands send for the kinds of this project (`messages`). An unknown message or
+//! field is `415 UnsupportedMediaType`, so that no data is lost silently.
 
 mod messages;
 
@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 
 use self::messages::{Field, Kind, UNKNOWN, fields_of};
 
-/// What every encoded object begins with.
+/// The prefix of every encoded object.
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages inside messages: deeper than any known one.
+/// Most nesting of messages: deeper than any known one.
 const DEPTH_MAX: usize = 16;
 
-/// Decodes an object; `None` for a message that is not known and for bytes that are no message.
+/// Decodes an object; `None` for an unknown or invalid message.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Value> {
     let envelope = message(UNKNOWN, bytes.strip_prefix(MAGIC)?, 0)?;
     let (api_version, kind) = (envelope.pointer("/typeMeta/apiVersion")?, envelope.pointer("/typeMeta/kind")?);
@@ -70,7 +70,7 @@ enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// What Go writes for a field that nobody set.
+    /// The value that Go writes for an unset field.
     fn is_zero(&self) -> bool {
         match self {
             Self::Number(number) => *number == 0,
@@ -119,7 +119,7 @@ fn encoded(bytes: &[u8]) -> Value {
     base64::engine::general_purpose::STANDARD.encode(bytes).into()
 }
 
-/// The outer `None` is a broken message, the inner one a value that is as good as absent.
+/// The outer `None` is an invalid message, the inner one a value that means absent.
 fn scalar(kind: Kind, payload: Payload<'_>, depth: usize) -> Option<Option<Value>> {
     Some(Some(match (kind, payload) {
         (Kind::Ignored, _) | (Kind::Text, Payload::Bytes([])) => return Some(None),

@@ -1,11 +1,10 @@
-//! Deterministic stand-ins for what an API server draws at random: uids and generated name
-//! suffixes.
+//! Deterministic uids and generated name suffixes, which an API server draws at random.
 
-/// A small generator (`SplitMix64`); good spread, no secrecy.
+/// A small generator (`SplitMix64`), not for secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
-/// The letters of generated names: no vowels, so no words.
+/// The characters of generated names: no vowels, so that no words result.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Random {

@@ -1,4 +1,4 @@
-//! `get` and `list`: selectors, paging, and what resourceVersion means for each.
+//! `get` and `list`: selectors, paging, and the meaning of resourceVersion.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::selectors::Selector;
 use super::state::{Call, State, view};
 use super::store::Key;
 
-/// The page size where a client names none: unlimited, as the API server's.
+/// The default page size: unlimited, as in the API server.
 const UNLIMITED: usize = usize::MAX;
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You \
@@ -26,7 +26,7 @@ pub(crate) struct Page {
     pub(crate) items: Vec<Object>,
     pub(crate) revision: u64,
     pub(crate) continue_token: String,
-    /// How many come after this page, known where nothing is filtered.
+    /// Number of items after this page; unknown with a filter.
     pub(crate) remaining: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Page {
 }
 
 impl State {
-    /// One object, in the version asked for.
+    /// One object, in the requested version.
     pub(crate) fn read(&self, call: &Call) -> Result<Object, ApiError> {
         if let Some(asked) = call.params.revision()? {
             self.check_reached(asked)?;
@@ -54,7 +54,7 @@ impl State {
         Ok(view(&call.kind, stored))
     }
 
-    /// One page of a list; of the state `lag` revisions ago, where the caller takes any.
+    /// One page of a list; from the state `lag` revisions ago, if the caller accepts any state.
     pub(crate) fn list_page(&self, call: &Call, lag: u64) -> Result<Page, ApiError> {
         let params = &call.params;
         let selector = Selector::parse(&call.kind, &params.label_selector, &params.field_selector)?;
@@ -98,14 +98,14 @@ impl State {
             return Ok((self.store.revision().saturating_sub(lag).max(remembered), None));
         };
         self.check_reached(asked)?;
-        // A limit pins a list to the asked revision even without a match rule: kubectl pages that
-        // way.
+        // With a limit the list has the requested revision even without a match rule: kubectl pages
+        // that way.
         let exact =
             params.resource_version_match == "Exact" || params.limit > 0 && params.resource_version_match.is_empty();
         Ok((if exact { asked } else { self.store.revision() }, None))
     }
 
-    /// Refuses a revision of the future.
+    /// Refuses a revision that does not exist yet.
     pub(crate) fn check_reached(&self, asked: u64) -> Result<(), ApiError> {
         let current = self.store.revision();
         if asked > current { Err(ApiError::too_large_resource_version(asked, current)) } else { Ok(()) }

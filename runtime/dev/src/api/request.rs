@@ -1,4 +1,4 @@
-//! What a request asks for: its path, verb and query, as the API server reads them.
+//! The path, the verb and the query of a request, parsed as by the API server.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ impl Target {
 }
 
 fn percent_decoded(segment: &str) -> String {
-    // A form parser with one key decodes percent signs; a plus sign must stay one.
+    // A form parser decodes percent-encoding; a plus sign must stay a plus sign.
     let pair = format!("n={}", segment.replace('+', "%2B"));
     url::form_urlencoded::parse(pair.as_bytes()).next().map(|(_, v)| v.into_owned()).unwrap_or_default()
 }
@@ -96,7 +96,7 @@ impl Params {
     /// Reads the query.
     ///
     /// # Errors
-    /// `BadRequest` where a number or a boolean is none.
+    /// `BadRequest` for an invalid number or boolean.
     pub(crate) fn parse(uri: &Uri) -> Result<Self, ApiError> {
         let mut params = Self::default();
         for (key, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -125,10 +125,10 @@ impl Params {
         Ok(params)
     }
 
-    /// The asked revision of a list or watch; `None` for "the present, whatever it is".
+    /// The requested revision of a list or watch; `None` for the present one.
     ///
     /// # Errors
-    /// `Invalid` where it is no number.
+    /// `Invalid` where it is not a number.
     pub(crate) fn revision(&self) -> Result<Option<u64>, ApiError> {
         match self.resource_version.as_str() {
             "" | "0" => Ok(None),

@@ -1,4 +1,4 @@
-//! The log of requests: what tests count.
+//! The log of requests, for the assertions of tests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -7,20 +7,20 @@ use http::StatusCode;
 
 use super::fault::RequestInfo;
 
-/// The last requests are kept; older ones only count. Enough for any one test, small enough for
-/// days of `skysail dev`.
+/// The last requests are kept; older ones are only counted. Enough for one test, and small enough
+/// for days of `skysail dev`.
 pub const REQUESTS_KEPT_MAX: usize = 10_000;
 
 /// One served request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What was asked.
+    /// The request.
     pub info: RequestInfo,
-    /// What was answered; of a watch, how it began.
+    /// The answer; for a watch, its first answer.
     pub status: StatusCode,
 }
 
-/// Counts and the recent past of an API server's requests.
+/// Counts and the last requests of an API server.
 #[derive(Debug, Default)]
 pub struct RequestLog(Mutex<Inner>);
 
@@ -44,7 +44,7 @@ impl RequestLog {
         }
     }
 
-    /// How many requests there were for a verb and a resource, such as `patch` and
+    /// Number of requests for a verb and a resource, such as `patch` and
     /// `services/status`.
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl RequestLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).recent.iter().cloned().collect()
     }
 
-    /// Forgets everything.
+    /// Empties the log and the counts.
     pub fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Inner::default();
     }

@@ -1,14 +1,14 @@
-//! Questions about users and rights: may I, what may I, who am I; whose token is this, may they.
-//! Nothing of them is stored.
+//! Reviews of users and rights: `SelfSubjectAccessReview` and its relatives, and `TokenReview`.
+//! Reviews are not stored.
 //!
-//! This API asks nobody who they are, so everybody is nobody in particular and may do everything,
-//! and no token is anybody's.
+//! This API has no authentication: every client is anonymous and has every right, and no token
+//! belongs to a user.
 
 use serde_json::{Value, json};
 
 use super::request::Target;
 
-/// A resource that is only created, and answered at once.
+/// A resource that can only be created and gets its answer at once.
 #[derive(Debug)]
 pub(crate) struct Review {
     pub(crate) group: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Review {
     pub(crate) singular: &'static str,
 }
 
-/// The one version of all of them.
+/// The version of all reviews.
 pub(crate) const VERSION: &str = "v1";
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -59,7 +59,7 @@ pub(crate) fn at(target: &Target) -> Option<&'static Review> {
 }
 
 impl Review {
-    /// What was asked, with the answer in its status.
+    /// The request with the answer in its status.
     pub(crate) fn answer(&self, question: &Value) -> Value {
         let status = match self.kind {
             "TokenReview" => json!({"user": {}, "error": "this API knows no tokens"}),

@@ -54,7 +54,7 @@ impl Selector {
         Ok(Self { labels, fields })
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches every object.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -87,7 +87,7 @@ impl Field {
     }
 }
 
-/// The selectable value; objects of both Event views are stored as core Events.
+/// The selectable value. Objects of both Event views are stored as core Events.
 fn field_value(kind: &Kind, object: &Value, path: &str) -> String {
     if &*kind.storage == "events" {
         let path = path.replacen("regarding.", "involvedObject.", 1);

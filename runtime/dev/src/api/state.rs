@@ -1,5 +1,5 @@
-//! Everything the server remembers, behind one lock: objects, served kinds, allocations, the source
-//! of uids.
+//! The state of the server, behind one lock: objects, served kinds, allocations, the source of
+//! uids.
 //!
 //! Every handler is a synchronous function over [`State`], so a request is atomic and, under a
 //! paused clock, a run is repeatable. Waiting (watches, latency) happens outside.
@@ -18,7 +18,7 @@ use super::request::{Params, Target};
 use super::store::{Key, Store};
 use super::{ApiOptions, custom, events};
 
-/// The mutable heart of the server.
+/// The mutable state of the server.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) store: Store,
@@ -36,7 +36,7 @@ pub(crate) struct Call {
     pub(crate) kind: Arc<Kind>,
     pub(crate) target: Target,
     pub(crate) params: Params,
-    /// Who writes: `fieldManager`, else the first part of the user agent.
+    /// The field manager: `fieldManager`, else the first part of the user agent.
     pub(crate) manager: String,
 }
 
@@ -86,7 +86,7 @@ impl State {
     /// The kind served at a path.
     ///
     /// # Errors
-    /// `NotFound` where none is.
+    /// `NotFound` where no kind is served.
     pub(crate) fn kind_of(&self, target: &Target) -> Result<Arc<Kind>, ApiError> {
         self.kinds
             .iter()
@@ -95,8 +95,7 @@ impl State {
             .ok_or_else(ApiError::no_such_resource)
     }
 
-    /// Writes an object; claims and releases what Services hold, and serves or unserves custom
-    /// resources.
+    /// Writes an object; updates the allocations of Services and the served custom resources.
     pub(crate) fn commit(&mut self, key: Key, new: Value) -> Object {
         let old = self.store.get(&key).cloned();
         let new = self.store.put(key.clone(), new);
@@ -130,12 +129,12 @@ impl State {
     }
 }
 
-/// Where a Namespace is stored.
+/// The key of a Namespace.
 pub(crate) fn namespace_key(name: &str) -> Key {
     Key { storage: "namespaces".into(), namespace: String::new(), name: name.to_owned() }
 }
 
-/// A stored object as the version of `kind` shows it.
+/// A stored object in the version of `kind`.
 pub(crate) fn view(kind: &Kind, stored: &Object) -> Object {
     if events::is_converted(kind) {
         return Arc::new(events::to_new(stored));

@@ -1,8 +1,8 @@
-//! The revisioned object store and its change log: what etcd is to an API server.
+//! The revisioned object store and its change log, in place of etcd.
 //!
-//! Every write gets the next revision and one log entry, so a watch is a cursor into the log and an
-//! old list is the present with later entries undone. The log is bounded: what falls out of it is
-//! compacted, and asking for it is `410 Gone`. No Kubernetes semantics here beyond
+//! Every write gets the next revision and one log entry, so a watch is a cursor into the log, and
+//! an old list is the present state with later entries undone. The log is bounded: older entries
+//! are compacted, and a request for them is `410 Gone`. No Kubernetes semantics here beyond
 //! `metadata.resourceVersion`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::object::{Object, with_resource_version};
 
-/// Where an object lives. `storage` is the resource it is stored as; cluster-scoped objects have no
-/// namespace.
+/// The key of an object. `storage` is the resource that it is stored as; cluster-scoped objects
+/// have no namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) storage: Arc<str>,
@@ -32,11 +32,11 @@ pub(crate) struct Change {
     pub(crate) new: Option<Object>,
 }
 
-/// The asked revision is older than the log.
+/// The requested revision is older than the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Compacted;
 
-/// All objects and the recent past.
+/// All objects and the change log.
 #[derive(Debug)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Object>,
@@ -47,7 +47,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// An empty store that remembers at most `history_max` changes.
+    /// An empty store that keeps at most `history_max` changes.
     pub(crate) fn new(history_max: usize) -> Self {
         Self { objects: BTreeMap::new(), log: VecDeque::new(), revision: 1, compacted: 0, history_max }
     }
@@ -57,7 +57,7 @@ impl Store {
         self.revision
     }
 
-    /// The revision up to which history is gone.
+    /// The revision up to which the history is compacted.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
@@ -75,7 +75,7 @@ impl Store {
         new
     }
 
-    /// Changes an object about to be removed without a revision of its own.
+    /// Changes an object that is about to be removed, without a new revision.
     pub(crate) fn replace_silently(&mut self, key: &Key, object: Value) {
         if let Some(stored) = self.objects.get_mut(key) {
             *stored = Arc::new(object);
@@ -141,7 +141,7 @@ impl Store {
         Ok(self.log.iter().skip(skip.saturating_sub(self.first_offset())))
     }
 
-    /// Forgets the whole log: every revision before the present one is gone.
+    /// Compacts the whole log: every revision before the present one.
     pub(crate) fn compact(&mut self) {
         self.log.clear();
         self.compacted = self.revision;

@@ -1,6 +1,7 @@
 //! Tables: the server-side printing behind `kubectl get`, with Kubernetes' own columns.
 //!
-//! Cells of the kinds are in `table/cells.rs`; custom resources print what their definition says.
+//! Cells of the kinds are in `table/cells.rs`; custom resources have the columns of their
+//! definition.
 
 mod cells;
 
@@ -17,7 +18,7 @@ use super::object::{self, Object, list, text};
 #[derive(Clone, Debug)]
 pub(crate) struct Tabulator;
 
-/// A column: name, and whether it is only shown with `-o wide`.
+/// A column: its name, and whether only `-o wide` shows it.
 type Column = (&'static str, bool);
 
 impl Tabulator {
@@ -32,7 +33,7 @@ impl Tabulator {
         table(kind, metadata, items.iter().map(|o| row(kind, o, clock)).collect())
     }
 
-    /// A bookmark of a watch: a row that only carries metadata.
+    /// A bookmark of a watch: a row with metadata only.
     pub(crate) fn bookmark(&self, object: &Value) -> Value {
         json!({
             "kind": "Table", "apiVersion": "meta.k8s.io/v1",
@@ -136,7 +137,7 @@ fn json_path(object: &Value, path: &str) -> Option<Value> {
     })
 }
 
-/// Where a key ends: at a dot or bracket that is not escaped.
+/// The end of a key: a dot or bracket that is not escaped.
 fn key_end(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices() {

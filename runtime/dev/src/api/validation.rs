@@ -1,5 +1,5 @@
-//! Validation that every kind shares: names, labels, annotations, finalizers. Kinds' own rules are
-//! below `validation/`.
+//! Validation of all kinds: names, labels, annotations, finalizers. The rules of single kinds are
+//! in `validation/`.
 
 pub(crate) mod nodes;
 pub(crate) mod objects;
@@ -18,7 +18,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// The limit on all annotations of one object together, as the API server has it.
+/// The API server's limit on all annotations of one object together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 fn is_label(s: &str, max: usize) -> bool {

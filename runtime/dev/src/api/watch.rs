@@ -1,7 +1,7 @@
 //! Watches: a cursor into the store's log, turned into a stream of JSON lines.
 //!
-//! A watch holds no queue: it reads the log when it is polled, so a slow client costs nothing but,
-//! once the log has moved past its cursor, its watch (`410 Expired`, as with a real API server).
+//! A watch has no queue: it reads the log when it is polled. A slow client loses its watch once the
+//! log has moved past its cursor (`410 Expired`, as with a real API server).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,14 @@ use super::state::{Call, State, view};
 use super::store::Change;
 use super::table::Tabulator;
 
-/// How long a watch lasts where the client names no time: within the range that an API server draws
-/// from.
+/// Default duration of a watch: within the range from which an API server draws.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(45 * 60);
-/// Bookmarks come about once a minute, as with a real API server.
+/// Interval of bookmarks, about as in a real API server.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// Events written at one go: bounds how long the state is locked for one watch.
+/// Most events written at once: bounds how long one watch locks the state.
 const EVENTS_PER_TURN: usize = 256;
 
-/// How events are shown.
+/// The form of events.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// The objects themselves.
@@ -55,7 +54,7 @@ struct Watch {
 }
 
 impl ApiServer {
-    /// Starts a watch; its errors before the first event are answers of their own.
+    /// Starts a watch; errors before the first event are normal error responses.
     pub(crate) fn watch(
         self: &Arc<Self>,
         call: &Call,
@@ -166,7 +165,7 @@ impl Watch {
         let server = self.server.clone();
         let state = server.state();
         self.head.mark_unchanged();
-        // A watch may begin in the future: then nothing has happened yet.
+        // A watch may begin at a revision that does not exist yet.
         if self.cursor >= state.store.revision() {
             return;
         }
@@ -180,7 +179,7 @@ impl Watch {
             }
         }
         if events.len() == EVENTS_PER_TURN {
-            // More may wait; the next turn must not sleep.
+            // More events may be pending, so the next poll must not sleep.
             self.head.mark_changed();
         }
         self.pending = events;
@@ -196,8 +195,8 @@ impl Watch {
             (false, true) => ("ADDED", change.new.clone()?),
             (true, true) => ("MODIFIED", change.new.clone()?),
             (true, false) => {
-                // What left the selection is shown as it last matched, with the revision of its
-                // leaving.
+                // An object that no longer matches is shown in its last matching state, with the
+                // revision of the change.
                 let last = super::object::with_resource_version((**change.old.as_ref()?).clone(), change.revision);
                 ("DELETED", Arc::new(last))
             }

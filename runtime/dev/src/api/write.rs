@@ -1,8 +1,8 @@
-//! `create` and `update`: what happens between a decoded body and the store.
+//! `create` and `update`: the steps between a decoded body and the store.
 //!
-//! In the API server's order: metadata, defaults, what the old object keeps, allocation,
-//! validation, field ownership, and a write only where something changed. Deletions are in
-//! `delete`, patches become updates in `patch`.
+//! In the API server's order: metadata, defaults, kept fields, allocation, validation, field
+//! ownership, and a write only after a change. Deletions are in `delete`, patches become updates in
+//! `patch`.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(crate) struct Written {
     pub(crate) object: Object,
     /// Whether the object is new: the answer is 201.
     pub(crate) created: bool,
-    /// What to tell the client in `Warning` headers.
+    /// The `Warning` headers of the response.
     pub(crate) warnings: Vec<String>,
 }
 
-/// How field ownership follows a write.
+/// The effect of a write on field ownership.
 #[derive(Clone, Debug)]
 pub(crate) enum Ownership {
-    /// Every changed field belongs to the writer.
+    /// The writer becomes the owner of every changed field.
     Update,
     /// Server-side apply already decided: these are the new entries.
     Applied(ownership::Managers),
@@ -95,7 +95,7 @@ impl State {
         }
         let name = object::name(new).to_owned();
         let old = self.store.get(&call.key_of(&name)).cloned();
-        // The Service's own claims must not stand in its way.
+        // The Service's own allocations are no conflict.
         self.allocator.transfer(old.as_deref(), None);
         let causes = defaults::services::allocate(&self.allocator, old.as_deref(), new);
         self.allocator.transfer(None, old.as_deref());
@@ -153,8 +153,8 @@ impl State {
         Ok(Written { object, created: false, warnings })
     }
 
-    /// Replaces the stored object with a decoded one; `patched` says that the new object began as
-    /// the stored one.
+    /// Replaces the stored object with a decoded one; `patched` means that the new object was
+    /// derived from the stored one.
     pub(crate) fn replace(
         &mut self,
         call: &Call,
@@ -186,8 +186,8 @@ impl State {
         self.persist(call, key, new)
     }
 
-    /// Writes, or on a dry run only shows what would be written; a deletion that waited for this
-    /// write happens now.
+    /// Writes, or on a dry run only returns the result; a deletion that waited for this write is
+    /// executed.
     fn persist(&mut self, call: &Call, key: Key, new: Value) -> Result<Object, ApiError> {
         if call.params.dry_run {
             return Ok(view(&call.kind, &Arc::new(new)));
@@ -197,8 +197,7 @@ impl State {
             && &*key.storage != "namespaces";
         let namespace = key.namespace.clone();
         let stored = if gone {
-            // The last write is not an event of its own: watchers see the final state in the
-            // deletion.
+            // The last write has no separate event: watchers see the final state in the deletion.
             self.store.replace_silently(&key, new);
             self.evict(&key).ok_or_else(|| ApiError::not_found(&call.kind, &key.name))?
         } else {
@@ -212,7 +211,7 @@ impl State {
     }
 }
 
-/// Judges unknown fields, and names and namespaces that differ from the path; converts to the
+/// Checks unknown fields, and names and namespaces that differ from the path; converts to the
 /// stored version.
 pub(crate) fn accept(call: &Call, decoded: Decoded) -> Result<(Value, Vec<String>), ApiError> {
     let Decoded { mut object, unknown } = decoded;
@@ -278,7 +277,7 @@ fn check_versions(call: &Call, old: &Value, new: &Value, patched: bool) -> Resul
     Ok(())
 }
 
-/// What no client may change.
+/// Fields that no client may change.
 fn keep_identity(old: &Value, new: &mut Value) {
     for field in [
         "name",

@@ -1,5 +1,5 @@
 //! A program on a simulated machine: an HTTP server that answers with the machine's name, so that a
-//! request through a virtual server shows where it ended.
+//! request through a virtual server shows its backend.
 
 use std::{convert::Infallible, net::SocketAddr};
 
@@ -15,10 +15,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{error::CloudError, listener};
 
-/// Connections of one machine's program at once; more wait.
+/// Most connections of one machine's program; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
 
-/// A program that listens; dropped, it ends with its connections.
+/// A listening program; dropping it ends its connections.
 #[derive(Debug)]
 pub(super) struct Program {
     tasks: JoinSet<()>,
@@ -57,7 +57,7 @@ async fn serve(stream: tokio::net::TcpStream, answer: Bytes) {
     let service = hyper::service::service_fn(move |_: Request<Incoming>| {
         let mut response = Response::new(Full::new(answer.clone()));
         response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"));
-        // One request for each connection: the next one may go to another machine.
+        // One request for each connection, so that the next request may go to another machine.
         response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
         async { Ok::<_, Infallible>(response) }
     });

@@ -1,4 +1,4 @@
-//! Why the simulated cloud refuses: one case for each status and code of its API.
+//! Errors of the simulated cloud: one case for each status and code of its API.
 
 use std::{io, net::SocketAddr};
 
@@ -13,16 +13,16 @@ pub enum CloudError {
         /// As asked for.
         id: String,
     },
-    /// 409: the record is in the way of another one.
+    /// 409: the record conflicts with another one.
     #[error("{0}")]
     Conflict(String),
-    /// 409: something else listens there.
+    /// 409: another program listens on the address.
     #[error("cannot listen on {address}: the port is in use by another program of this machine")]
     PortInUse {
         /// Elastic IP and port, or machine and port.
         address: SocketAddr,
     },
-    /// 422: the process may not listen there.
+    /// 422: the process may not listen on the address.
     #[error(
         "cannot listen on {address}: not permitted; run the simulated cloud with the capability CAP_NET_BIND_SERVICE, \
          or use a port above 1023"
@@ -36,14 +36,14 @@ pub enum CloudError {
     Listen {
         /// Elastic IP and port, or machine and port.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// 422: only TCP is carried.
     #[error("protocol {0} is not supported: virtual servers of the simulated cloud carry TCP only")]
     UnsupportedProtocol(&'static str),
-    /// 422: the request asks for what cannot be.
+    /// 422: the request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// 507: a pool or a quota is used up.

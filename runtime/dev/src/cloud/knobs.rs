@@ -1,46 +1,46 @@
-//! What a test turns to make the cloud slow, broken or stingy, and how each request fares under it.
+//! Settings that add latency, faults and limits, and their effect on each request.
 
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
-/// Settings that may change while the cloud serves. The default is a quick cloud without faults.
+/// Settings that may change while the cloud serves. The default has no latency and no faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Knobs {
-    /// How long each request takes before it is looked at. Milliseconds, default 0.
+    /// Latency of each request. Milliseconds, default 0.
     pub latency_ms: u64,
-    /// Share of requests that fail with 500 before anything is done, 0 to 1. Default 0. `seed`
+    /// Share of requests that fail with 500 without effect, 0 to 1. Default 0. `seed`
     /// decides which.
     pub error_rate: f64,
     /// Start of the random numbers behind `error_rate`; setting the knobs starts them again.
     pub seed: u64,
-    /// Requests that fail in a row; taken down as they happen.
+    /// Planned failures in a row; the count falls with each.
     pub fail: Option<Failures>,
     /// Requests per second, with one second's worth as a burst; more get 429 with `Retry-After`.
     /// None, the default, is no limit; 0 refuses all.
     pub requests_per_second: Option<u32>,
-    /// How long a new elastic IP or virtual server stays `pending`. Milliseconds, default 0.
+    /// Time for which a new elastic IP or virtual server is `pending`. Milliseconds, default 0.
     pub provisioning_ms: u64,
     /// Most entries of a page, and the default of `limit`. 1 to 500, default 500.
     pub page_entries_max: usize,
 }
 
-/// Failures in a row, at a place that a test chooses.
+/// Planned failures in a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failures {
-    /// So many matching requests still pass.
+    /// Number of matching requests that still succeed.
     #[serde(default)]
     pub after: u32,
-    /// Then so many fail.
+    /// Number of requests that fail after that.
     pub count: u32,
-    /// With this status, 400 to 599. Default 500.
+    /// Status of the failures, 400 to 599. Default 500.
     #[serde(default = "internal_server_error")]
     pub status: u16,
     /// Whether only requests that change something match. Default false.
     #[serde(default)]
     pub writes_only: bool,
-    /// Whether the request is carried out and only its answer lost. Default false.
+    /// Whether the request takes effect and only its answer is lost. Default false.
     #[serde(default)]
     pub carried_out: bool,
 }
@@ -64,11 +64,11 @@ impl Default for Knobs {
 }
 
 impl Knobs {
-    /// Says which value is out of its range.
+    /// Checks the range of each value.
     ///
     /// # Errors
     ///
-    /// A sentence that names the knob and its range.
+    /// The name of the knob and its range.
     pub fn check(&self) -> Result<(), String> {
         if !(0.0..=1.0).contains(&self.error_rate) {
             return Err(format!("error_rate is {}: it has to be from 0 to 1", self.error_rate));
@@ -85,13 +85,13 @@ impl Knobs {
     }
 }
 
-/// How one request fares.
+/// The effect on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// Nothing is done.
+    /// The request has no effect.
     Fail(u16),
-    /// It is done, and the answer is lost.
+    /// The request takes effect, and the answer is lost.
     LoseAnswer(u16),
     /// 429; whole seconds, at least 1.
     TooMany {
@@ -99,12 +99,12 @@ pub(super) enum Verdict {
     },
 }
 
-/// The knobs with what they remember between requests.
+/// The knobs and their state between requests.
 #[derive(Debug)]
 pub(super) struct Faults {
     knobs: Knobs,
     random: SplitMix64,
-    /// Requests that may still be sent, and when that was so.
+    /// Tokens of the rate limit, and the time of the count.
     bucket: (f64, Instant),
 }
 

@@ -1,7 +1,7 @@
 //! The data plane: a virtual server's listener, which carries real TCP from an elastic IP to a real
 //! server.
 //!
-//! Connects to loopback addresses only (the caller checks), so that nobody can reach another
+//! Connects to loopback addresses only (the caller checks), so that no client can reach another
 //! network through the simulated cloud.
 
 use std::{
@@ -23,51 +23,50 @@ use super::{
     model::{Backend, Health, RealServer},
 };
 
-/// Connections that one virtual server carries at once; more wait in the kernel's queue. Two
+/// Most connections of one virtual server; further ones wait in the kernel's queue. Two
 /// sockets each: half of the usual limit of 1,024 open files per listener would be used up by
 /// fewer, but demonstrations raise that limit, and tests stay far below.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
-/// Backends tried for one connection: a client waits no longer than a few of them take.
+/// Most backends tried for one connection, to bound the wait of a client.
 const ATTEMPTS_MAX: usize = 8;
-/// On loopback a backend accepts at once or not at all.
+/// Connect timeout: on loopback a backend accepts at once or never.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a backend that failed is passed over.
+/// Time for which a failed backend is skipped.
 const UNHEALTHY_FOR: Duration = Duration::from_secs(5);
-/// Clients whose real server is remembered; beyond it the one unseen for longest is forgotten.
+/// Most clients with affinity; beyond it the entry that was unused for longest is dropped.
 const STICKY_CLIENTS_MAX: usize = 1_024;
 /// Pause after a failed `accept` (no file descriptors): without it the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where connections go.
+/// The rules for connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) backends: Vec<Backend>,
-    /// Empty means everybody.
+    /// Empty means every client.
     pub(super) allowed: Vec<IpNet>,
-    /// Zero means that no client keeps its backend.
+    /// Zero switches affinity off.
     pub(super) affinity: Duration,
 }
 
-/// A listening socket with everything it carries; dropped, all of it ends.
+/// A listening socket and its connections; dropping it ends all of them.
 #[derive(Debug)]
 pub(super) struct Listener {
     balancer: Arc<Mutex<Balancer>>,
     tasks: JoinSet<()>,
 }
 
-/// The choice of a backend, without any I/O.
+/// The choice of a backend, without I/O.
 #[derive(Debug, Default)]
 struct Balancer {
     rules: Rules,
-    /// Counts connections: the round-robin's place.
+    /// Number of connections, the position of the round-robin.
     turn: usize,
     seen: HashMap<Backend, (bool, Instant)>,
     sticky: HashMap<IpAddr, (Backend, Instant)>,
 }
 
 impl Listener {
-    /// Listens at once: when this returns, clients are answered. Must be called within a tokio
-    /// runtime.
+    /// When this returns, clients can connect. Must be called within a tokio runtime.
     pub(super) fn bind(address: SocketAddr, rules: Rules) -> Result<Self, CloudError> {
         let listener = listen(address)?;
         let balancer = Arc::new(Mutex::new(Balancer { rules, ..Balancer::default() }));
@@ -76,7 +75,7 @@ impl Listener {
         Ok(Self { balancer, tasks })
     }
 
-    /// New connections go by these rules; those that are open stay.
+    /// Sets the rules for new connections; open connections stay.
     pub(super) fn set_rules(&self, rules: Rules) {
         let mut balancer = lock(&self.balancer);
         balancer.seen.retain(|backend, _| rules.backends.contains(backend));
@@ -97,7 +96,7 @@ impl Listener {
             .collect()
     }
 
-    /// How many real servers there are.
+    /// Number of real servers.
     pub(super) fn backends(&self) -> usize {
         lock(&self.balancer).rules.backends.len()
     }
@@ -152,8 +151,8 @@ async fn accept_all(listener: TcpListener, balancer: Arc<Mutex<Balancer>>) {
     }
 }
 
-/// Carries one connection to the first backend that accepts it; without one the client's connection
-/// is closed.
+/// Forwards one connection to the first backend that accepts it; without one the client's
+/// connection is closed.
 async fn carry(mut client: TcpStream, peer: IpAddr, balancer: Arc<Mutex<Balancer>>) {
     let candidates = lock(&balancer).candidates(peer, Instant::now());
     for backend in candidates {
@@ -183,8 +182,8 @@ impl Balancer {
         }
     }
 
-    /// Backends in the order in which they are tried: the client's own one, then the others in
-    /// turn, unhealthy ones last.
+    /// Backends in the order of attempts: the client's own one, then the others in turn, unhealthy
+    /// ones last.
     fn candidates(&mut self, peer: IpAddr, now: Instant) -> Vec<Backend> {
         self.turn = self.turn.wrapping_add(1);
         let mut backends = self.rules.backends.clone();

@@ -1,11 +1,10 @@
-//! What the simulated cloud holds, in the form of its API: these types are the JSON that a provider
-//! reads and sends.
+//! The records of the simulated cloud: these types are the JSON that a provider reads and sends.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// Free key-value pairs on a record: who owns it, what it is for.
+/// Free key-value pairs on a record, such as its owner and its purpose.
 pub type Tags = BTreeMap<String, String>;
 
 /// A place for machines.
@@ -23,7 +22,7 @@ pub struct Zone {
 pub enum Power {
     /// Its backends answer.
     Running,
-    /// It exists, and nothing on it answers.
+    /// It exists, and no program on it answers.
     Stopped,
 }
 
@@ -39,9 +38,9 @@ pub struct Instance {
     /// For example `sim.small`.
     #[serde(rename = "type")]
     pub instance_type: String,
-    /// On loopback: what runs on the machine listens here.
+    /// On loopback; the programs of the machine listen on it.
     pub private_address: Ipv4Addr,
-    /// Where it has one.
+    /// None without one.
     pub public_address: Option<Ipv4Addr>,
     /// On or off.
     pub state: Power,
@@ -49,7 +48,7 @@ pub struct Instance {
     pub tags: Tags,
 }
 
-/// What a new machine shall be.
+/// The request for a new machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewInstance {
@@ -69,7 +68,7 @@ pub struct NewInstance {
     pub tags: Tags,
 }
 
-/// Where packets for some pods go.
+/// A route for a pod CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Unique, for ever.
@@ -80,13 +79,13 @@ pub struct Route {
     pub destination_cidr: String,
     /// ID of the target machine.
     pub instance: String,
-    /// The target machine is gone.
+    /// The target machine does not exist any more.
     pub blackhole: bool,
     /// As given.
     pub tags: Tags,
 }
 
-/// What a new route shall be.
+/// The request for a new route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
@@ -108,7 +107,7 @@ pub struct Volume {
     pub id: String,
     /// As given; not unique.
     pub name: String,
-    /// Name of a zone: machines of another one cannot use it.
+    /// Name of a zone; machines of other zones cannot use the disk.
     pub zone: String,
     /// As given.
     pub size_gib: u32,
@@ -116,7 +115,7 @@ pub struct Volume {
     pub tags: Tags,
 }
 
-/// What a new disk shall be.
+/// The request for a new disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
@@ -132,13 +131,13 @@ pub struct NewVolume {
     pub tags: Tags,
 }
 
-/// Whether a record that was asked for is there yet.
+/// Whether a requested record is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {
-    /// Being made: ask again.
+    /// Being created: ask again.
     Pending,
-    /// Made.
+    /// Ready.
     Active,
 }
 
@@ -151,13 +150,13 @@ pub struct ElasticIp {
     pub name: String,
     /// On loopback, of the cloud's pool.
     pub address: Ipv4Addr,
-    /// `pending` for as long as the knob `provisioning_ms` says.
+    /// `pending` for the time of the knob `provisioning_ms`.
     pub state: Progress,
     /// As given.
     pub tags: Tags,
 }
 
-/// What a new elastic IP shall be.
+/// The request for a new elastic IP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewElasticIp {
@@ -183,20 +182,19 @@ pub enum Protocol {
     Sctp,
 }
 
-/// What the virtual server saw of a backend.
+/// The health of a backend as the virtual server observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// No connection was tried lately.
+    /// No recent connection.
     Unknown,
     /// The last connection was accepted.
     Healthy,
-    /// The last connection failed: the backend is passed over for some seconds while another one is
-    /// there.
+    /// The last connection failed: for some seconds other backends are preferred.
     Unhealthy,
 }
 
-/// A backend as a provider gives it.
+/// A backend in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
@@ -206,18 +204,18 @@ pub struct Backend {
     pub port: u16,
 }
 
-/// A backend as the cloud reports it.
+/// A backend in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealServer {
     /// As given.
     pub address: Ipv4Addr,
     /// As given.
     pub port: u16,
-    /// What was seen.
+    /// The observed health.
     pub health: Health,
 }
 
-/// A port of an elastic IP that leads to real servers.
+/// A port of an elastic IP that forwards to real servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualServer {
     /// Unique, for ever.
@@ -234,18 +232,18 @@ pub struct VirtualServer {
     pub port: u16,
     /// Sorted, without duplicates.
     pub real_servers: Vec<RealServer>,
-    /// CIDRs of the clients that may connect; empty means everybody.
+    /// CIDRs of the clients that may connect; empty means every client.
     pub allowed_sources: Vec<String>,
-    /// A client keeps its real server for so long after its last connection; 0 means that it keeps
-    /// none.
+    /// Time for which a client keeps its real server after its last connection; 0 switches affinity
+    /// off.
     pub session_affinity_seconds: u32,
-    /// `pending` for as long as the knob `provisioning_ms` says; it carries traffic from the start.
+    /// `pending` for the time of the knob `provisioning_ms`; it forwards traffic from the start.
     pub state: Progress,
     /// As given.
     pub tags: Tags,
 }
 
-/// What a new virtual server shall be.
+/// The request for a new virtual server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewVirtualServer {
@@ -271,7 +269,7 @@ pub struct NewVirtualServer {
     pub tags: Tags,
 }
 
-/// What shall change in a virtual server; what is absent stays.
+/// The changes of a virtual server; absent fields stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VirtualServerPatch {
@@ -306,7 +304,7 @@ pub struct SshKey {
     pub key: String,
 }
 
-/// A key to add; one that the user has stays as it is.
+/// A key to add; an existing key of the user stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSshKey {
@@ -316,7 +314,7 @@ pub struct NewSshKey {
     pub key: String,
 }
 
-/// Everything that the cloud holds, for assertions: each list sorted by ID.
+/// All records, for assertions; each list is sorted by ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Machines.
@@ -334,7 +332,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether no load balancing is left: no elastic IP and no virtual server.
+    /// Whether there is no elastic IP and no virtual server.
     #[must_use]
     pub fn has_no_load_balancers(&self) -> bool {
         self.elastic_ips.is_empty() && self.virtual_servers.is_empty()

@@ -1,23 +1,24 @@
-//! The log of requests: what a provider really sent.
+//! The log of a provider's requests.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// Most requests that the log keeps: more than any test sends before it looks; the oldest go first.
+/// Most requests in the log: more than a test sends before it reads the log; the oldest are
+/// dropped.
 pub const REQUESTS_MAX: usize = 4_096;
-/// Longest path and request ID that are kept, in bytes: a request's target ends at 64 KiB, and
-/// 4,096 of those would be a lot.
+/// Longest path and request ID in the log, in bytes: a request's target may have 64 KiB, and the
+/// log has 4,096 requests.
 pub(super) const TEXT_BYTES_MAX: usize = 1_024;
 
 /// One request to the cloud's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRecord {
-    /// Counts all requests since the start, from 1, in the order of their coming.
+    /// Number of the request since the start, from 1, in order of arrival.
     pub number: u64,
-    /// When it came: milliseconds since the cloud's start.
+    /// Time of arrival: milliseconds since the cloud's start.
     pub at_ms: u64,
-    /// How long the answer took, in milliseconds.
+    /// Duration, in milliseconds.
     pub took_ms: u64,
     /// For example `GET`.
     pub method: String,
@@ -29,19 +30,19 @@ pub struct RequestRecord {
     pub request_id: String,
 }
 
-/// The last [`REQUESTS_MAX`] requests, those that are not answered yet, and the number of all.
+/// The last [`REQUESTS_MAX`] requests, the unanswered ones, and the total number.
 #[derive(Debug, Default)]
 pub(super) struct RequestLog {
     records: VecDeque<RequestRecord>,
     count: u64,
-    /// As many as there are connections.
+    /// At most one for each connection.
     under_way: BTreeMap<u64, RequestRecord>,
-    /// By method and path of the router, of which there are few.
+    /// By method and path of the router.
     counts: BTreeMap<String, u64>,
 }
 
 impl RequestLog {
-    /// Notes that a request came for this route, and numbers it.
+    /// Records a new request for this route and returns its number.
     pub(super) fn begin(&mut self, route: &str, record: &mut RequestRecord) {
         self.count += 1;
         *self.counts.entry(route.to_owned()).or_default() += 1;
@@ -49,7 +50,7 @@ impl RequestLog {
         self.under_way.insert(record.number, record.clone());
     }
 
-    /// Adds the record of one that was answered.
+    /// Adds an answered request.
     pub(super) fn end(&mut self, record: RequestRecord) {
         self.under_way.remove(&record.number);
         if self.records.len() == REQUESTS_MAX {
@@ -66,8 +67,7 @@ impl RequestLog {
         self.count
     }
 
-    /// Those that came and are not answered yet, in the order of their coming: without time taken
-    /// and status.
+    /// The unanswered requests in order of arrival, without duration and status.
     pub(super) fn under_way(&self) -> Vec<RequestRecord> {
         self.under_way.values().cloned().collect()
     }

@@ -1,5 +1,4 @@
-//! The cloud's API over HTTP: who may ask, how each request fares under the knobs, and the log.
-//! What requests do is in `handlers`.
+//! The cloud's API over HTTP: authentication, the knobs, and the log. `handlers` has the requests.
 
 mod control;
 mod handlers;
@@ -26,10 +25,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::reply::refusal;
 use super::{RequestRecord, SimCloud, error::CloudError, knobs::Verdict, listener, requests::cut};
 
-/// Longest body, in bytes: 5,000 real servers take a quarter of it.
+/// Longest body, in bytes: 5,000 real servers need a quarter of it.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The API on a socket; dropped, it ends.
+/// The API on a socket; dropping it stops the server.
 #[derive(Debug)]
 pub struct SimServer {
     /// For example `http://127.0.0.1:41234`.
@@ -81,11 +80,9 @@ fn router(cloud: SimCloud) -> Router {
         .with_state(cloud)
 }
 
-/// What comes before and after every request: the knobs and the log for `/v1`, the tokens for both
-/// parts.
+/// The steps around every request: the knobs and the log for `/v1`, the tokens for both parts.
 ///
-/// What has come to `/v1` is carried out, as in a real cloud: a client that dies or gives up takes
-/// nothing back.
+/// As in a real cloud, a request to `/v1` takes effect even if its client disconnects.
 async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path.starts_with("/control/") {
@@ -100,7 +97,7 @@ async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> R
     }
     let came = Instant::now();
     let (head, body) = request.into_parts();
-    // Now: what is left unread when the client goes is lost.
+    // Read the body first: it is lost when the client disconnects.
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return refusal(413, "too-large", "the body is longer than 1 MiB, or ended early");
     };
@@ -124,7 +121,7 @@ async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> R
         record.status = response.status().as_u16();
         record.took_ms = milliseconds(came.elapsed());
         carried_out.state().requests.end(record);
-        // An error only says that the client is gone.
+        // An error means that the client has disconnected.
         drop(answer.send(response));
     });
     answered.await.unwrap_or_else(|_| refusal(500, "broken", "the simulated cloud broke over this request"))

@@ -1,5 +1,5 @@
-//! The cloud's memory: records, their rules, and the listeners that hang on them. No HTTP here, and
-//! nothing waits: what takes time (a port becoming free) is handed to the caller.
+//! The cloud's state: records, their rules, and their listeners. No HTTP and no waiting: the caller
+//! does what takes time (the release of a port).
 
 mod balancing;
 mod instances;
@@ -25,16 +25,16 @@ use super::{
     requests::RequestLog,
 };
 
-/// Records of one kind: more than the largest cluster that tests make, and a bound for one that
-/// loops.
+/// Most records of one kind: more than the largest cluster of the tests, and a bound for a client
+/// that loops.
 pub(super) const RECORDS_MAX: usize = 10_000;
 /// Tags of one record.
 const TAGS_MAX: usize = 32;
 /// Longest tag key, tag value and name, in bytes.
 const TEXT_BYTES_MAX: usize = 255;
-/// Longest SSH key: RSA of 16,384 bits takes a third of it.
+/// Longest SSH key: RSA of 16,384 bits needs a third of it.
 const SSH_KEY_BYTES_MAX: usize = 8_192;
-/// Changes that a slow watcher may be behind before its watch reports that changes were lost.
+/// Most changes that a slow watcher may be behind before it loses changes.
 const CHANGES_BEHIND_MAX: usize = 1_024;
 
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub(super) struct State {
     last_id: u64,
 }
 
-/// A record that may still be in the making.
+/// A record that may still be `pending`.
 #[derive(Clone, Debug)]
 pub(super) struct Made<T> {
     pub(super) record: T,
     ready_at: Instant,
 }
 
-/// Where addresses come from; see [`SimOptions`].
+/// The pools of addresses; see [`SimOptions`].
 #[derive(Debug)]
 struct Pools {
     elastic: Ipv4Addr,
@@ -129,7 +129,7 @@ impl State {
         Ok(added)
     }
 
-    /// A zone by its name; the first one where none is named.
+    /// A zone by its name; the first one by default.
     fn zone_named(&self, name: Option<String>) -> Result<String, CloudError> {
         let first = self.zones.first().map(|zone| zone.name.clone()).unwrap_or_default();
         let zone = name.unwrap_or(first);
@@ -139,7 +139,7 @@ impl State {
         Err(CloudError::Invalid(format!("there is no zone {zone:?}")))
     }
 
-    /// An ID that never was given before; they sort in the order of their making.
+    /// A new ID; IDs sort in the order of creation.
     fn next_id(&mut self, prefix: &str) -> String {
         self.last_id += 1;
         format!("{prefix}-{:06}", self.last_id)
@@ -149,15 +149,15 @@ impl State {
         Instant::now() + Duration::from_millis(self.faults.knobs().provisioning_ms)
     }
 
-    /// Tells the watchers, if there are any.
+    /// Notifies the watchers.
     fn tell(&self, verb: &'static str, kind: &'static str, id: &str, name: &str) {
         let change = Change { verb, kind, id: id.to_owned(), name: name.to_owned() };
         tracing::debug!(verb, kind, id, name, "simulated cloud changed");
-        // An error only says that nobody watches.
+        // An error means that there is no watcher.
         drop(self.changes.send(change));
     }
 
-    /// A record is gone: what was said about its making no longer holds.
+    /// Deletes the idempotency keys of a deleted record.
     fn forget(&mut self, id: &str) {
         self.idempotency.retain(|_, (_, made)| made != id);
     }

@@ -1,4 +1,4 @@
-//! The cloud as a provider meets it: over HTTP, and through its virtual servers.
+//! The cloud from the view of a provider: over HTTP, and through its virtual servers.
 
 mod client;
 mod data_plane;

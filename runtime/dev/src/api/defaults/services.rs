@@ -1,5 +1,4 @@
-//! Defaults of Services, allocation of their addresses and ports, and what happens to both when the
-//! type changes.
+//! Defaults of Services, allocation of their addresses and ports, and their changes with the type.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use crate::api::allocator::{Allocator, ports};
 use crate::api::errors::Cause;
 use crate::api::object::{self, has, list, remove, set, set_default, text};
 
-/// Fields that follow from the others and are the same on every write.
+/// Fields that are derived from the others on every write.
 pub(crate) fn defaults(new: &mut Value) {
     set_default(new, "/spec/sessionAffinity", "None");
     if text(new, "/spec/sessionAffinity") == "ClientIP" {
@@ -38,7 +37,7 @@ pub(crate) fn defaults(new: &mut Value) {
     status_defaults(new);
 }
 
-/// An ingress address is a VIP unless it says otherwise.
+/// The default ipMode of an ingress address is VIP.
 pub(crate) fn status_defaults(new: &mut Value) {
     set_default(new, "/status/loadBalancer", Value::Object(Map::new()));
     if text(new, "/spec/type") != "LoadBalancer" {
@@ -68,13 +67,13 @@ fn uses_health_check(service: &Value) -> bool {
     text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
 
-/// Keeps what was allocated and the client did not repeat, and drops what belonged to the old type.
+/// Keeps allocations that the client did not repeat, and drops the fields of the old type.
 pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     set_default(new, "/spec/type", "ClusterIP");
     let (was, is) = (text(old, "/spec/type").to_owned(), text(new, "/spec/type").to_owned());
     let (ip_before, ip_after) = (text(old, "/spec/clusterIP"), text(new, "/spec/clusterIP").to_owned());
     if ip_before != ip_after && old.pointer("/spec/clusterIPs") == new.pointer("/spec/clusterIPs") {
-        // An old client writes only the singular field: the plural follows it.
+        // An old client writes only the singular field; the plural field follows it.
         remove(new, "/spec/clusterIPs");
         if !ip_after.is_empty() {
             set(new, "/spec/clusterIPs", json!([ip_after]));
@@ -152,7 +151,7 @@ fn drop_of_old_type(old: &Value, new: &mut Value) {
     }
 }
 
-/// Gives a Service the families, addresses and ports that it needs and has not.
+/// Allocates the missing families, addresses and ports of a Service.
 pub(crate) fn allocate(allocator: &Allocator, old: Option<&Value>, new: &mut Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if text(new, "/spec/type") == "ExternalName" {

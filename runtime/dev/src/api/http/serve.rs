@@ -1,4 +1,4 @@
-//! The same service over HTTP on a socket.
+//! The service over HTTP on a socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::ApiService;
 use crate::api::ApiServer;
 
-/// Connections at one time; kubectl uses one, a manager a few. More wait in the kernel's backlog.
+/// Most connections; kubectl uses one, a manager a few. Further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1_000;
 
-/// An API server that listens; dropping it stops it at once.
+/// A listening API server; dropping it stops it at once.
 #[derive(Debug)]
 pub struct Serving {
     addr: SocketAddr,
@@ -26,7 +26,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The address it listens on, with the port that was chosen.
+    /// The address that it listens on, with the chosen port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -36,7 +36,7 @@ impl Serving {
         format!("http://{}", self.addr)
     }
 
-    /// Accepts nothing more, ends watches of its connections, answers what was asked, and returns.
+    /// Stops accepting connections, ends watches, answers pending requests, and returns.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -47,7 +47,7 @@ impl ApiServer {
     /// Serves plain HTTP on `addr`; port 0 chooses one.
     ///
     /// # Errors
-    /// Where the address cannot be bound.
+    /// The address cannot be bound.
     pub async fn serve(self: &Arc<Self>, addr: SocketAddr) -> std::io::Result<Serving> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
@@ -68,7 +68,7 @@ async fn accept(listener: TcpListener, service: ApiService, stop: CancellationTo
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => stream,
-                // The peer went away between the kernel's accept and ours.
+                // The peer closed the connection before it was accepted here.
                 Err(error) => {
                     tracing::debug!(error = &error as &dyn std::error::Error, "a connection could not be accepted");
                     continue;

@@ -70,7 +70,7 @@ impl FieldSet {
         self.children.retain(|_, child| !child.is_empty());
     }
 
-    /// Takes one path out of the set; what is below it stays.
+    /// Removes one path from the set; the paths below it stay.
     pub(crate) fn forget(&mut self, path: &[&str]) {
         match path {
             [] => self.member = false,
@@ -127,7 +127,7 @@ impl FieldSet {
     }
 }
 
-/// A path as conflicts show it: `.spec.ports[port=80,protocol="TCP"].name`.
+/// A path in the form of conflict messages: `.spec.ports[port=80,protocol="TCP"].name`.
 pub(crate) fn shown(path: &[String]) -> String {
     path.iter()
         .map(|element| match element.split_once(':') {

@@ -1,4 +1,4 @@
-//! Walks objects by their types: which fields are set, and what differs between two of them.
+//! Walks objects by their types: the set fields of an object, and the differences of two objects.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::fields::FieldSet;
 use crate::api::kinds::Kind;
 use crate::api::schema::{self, Field, ListType, Shape};
 
-/// What is known about a value.
+/// The known type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type<'a> {
     /// A struct of a built-in kind.
@@ -17,16 +17,16 @@ pub(crate) enum Type<'a> {
     Field(&'static Field),
     /// A value of a custom resource; true for the root.
     Schema(&'a Value, bool),
-    /// Nothing: maps are granular, lists atomic.
+    /// Unknown: maps are granular, lists atomic.
     Opaque,
 }
 
-/// What identifies the parts of a value.
+/// The identity of the parts of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Relation {
     /// By key.
     Granular,
-    /// Not at all.
+    /// No identity.
     Atomic,
     /// List items by these keys, with the defaults of absent ones.
     Keys(Vec<(String, Option<Value>)>),
@@ -54,7 +54,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// What identifies the parts of the value.
+    /// The identity of the parts of the value.
     pub(crate) fn relation(&self, value: &Value) -> Relation {
         match self {
             Self::Definition(_) => Relation::Granular,
@@ -167,8 +167,8 @@ pub(crate) fn collect(of: &Type<'_>, value: &Value, set: &mut FieldSet) {
     }
 }
 
-/// Adds every field of `value` and every container on the way: what appears or disappears as a
-/// whole.
+/// Adds every field of `value` and every container on the way, for a value that appears or
+/// disappears as a whole.
 fn collect_whole(of: &Type<'_>, value: &Value, set: &mut FieldSet) {
     collect(of, value, set);
     mark_containers(set);
@@ -179,7 +179,7 @@ fn mark_containers(set: &mut FieldSet) {
     set.children.values_mut().for_each(mark_containers);
 }
 
-/// Adds what differs between two values of one type.
+/// Adds the differences of two values of one type.
 pub(crate) fn compare(of: &Type<'_>, old: &Value, new: &Value, changes: &mut Changes) {
     let relation = of.relation(new);
     match (old, new, &relation) {

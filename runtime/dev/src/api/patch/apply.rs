@@ -1,9 +1,8 @@
-//! Server-side apply: a configuration is merged into the object, and its fields belong to its
-//! manager from then on.
+//! Server-side apply: a configuration is merged into the object, and its manager owns its fields.
 //!
-//! Flow: the configuration's fields are collected, merged into the live object, what this manager
-//! applied before and no longer does is removed unless somebody else owns it too, and every changed
-//! field that another manager owns is a conflict, or with `force` changes hands.
+//! Flow: the configuration's fields are collected, merged into the live object, fields that this
+//! manager no longer applies are removed unless another manager owns them, and every changed field
+//! of another manager is a conflict, or with `force` changes its owner.
 
 use serde_json::{Map, Value};
 
@@ -164,8 +163,8 @@ fn merge(of: &Type<'_>, live: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// The order is the configuration's where it names every item, else the live one with new items
-/// behind.
+/// The order is the configuration's if it names every item, else the live order with new items
+/// appended.
 fn merge_items(of: &Type<'_>, relation: &Relation, live: &[Value], wanted: &[Value]) -> Vec<Value> {
     let find = |items: &[Value], item: &Value| {
         items.iter().find(|other| element(relation, other) == element(relation, item)).cloned()
@@ -180,7 +179,7 @@ fn merge_items(of: &Type<'_>, relation: &Relation, live: &[Value], wanted: &[Val
     merged
 }
 
-/// Removes what is in `before` and not in `kept`; what becomes empty by that goes too.
+/// Removes the fields in `before` that are not in `kept`, and containers that become empty.
 fn prune(of: &Type<'_>, value: &mut Value, before: &FieldSet, kept: &FieldSet) {
     let relation = of.relation(value);
     let unowned = FieldSet::default();

@@ -1,8 +1,7 @@
-//! Strategic merge patch: a merge patch that knows which lists are maps in disguise.
+//! Strategic merge patch: a merge patch that merges some lists by a key.
 //!
 //! Directives: `$patch` (`delete`, `replace`, `merge`), `$retainKeys`,
-//! `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`. What a list is merged by comes
-//! from `schema`.
+//! `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`. `schema` has the merge keys.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +14,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// Applies `patch` to an object of `definition`.
 ///
 /// # Errors
-/// `BadRequest` for a directive that makes no sense where it stands.
+/// `BadRequest` for a directive in the wrong place.
 pub(crate) fn apply(definition: &str, current: &Value, patch: &Value) -> Result<Value, ApiError> {
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
         return Err(ApiError::bad_request("a strategic merge patch must be an object"));
@@ -160,8 +159,8 @@ fn merge_primitives(
     ordered(merged, order.map_or(items, Vec::as_slice), &server_order, Clone::clone)
 }
 
-/// Merges what the patch lists, in its order, with what only the server had: an item of the server
-/// comes first only where it already stood before the next item of the patch.
+/// Merges the items of the patch, in its order, with the items that only the server had: an item of
+/// the server comes first only if it was before the next item of the patch.
 fn ordered(items: Vec<Value>, order: &[Value], server: &[Value], key: impl Fn(&Value) -> Value) -> Vec<Value> {
     let place = |list: &[Value], item: &Value| list.iter().position(|o| *o == key(item));
     let (mut listed, others): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|i| place(order, i).is_some());

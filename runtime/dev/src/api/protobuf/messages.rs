@@ -1,4 +1,4 @@
-//! The messages that are known, as the `generated.proto` files of k8s.io/api number their fields.
+//! The known messages, with the field numbers of the `generated.proto` files of k8s.io/api.
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -11,7 +11,7 @@ pub(super) enum Kind {
     Message(&'static [Field]),
     /// A map from text to text (false) or bytes (true).
     Map(bool),
-    /// What a client cannot set by this: status, and who owns which field.
+    /// Fields that a client cannot set: status and managed fields.
     Ignored,
 }
 
@@ -186,7 +186,7 @@ static TYPE: &[Field] = &[(1, "apiVersion", Kind::Text, false), (2, "kind", Kind
 /// `runtime.Unknown`, the envelope of every object.
 pub(super) static UNKNOWN: &[Field] = &[(1, "typeMeta", Kind::Message(TYPE), false), (2, "raw", Kind::Bytes, false)];
 
-/// The fields of a kind; `None` for one that is not known.
+/// The fields of a kind; `None` for an unknown kind.
 pub(super) fn fields_of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
         ("v1", "ConfigMap") => CONFIG_MAP,

@@ -218,7 +218,7 @@ fn pod(object: &Value, name: Value, age: Value) -> Vec<Value> {
     ]
 }
 
-/// Both views of an Event print the same; `object` may be either.
+/// Both views of an Event print the same cells; `object` may have either form.
 fn event(object: &Value, clock: &Clock) -> Vec<Value> {
     let either = |old: &str, new: &str| {
         let found = text(object, old);

@@ -1,4 +1,4 @@
-//! Rules of Nodes: what may be set once, and lists without duplicates.
+//! Rules of Nodes: fields that may be set once, and lists without duplicates.
 
 use std::collections::BTreeSet;
 

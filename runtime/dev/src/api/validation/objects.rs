@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::api::errors::Cause;
 use crate::api::object::{list, text};
 
-/// The limit on the data of one ConfigMap or Secret, as the API server has it.
+/// The API server's limit on the data of one ConfigMap or Secret.
 const DATA_BYTES_MAX: usize = 1024 * 1024;
 
 pub(crate) fn config(storage: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
@@ -23,7 +23,7 @@ pub(crate) fn config(storage: &str, new: &Value, old: Option<&Value>) -> Vec<Cau
         }
         size += value.as_str().map_or(0, str::len);
     }
-    // Binary data is counted as it is written, four bytes for three.
+    // Binary data counts in base64, four bytes for three.
     let limit = if storage == "secrets" { DATA_BYTES_MAX * 4 / 3 } else { DATA_BYTES_MAX };
     if size > limit {
         let message = format!("Too long: may not be more than {DATA_BYTES_MAX} bytes");
@@ -48,7 +48,7 @@ pub(crate) fn config(storage: &str, new: &Value, old: Option<&Value>) -> Vec<Cau
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
     'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// What an Event of the newer view must carry, in both spellings.
+/// The required fields of an Event of the newer view, in both spellings.
 const NEW_EVENT_FIELDS: [(&str, &str); 4] = [
     ("/reportingComponent", "reportingController"),
     ("/reportingInstance", "reportingInstance"),
@@ -56,8 +56,7 @@ const NEW_EVENT_FIELDS: [(&str, &str); 4] = [
     ("/reason", "reason"),
 ];
 
-/// Events are stored as core Events whichever view wrote them; the newer view has stricter rules on
-/// creation.
+/// Both views are stored as core Events; the newer view has stricter rules on creation.
 pub(crate) fn event(group: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (namespace, involved) = (text(new, "/metadata/namespace"), text(new, "/involvedObject/namespace"));

@@ -1,4 +1,4 @@
-//! What a test or a person turns while the cloud serves: `/control`, with a token of its own.
+//! The control API for tests and people: `/control`, with a separate token.
 
 use axum::{
     Json,

@@ -1,4 +1,4 @@
-//! What a provider may ask for: `/v1`.
+//! The API for providers: `/v1`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -56,16 +56,16 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<SimCloud>)> {
 
 /// Records that can be listed.
 trait Listed: Serialize + Sized + Send + 'static {
-    /// What the state holds of one.
+    /// The record in the state.
     type Entry;
     /// Sorted by ID.
     fn entries(state: &State) -> impl Iterator<Item = &Self::Entry>;
     fn facts(entry: &Self::Entry) -> Facts<'_>;
-    /// The record as it is now.
+    /// The present record.
     fn view(state: &State, entry: &Self::Entry) -> Self;
 }
 
-/// Records that can be made.
+/// Records that can be created.
 trait Resource: Listed {
     type New: DeserializeOwned;
     const KIND: &'static str;
@@ -89,8 +89,8 @@ async fn read<T: Resource>(Extract(cloud): Extract<SimCloud>, Path(id): Path<Str
     Ok(reply(200, &record.ok_or_else(|| CloudError::NotFound { kind: T::KIND, id: cut(&id) })?))
 }
 
-/// Makes a record; with the header `idempotency-key`, the same request gives the same record for as
-/// long as the record exists.
+/// Creates a record. With the header `idempotency-key` the same request returns the same record
+/// while the record exists.
 async fn create<T: Resource>(Extract(cloud): Extract<SimCloud>, headers: HeaderMap, body: Bytes) -> Reply {
     let new: T::New = parse(&body)?;
     let key = headers.get("idempotency-key").and_then(|value| value.to_str().ok());

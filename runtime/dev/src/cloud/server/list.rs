@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::cloud::error::CloudError;
 
-/// Values of `id` and `name` in one query: a provider asks in portions.
+/// Most values of `id` and `name` in one query; a provider sends several queries.
 const WANTED_MAX: usize = 500;
 
 /// One page.
@@ -16,7 +16,7 @@ pub(super) struct Page<T> {
     next: Option<String>,
 }
 
-/// What a query asks for.
+/// A parsed query.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     limit: Option<usize>,
@@ -26,11 +26,11 @@ pub(super) struct Query {
     tags: Vec<(String, String)>,
 }
 
-/// What the filters look at.
+/// The fields for the filters.
 pub(super) struct Facts<'a> {
     pub(super) id: &'a str,
     pub(super) name: &'a str,
-    /// None where records of this kind have no tags.
+    /// None for kinds without tags.
     pub(super) tags: Option<&'a crate::cloud::model::Tags>,
 }
 
@@ -64,7 +64,7 @@ impl Query {
         Ok(query)
     }
 
-    /// One of the IDs or one of the names, where there are any; and every tag.
+    /// One of the IDs or names, if the query has any, and every tag.
     fn wants(&self, facts: &Facts<'_>) -> bool {
         let unnamed = self.ids.is_empty() && self.names.is_empty();
         let named = self.ids.iter().any(|id| id == facts.id) || self.names.iter().any(|name| name == facts.name);
@@ -72,8 +72,8 @@ impl Query {
         (unnamed || named) && self.tags.iter().all(tagged)
     }
 
-    /// The page of records that are wanted; they come sorted by ID. Only those are copied: the
-    /// others may be many and large.
+    /// The page of the matching records, sorted by ID. Only those are copied, because the others
+    /// may be many and large.
     pub(super) fn page<'a, R: 'a, T>(
         self,
         all: impl IntoIterator<Item = &'a R>,

@@ -1,4 +1,4 @@
-//! Answers in JSON, and what is wrong with a request: `{"error": {"code", "message"}}`.
+//! Responses in JSON, and errors: `{"error": {"code", "message"}}`.
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::cloud::error::CloudError;
 
-/// A refused request, on its way out of a handler.
+/// A refused request, as the error of a handler.
 pub(super) struct Refused(Box<Response>);
 
 impl IntoResponse for Refused {
@@ -35,7 +35,7 @@ pub(super) fn reply<T: Serialize>(status: u16, value: &T) -> Response {
     (status, Json(value)).into_response()
 }
 
-/// The body, in exactly the form that `openapi.json` says.
+/// The body, in exactly the form of `openapi.json`.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     serde_json::from_slice(body).map_err(|error| {
         let status = if error.is_data() { 422 } else { 400 };

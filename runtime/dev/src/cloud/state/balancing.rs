@@ -17,11 +17,11 @@ use crate::cloud::{
     },
 };
 
-/// Backends of one virtual server: the largest cluster that Kubernetes supports has 5,000 nodes.
+/// Most backends of one virtual server: Kubernetes supports clusters of up to 5,000 nodes.
 const REAL_SERVERS_MAX: usize = 5_000;
-/// CIDRs of one virtual server.
+/// Most CIDRs of one virtual server.
 const SOURCES_MAX: usize = 256;
-/// As Kubernetes': one day.
+/// Kubernetes' limit: one day.
 const AFFINITY_SECONDS_MAX: u32 = 86_400;
 
 /// A virtual server and its listener.
@@ -32,13 +32,13 @@ pub(in crate::cloud) struct ServerEntry {
 }
 
 impl ServerEntry {
-    /// The record as it is now, with what was seen of the real servers.
+    /// The present record, with the health of the real servers.
     pub(in crate::cloud) fn view(&self) -> VirtualServer {
         let real_servers = self.listener.real_servers();
         VirtualServer { real_servers, state: self.made.progress(), ..self.made.record.clone() }
     }
 
-    /// What is known without looking at the listener: its real servers are empty.
+    /// The record without the listener's data: its real servers are empty.
     pub(in crate::cloud) fn record(&self) -> &VirtualServer {
         &self.made.record
     }
@@ -88,7 +88,7 @@ impl State {
         Ok(())
     }
 
-    /// Must be called within a tokio runtime; when it returns, clients are answered.
+    /// Must be called within a tokio runtime; when it returns, clients can connect.
     pub(in crate::cloud) fn create_virtual_server(
         &mut self,
         new: NewVirtualServer,
@@ -171,7 +171,7 @@ impl State {
         self.virtual_servers.values().filter(|entry| entry.listener.leads_to(address)).count()
     }
 
-    /// The caller closes the listener that comes back.
+    /// The caller closes the returned listener.
     pub(in crate::cloud) fn delete_virtual_server(&mut self, id: &str) -> Result<Listener, CloudError> {
         let ServerEntry { made, listener } =
             self.virtual_servers.remove(id).ok_or_else(|| not_found("virtual server", id))?;
@@ -181,7 +181,7 @@ impl State {
     }
 }
 
-/// What the listener obeys, checked: backends on loopback, sorted, without duplicates.
+/// The checked rules of the listener: backends on loopback, sorted, without duplicates.
 fn rules(mut backends: Vec<Backend>, allowed: &[String], affinity_seconds: u32) -> Result<Rules, CloudError> {
     if backends.len() > REAL_SERVERS_MAX || allowed.len() > SOURCES_MAX {
         let message = format!("a virtual server has at most {REAL_SERVERS_MAX} real servers and {SOURCES_MAX} sources");

@@ -1,4 +1,4 @@
-//! Machines and the programs on them.
+//! Machines and their programs.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use crate::cloud::{
     model::{Instance, NewInstance, Power},
 };
 
-/// Programs of one machine: one for each node port, for as many Services as a test has.
+/// Most programs of one machine: one for each node port of a test's Services.
 const PROGRAMS_MAX: usize = 64;
-/// How far a public address is from its machine's private one: more than there are machines, so
-/// that the two never meet.
+/// Distance of a public address from its machine's private one: more than the number of machines,
+/// so that the ranges do not overlap.
 const PUBLIC_OFFSET: u32 = 1 << 15;
 
-/// A machine, and what runs on it.
+/// A machine and its programs.
 #[derive(Debug)]
 pub(in crate::cloud) struct InstanceEntry {
     pub(in crate::cloud) record: Instance,
@@ -71,7 +71,7 @@ impl State {
         Ok((record, programs))
     }
 
-    /// Its programs run again; one whose port was taken meanwhile refuses the start.
+    /// Its programs run again; the start fails where the port of one is in use.
     pub(in crate::cloud) fn start_instance(&mut self, id: &str) -> Result<Instance, CloudError> {
         let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
         let InstanceEntry { record, programs } = entry;
@@ -95,7 +95,7 @@ impl State {
         Ok(entry.programs.into_values().flatten().collect())
     }
 
-    /// Starts a program on the machine; one that is there stays.
+    /// Starts a program on the machine, if there is none.
     pub(in crate::cloud) fn serve_backend(&mut self, id: &str, port: u16) -> Result<SocketAddr, CloudError> {
         let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
         let InstanceEntry { record, programs } = entry;
@@ -114,8 +114,7 @@ impl State {
         Ok(address)
     }
 
-    /// The caller stops the program that comes back; none where there is none, or the machine is
-    /// off.
+    /// The caller stops the returned program; none where there is none, or the machine is off.
     pub(in crate::cloud) fn end_backend(&mut self, id: &str, port: u16) -> Result<Option<Program>, CloudError> {
         let entry = self.instances.get_mut(id).ok_or_else(|| not_found("instance", id))?;
         Ok(entry.programs.remove(&port).flatten())

@@ -37,7 +37,7 @@ impl State {
         Ok(())
     }
 
-    /// The route as it is now: without its machine it leads nowhere.
+    /// The present route; without its machine it is a blackhole.
     pub(in crate::cloud) fn with_blackhole(&self, route: Route) -> Route {
         Route { blackhole: !self.instances.contains_key(&route.instance), ..route }
     }

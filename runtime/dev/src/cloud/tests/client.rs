@@ -1,4 +1,4 @@
-//! A client of a few lines: one request, one connection.
+//! A minimal client: one request for each connection.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::cloud::{SimCloud, SimOptions, SimServer};
 
-/// What came back.
+/// The response.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) head: String,
@@ -27,14 +27,14 @@ impl Answer {
     }
 }
 
-/// A cloud of its own and its API.
+/// A separate cloud and its API.
 pub(super) async fn cloud() -> (SimCloud, SimServer) {
     let cloud = SimCloud::new(SimOptions::isolated());
     let server = cloud.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     (cloud, server)
 }
 
-/// Sends a request with the full token; `headers` are whole lines.
+/// Sends a request with the full token; `headers` are complete lines.
 pub(super) async fn send(server: &SimServer, line: &str, headers: &[&str], body: Option<Value>) -> Answer {
     let authorization = format!("authorization: Bearer {}", server.token);
     let mut lines = vec![authorization.as_str()];

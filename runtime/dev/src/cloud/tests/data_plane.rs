@@ -8,7 +8,7 @@ use crate::cloud::{SimCloud, SimServer, model::Health};
 const PORT: u16 = 18_080;
 const NODE_PORT: u16 = 30_080;
 
-/// A virtual server with an address of its own; the answer and the place to connect to.
+/// A virtual server with a separate address; the response and the address to connect to.
 async fn virtual_server(server: &SimServer, port: u16, more: Value) -> (Answer, String) {
     let eip = send(server, "POST /v1/elastic-ips", &[], Some(json!({"name": "e"}))).await.json();
     let mut new = json!({"name": "v", "elastic_ip": eip["id"], "protocol": "tcp", "port": port});

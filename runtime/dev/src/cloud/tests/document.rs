@@ -1,4 +1,4 @@
-//! `openapi.json` says what the API does.
+//! `openapi.json` describes the API.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn the_document_has_the_paths_of_the_router() {
 #[tokio::test]
 async fn each_path_takes_the_methods_of_the_document_and_no_other() {
     for (path, methods) in document()["paths"].as_object().unwrap() {
-        // A cloud for each path: one of the paths expires the token.
+        // A cloud for each path, because one of the paths expires the token.
         let (_cloud, server) = cloud().await;
         for method in METHODS {
             let token = if path.starts_with("/control") { &server.admin_token } else { &server.token };
