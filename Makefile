@@ -1,4 +1,4 @@
-# The front door. `make help` lists the targets. CI runs `make test` (.ci/run); nothing is reachable only from CI.
+# `make help` lists the targets. CI runs `make test` (.ci/run); no step exists only in CI.
 # Every target installs what it needs and says so first (.ci/setup); CARGO_TARGET_DIR is respected.
 
 SHELL := /bin/bash
@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help setup demo picture test check simulate guests bench fmt
 MAKEFLAGS += --no-print-directory
 
-# The tools that .ci/setup found or made.
+# Runs a command with the tools that .ci/setup found or built.
 with := .ci/with
 cargo := $(with) cargo
 
@@ -16,9 +16,9 @@ help: ## this list
 	@echo
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 	@echo
-	@echo 'On a bare Debian 12, or with rustup, nothing has to be installed by hand. Start with: make demo'
+	@echo 'On a bare Debian 12, or with rustup, no manual installation is needed. Start with: make demo'
 
-setup: ## install what every other target needs (they do it by themselves, too)
+setup: ## install what the other targets need (each target also does this itself)
 	@.ci/setup check
 	@.ci/setup test
 
@@ -34,7 +34,7 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^What was shown/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
 	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
 
-test: ## everything, also against a real API server and a real Incus (root; about 40 minutes from nothing)
+test: ## all tests, also against a real API server and a real Incus (root; about 40 minutes from nothing)
 	@.ci/test
 
 check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no root
@@ -54,7 +54,7 @@ guests: ## build every component (providers and probes) into target/components
 	@.ci/setup guests
 	@$(with) guests/build.sh
 
-bench: ## the benchmarks, with optimisation: figures go to target/criterion, of swaps and beside a manager in Go to target/bench (hours; SWAPS='--help', SIDE_BY_SIDE='--help')
+bench: ## the optimised benchmarks: results in target/criterion; swaps and the comparison with Go in target/bench (hours; SWAPS='--help', SIDE_BY_SIDE='--help')
 	@.ci/setup bench
 	@$(with) guests/build.sh
 	@$(cargo) build --locked --profile dist -p skysail

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn an_invalid_range_is_refused() {
         for text in ["", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/-1", "a/8", "10.0.0.0/8/8"] {
             assert!(text.parse::<Cidr>().is_err(), "{text}");
         }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn an_invalid_range_is_refused() {
         for text in ["", "10.0.0.1,", "10.0.0.2-10.0.0.1", "10.0.0.1-::1", "10.0.0.1/33", "a-b", "10.0.0.1/8/8"] {
             assert!(text.parse::<Pool>().is_err(), "{text}");
         }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_says_when_it_changed() {
+    async fn a_condition_has_the_time_of_its_last_change() {
         let options = ApiOptions::default();
         let api = ApiServer::new(&options);
         let machine = |running| vec![Machine { name: "node-1".to_owned(), running }];

@@ -147,7 +147,7 @@ mod tests {
     use crate::api::kinds;
 
     #[test]
-    fn every_built_in_kind_has_a_schema_and_every_reference_leads_somewhere() {
+    fn every_built_in_kind_has_a_schema_and_every_reference_has_a_target() {
         let lines: Vec<_> = SCHEMAS.lines().map(|line| line.split_once(' ').unwrap()).collect();
         let names: BTreeSet<_> = lines.iter().map(|(name, _)| *name).collect();
         for kind in kinds::builtin() {

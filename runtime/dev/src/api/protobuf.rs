@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_known_is_refused_unless_it_says_nothing() {
+    fn an_unknown_field_is_refused_unless_it_is_empty() {
         let named = b"\x0a\x03\x0a\x01a";
         assert_eq!(decode(&service_account(named)).unwrap()["metadata"]["name"], "a");
         let with = |more: &[u8]| decode(&service_account(&[named, more].concat()));

@@ -62,9 +62,9 @@ impl Review {
     /// The request with the answer in its status.
     pub(crate) fn answer(&self, question: &Value) -> Value {
         let status = match self.kind {
-            "TokenReview" => json!({"user": {}, "error": "this API knows no tokens"}),
+            "TokenReview" => json!({"user": {}, "error": "this API has no tokens"}),
             "SelfSubjectAccessReview" | "SubjectAccessReview" => {
-                json!({"allowed": true, "reason": "this API allows everybody everything"})
+                json!({"allowed": true, "reason": "this API grants every right to every client"})
             }
             "SelfSubjectRulesReview" => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],

@@ -71,14 +71,14 @@ impl Knobs {
     /// The name of the knob and its range.
     pub fn check(&self) -> Result<(), String> {
         if !(0.0..=1.0).contains(&self.error_rate) {
-            return Err(format!("error_rate is {}: it has to be from 0 to 1", self.error_rate));
+            return Err(format!("error_rate is {}: it must be from 0 to 1", self.error_rate));
         }
         if !(1..=500).contains(&self.page_entries_max) {
-            return Err(format!("page_entries_max is {}: it has to be from 1 to 500", self.page_entries_max));
+            return Err(format!("page_entries_max is {}: it must be from 1 to 500", self.page_entries_max));
         }
         match &self.fail {
             Some(fail) if !(400..600).contains(&fail.status) => {
-                Err(format!("fail.status is {}: it has to be from 400 to 599", fail.status))
+                Err(format!("fail.status is {}: it must be from 400 to 599", fail.status))
             }
             _ => Ok(()),
         }
@@ -184,7 +184,7 @@ mod tests {
     use super::{Failures, Faults, Knobs, Verdict};
 
     #[test]
-    fn a_rate_limit_lets_a_burst_through_and_then_says_when() {
+    fn a_rate_limit_allows_a_burst_and_then_names_the_wait() {
         let mut faults = Faults::new(Knobs { requests_per_second: Some(2), ..Knobs::default() });
         let start = Instant::now();
         let verdicts: Vec<_> = (0..3).map(|_| faults.judge(false, start)).collect();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn planned_failures_start_and_end_where_they_were_put() {
+    fn planned_failures_start_and_end_as_configured() {
         let fail = Failures { after: 1, count: 2, status: 503, writes_only: true, carried_out: false };
         let mut faults = Faults::new(Knobs { fail: Some(fail), ..Knobs::default() });
         let verdicts: Vec<_> = [false, true, true, false, true, true].map(|w| faults.judge(w, Instant::now())).into();

@@ -124,7 +124,7 @@ async fn guard(State(cloud): State<SimCloud>, request: Request, next: Next) -> R
         // An error means that the client has disconnected.
         drop(answer.send(response));
     });
-    answered.await.unwrap_or_else(|_| refusal(500, "broken", "the simulated cloud broke over this request"))
+    answered.await.unwrap_or_else(|_| refusal(500, "broken", "the handler of this request failed"))
 }
 
 async fn under_knobs(cloud: &SimCloud, request: Request, next: Next) -> Response {
@@ -137,7 +137,7 @@ async fn under_knobs(cloud: &SimCloud, request: Request, next: Next) -> Response
     let lost = match verdict {
         Verdict::Pass => None,
         Verdict::LoseAnswer(status) => Some(status),
-        Verdict::Fail(status) => return refusal(status, "fault", "a fault that the knobs ask for; nothing was done"),
+        Verdict::Fail(status) => return refusal(status, "fault", "a fault of the knobs; the request had no effect"),
         Verdict::TooMany { retry_after_s } => {
             let mut response = refusal(429, "too-many-requests", "more requests than the rate limit allows");
             response.headers_mut().insert(header::RETRY_AFTER, retry_after_s.into());
@@ -149,7 +149,7 @@ async fn under_knobs(cloud: &SimCloud, request: Request, next: Next) -> Response
     }
     let response = next.run(request).await;
     match lost {
-        Some(status) => refusal(status, "fault", "a fault that the knobs ask for; the request was carried out"),
+        Some(status) => refusal(status, "fault", "a fault of the knobs; the request took effect"),
         None => response,
     }
 }

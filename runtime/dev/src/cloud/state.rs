@@ -172,7 +172,7 @@ fn room(what: &str, count: usize) -> Result<(), CloudError> {
 
 fn checked_text(what: &str, text: &str) -> Result<(), CloudError> {
     if text.is_empty() || text.len() > TEXT_BYTES_MAX {
-        return Err(CloudError::Invalid(format!("{what} has to have 1 to {TEXT_BYTES_MAX} bytes, not {}", text.len())));
+        return Err(CloudError::Invalid(format!("{what} must have 1 to {TEXT_BYTES_MAX} bytes, not {}", text.len())));
     }
     Ok(())
 }

@@ -42,17 +42,18 @@ impl Query {
             match key.as_str() {
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=500).contains(limit));
-                    query.limit = Some(limit.ok_or_else(|| invalid("limit has to be from 1 to 500"))?);
+                    query.limit = Some(limit.ok_or_else(|| invalid("limit must be from 1 to 500"))?);
                 }
                 "cursor" => {
                     let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
                     let after = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-                    query.after = Some(after.ok_or_else(|| invalid("cursor is not one that a page gave"))?);
+                    query.after =
+                        Some(after.ok_or_else(|| invalid("cursor is not the cursor of a page: start without one"))?);
                 }
                 "id" => query.ids.push(value),
                 "name" => query.names.push(value),
                 "tag" => {
-                    let pair = value.split_once('=').ok_or_else(|| invalid("tag has to be key=value"))?;
+                    let pair = value.split_once('=').ok_or_else(|| invalid("tag must be key=value"))?;
                     query.tags.push((pair.0.to_owned(), pair.1.to_owned()));
                 }
                 _ => return Err(invalid(&format!("{key:?} is not a parameter of this list"))),

@@ -39,6 +39,10 @@ pub(super) fn reply<T: Serialize>(status: u16, value: &T) -> Response {
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     serde_json::from_slice(body).map_err(|error| {
         let status = if error.is_data() { 422 } else { 400 };
-        Refused(Box::new(refusal(status, "invalid", &format!("the body is not what this path takes: {error}"))))
+        Refused(Box::new(refusal(
+            status,
+            "invalid",
+            &format!("the body does not have the schema of this path: {error}"),
+        )))
     })
 }

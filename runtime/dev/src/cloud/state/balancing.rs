@@ -112,7 +112,7 @@ impl State {
             Protocol::Sctp => return Err(CloudError::UnsupportedProtocol("sctp")),
         }
         if port == 0 {
-            return Err(CloudError::Invalid("port has to be from 1 to 65535".to_owned()));
+            return Err(CloudError::Invalid("port must be from 1 to 65535".to_owned()));
         }
         let rules = rules(real_servers, &allowed_sources, session_affinity_seconds)?;
         let eip = self.elastic_ips.get(&elastic_ip).ok_or_else(|| not_found("elastic IP", &elastic_ip))?;
@@ -188,7 +188,7 @@ fn rules(mut backends: Vec<Backend>, allowed: &[String], affinity_seconds: u32) 
         return Err(CloudError::Invalid(message));
     }
     if affinity_seconds > AFFINITY_SECONDS_MAX {
-        let message = format!("session_affinity_seconds has to be from 0 to {AFFINITY_SECONDS_MAX}");
+        let message = format!("session_affinity_seconds must be from 0 to {AFFINITY_SECONDS_MAX}");
         return Err(CloudError::Invalid(message));
     }
     for Backend { address, port } in &backends {

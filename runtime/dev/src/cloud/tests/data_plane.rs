@@ -86,7 +86,7 @@ async fn real_servers_are_replaced_while_it_serves() {
 }
 
 #[tokio::test]
-async fn a_client_outside_the_sources_is_turned_away() {
+async fn a_client_outside_the_allowed_sources_is_refused() {
     let (cloud, server) = cloud().await;
     let mut more = backends(&cloud, &["a"]).await;
     more["allowed_sources"] = json!(["10.0.0.0/8"]);

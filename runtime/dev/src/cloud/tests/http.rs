@@ -71,7 +71,7 @@ async fn an_idempotency_key_makes_one_record_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn faults_strike_where_they_are_put() {
+async fn faults_affect_the_configured_requests() {
     let (cloud, server) = cloud().await;
     let make = async || send(&server, "POST /v1/elastic-ips", &[], Some(json!({"name": "a"}))).await.status;
     let fail = |carried_out| Failures { after: 1, count: 1, status: 503, writes_only: true, carried_out };
@@ -126,7 +126,7 @@ async fn the_knobs_and_the_log_are_reached_over_http() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_said() {
+async fn an_invalid_request_gets_an_error_with_the_reason() {
     let (cloud, server) = cloud().await;
     let instance = cloud.add_instance("a", "zone-a").unwrap().id;
     let eip = send(&server, "POST /v1/elastic-ips", &[], Some(json!({"name": "e"}))).await.json();
