@@ -1,7 +1,7 @@
 //! The output of `wit-bindgen` for the contract, once for all guests: the imports, and one export
 //! macro for each interface.
 //!
-//! Each interface is a world of its own, so that a component exports what its author implements and
+//! Each interface has a separate world, so that a component exports what its author implements and
 //! nothing else. All of them share the types of [`imports`], except the resource `node-set`, which
 //! is [`NodeSet`](crate::NodeSet). Nothing here is written by hand except the list of worlds;
 //! guests see it through the crate root.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::{InstancesV1, WITHOUT_PROVIDER_ID, ZonesV1, describe_node, instance_provider_id};
 use crate::{AddressKind, Detail, Error, NodeAddress, Result, Zone};
 
-/// Answers of one machine; `Err` where a test says so.
+/// Answers of one machine; a test sets `Err`.
 struct Cloud {
     id: Result<String>,
     by_id: Result<()>,

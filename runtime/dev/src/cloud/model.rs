@@ -29,7 +29,7 @@ pub enum Power {
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// Unique among the machines that exist.
     pub name: String,
@@ -71,7 +71,7 @@ pub struct NewInstance {
 /// A route for a pod CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// As given.
     pub name: String,
@@ -103,7 +103,7 @@ pub struct NewRoute {
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// As given; not unique.
     pub name: String,
@@ -144,7 +144,7 @@ pub enum Progress {
 /// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElasticIp {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// As given; not unique.
     pub name: String,
@@ -218,7 +218,7 @@ pub struct RealServer {
 /// A port of an elastic IP that forwards to real servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualServer {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// As given; not unique.
     pub name: String,
@@ -296,7 +296,7 @@ pub struct Cluster {
 /// A public key that every machine has for a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SshKey {
-    /// Unique, for ever.
+    /// Unique and never reused.
     pub id: String,
     /// Login name.
     pub user: String,
