@@ -42,17 +42,63 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     resolve.push_dir(repository().join("wit/v0.1.0")).unwrap();
     // Only a component that exports a resource can make one.
     let things = if part(name).contains("[resource-new]") { "export things;" } else { "" };
+    let takes_strings = part(name).contains(STRINGS);
+    let strings = if takes_strings { "import strings;" } else { "" };
     let world = format!(
-        "package skysail:probe; interface things {{ resource thing; }} world probe {{
+        "package skysail:probe; interface things {{ resource thing; }}
+        interface strings {{ take-utf16: func(text: string); take-latin1: func(text: string); }}
+        world probe {{
             export skysail:provider/identity@0.1.0;
             export skysail:provider/clusters@0.1.0;
-            {things}
+            {things} {strings}
         }}"
     );
     let package = resolve.push_str("probe.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("probe")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
+    let component = ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap();
+    if takes_strings { beside_a_taker_of_strings(&component) } else { component }
+}
+
+/// The interface whose functions take a string.
+const STRINGS: &str = "skysail:probe/strings";
+
+/// A component with two inner ones: this component, and one that takes its strings in other
+/// encodings than UTF-8, which this component has.
+#[track_caller]
+fn beside_a_taker_of_strings(component: &[u8]) -> Vec<u8> {
+    let inner = wasmprinter::print_bytes(component).unwrap();
+    // The outer component imports the types that both it and its exports are made of.
+    let types = r#"(import "skysail:provider/types@0.1.0""#;
+    let (head, rest) = inner.split_once(types).unwrap();
+    let (import, _) = rest.split_once('\n').unwrap();
+    let is_kept = |line: &&str| !line.contains(&format!("(import \"{STRINGS}\""));
+    let head = head.lines().skip(1).filter(is_kept).collect::<Vec<_>>().join("\n");
+    let inner = inner.replacen("(component", "(component $inner", 1);
+    let exports = ["identity", "clusters"]
+        .map(|name| format!("skysail:provider/{name}@0.1.0"))
+        .map(|name| format!(r#"(export "{name}" (instance $inner "{name}"))"#))
+        .concat();
+    let text = format!(
+        r#"(component {head} {types}{import}
+        {inner}
+        (component $taker
+            (core module $m
+                (memory (export "memory") 34)
+                (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+                (func (export "take") (param i32 i32)))
+            (core instance $m (instantiate $m))
+            (func (export "take-utf16") (param "text" string) (canon lift (core func $m "take")
+                string-encoding=utf16 (memory (core memory $m "memory")) (realloc (core func $m "realloc"))))
+            (func (export "take-latin1") (param "text" string) (canon lift (core func $m "take")
+                string-encoding=latin1+utf16 (memory (core memory $m "memory")) (realloc (core func $m "realloc")))))
+        (instance $taker (instantiate $taker))
+        (instance $inner (instantiate $inner
+            (with "skysail:provider/types@0.1.0" (instance 0))
+            (with "{STRINGS}" (instance $taker))))
+        {exports})"#
+    );
+    wat::parse_str(text).unwrap()
 }
 
 /// The same component with so many further core instances that do nothing.

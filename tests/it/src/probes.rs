@@ -69,6 +69,7 @@ const TESTS: &[(&str, fn())] = &[
     ("regression", provider::regression_passes_for_the_release_that_it_follows_and_traps),
     ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
     ("shadow-writes", http::shadow_writes_reach_nobody_before_the_release_serves),
+    ("strings", guards::strings_between_inner_components_end_at_the_cpu_time),
     ("stack", guards::stack_ends_a_guest_that_recurses),
     ("table", guards::table_elements_end_a_guest_that_grows_its_tables),
     ("trap", guards::trap_says_where_the_guest_panicked),

@@ -54,6 +54,11 @@ pub(super) async fn resource_new_ends_at_the_cpu_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+pub(super) async fn strings_between_inner_components_end_at_the_cpu_time() {
+    cpu_time_ends("strings").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn host_calls_cost_fuel_even_where_they_do_nothing() {
     let limits = Limits { fuel: 20_000_000, ..Limits::default() };
     let attacked = Attacked::new("host-calls", limits).await;
