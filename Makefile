@@ -31,7 +31,7 @@ picture: ## run the demonstration and draw its output as deploy/docs/demo.svg, t
 	@.ci/setup guests
 	@$(with) guests/build.sh
 	@$(cargo) build --locked -p skysail
-	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^What was shown/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
+	@$(with) "$${CARGO_TARGET_DIR:-target}/debug/skysail" dev --demo | sed '/^Results/,$$d' | .ci/terminal-svg 'make demo' >deploy/docs/demo.svg.new
 	@mv deploy/docs/demo.svg.new deploy/docs/demo.svg
 
 test: ## all tests, also against a real API server and a real Incus (root; about 40 minutes from nothing)

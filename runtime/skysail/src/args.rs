@@ -1,5 +1,5 @@
-//! The command line: clap types. What they mean is in `commands`; the flags of `skysail run` are in
-//! `args/run`.
+//! The command line as clap types. The module `commands` implements the commands; the flags of
+//! `skysail run` are in `args/run`.
 
 mod orphans;
 mod registry;
@@ -21,26 +21,26 @@ pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
 const EXAMPLES: &str = "\
 Examples:
-  skysail dev                                   cluster, cloud and manager, here
-  skysail dev --demo                            the same as a checked story
-  skysail run --provider-file providers.yaml    the manager, for your cluster
-  skysail status                                what became of each provider
-  skysail inspect provider.wasm                 what it imports and exports
-  skysail call provider.wasm identity.describe  one function by hand
+  skysail dev                                   try Skysail on this machine
+  skysail dev --demo                            run a checked demonstration
+  skysail run --provider-file providers.yaml    manage your cluster
+  skysail status                                show the state of each provider
+  skysail inspect provider.wasm                 list imports and exports
+  skysail call provider.wasm identity.describe  call one function
   skysail push provider.wasm ghcr.io/org/provider:v1
-  skysail crd | kubectl apply -f -              the resource Provider
-  source <(skysail completions bash)            tab completion";
+  skysail crd | kubectl apply -f -              install the CRD of Provider
+  source <(skysail completions bash)            enable tab completion";
 
 const NOTATION: &str = "DURATION is written as in Go: 250ms, 5s, 1m30s, 1.5h.";
 
-/// The argument that makes this program the compile jail of another one. It is no command: nobody
-/// is meant to type it or to be offered it.
+/// The first argument that makes this process the compile jail of its parent. It is internal: no
+/// help text and no completion offers it.
 pub(crate) const COMPILE: &str = "__compile";
 
 /// One Kubernetes cloud-controller-manager for every cloud.
 ///
 /// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the
-/// cluster runs, and reaches nothing but the HTTP origins that you allow.
+/// cluster runs, and can send requests only to the HTTP origins that you allow.
 #[derive(Debug, Parser)]
 #[command(name = "skysail", version, propagate_version = true, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
 pub(crate) struct Args {
@@ -53,22 +53,21 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the manager against a cluster.
     Run(Box<RunArgs>),
-    /// Run a cluster, a cloud and the manager in this terminal, without any of them.
+    /// Run a simulated cluster, a simulated cloud and the manager in this terminal.
     Dev(DevArgs),
-    /// Tell what a component imports, exports, needs and weighs; nothing of it is run.
+    /// Show the imports, exports and size of a component, without running its code.
     Inspect(InspectArgs),
-    /// Call one function of a component, in the sandbox, and print its answer and what it cost.
+    /// Call one function of a component in the sandbox and print its result and its cost.
     Call(CallArgs),
-    /// Tell what became of each provider: what serves, what does not and why, and what its calls
-    /// cost.
+    /// Show for each provider which release serves, what is wrong, and what its calls cost.
     Status(StatusArgs),
-    /// List the load balancers in the cloud that no Service wants, and delete those that you name.
+    /// List the load balancers in the cloud that no Service needs, and delete those that you name.
     Orphans(OrphansArgs),
-    /// Put a component into an OCI registry.
+    /// Push a component to an OCI registry.
     Push(PushArgs),
-    /// Fetch a component from an OCI registry.
+    /// Pull a component from an OCI registry.
     Pull(PullArgs),
-    /// Print the definition of the resource `Provider`, for `kubectl apply -f -`.
+    /// Print the CustomResourceDefinition of `Provider`, for `kubectl apply -f -`.
     Crd,
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
@@ -78,43 +77,43 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = NOTATION)]
 pub(crate) struct DevArgs {
-    /// The component to serve; reloaded whenever it is saved. Without it: the bundled provider of
-    /// the simulated cloud.
+    /// Component to serve; it is loaded again each time the file changes. Default: the bundled
+    /// provider of the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider: Option<PathBuf>,
-    /// Cloud-config of the provider. Without it: the simulated cloud's endpoint.
+    /// Cloud-config of the provider. Default: the endpoint of the simulated cloud.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cloud_config: Option<PathBuf>,
     /// Provider file to serve in place of a generated one: component, cloud-config, egress,
-    /// credentials and limits. Edits take effect.
+    /// credentials and limits. Changes of the file take effect.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
     pub(crate) provider_file: Option<PathBuf>,
-    /// Tell a story in which each step is real and checked; exit 1 if one does not hold.
+    /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
     #[arg(long)]
     pub(crate) demo: bool,
-    /// Machines in the simulated cloud, each a node of the cluster: from 1 to 200.
+    /// Machines in the simulated cloud, from 1 to 200. Each machine is a node of the cluster.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(crate) nodes: u16,
-    /// Where the Kubernetes API is served, as plain HTTP. Loopback addresses only; port 0 takes a
-    /// free one.
+    /// Address on which the Kubernetes API is served, as plain HTTP. It has to be a loopback
+    /// address; port 0 takes a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) api_address: SocketAddr,
     /// Latency of the simulated cloud.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_duration)]
     pub(crate) cloud_latency: Duration,
-    /// Folder with the components that `make guests` built. Without it: `components` beside the
-    /// program or one folder up.
+    /// Folder with the components that `make guests` built. Default: the folder `components` beside
+    /// the program or one level above it.
     #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
     pub(crate) components: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: QuietLogArgs,
 }
 
-/// Logging where the command itself tells what happens: quiet.
+/// Logging of commands that print their own results: only errors by default.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct QuietLogArgs {
-    /// Level, or directives by module, of log lines: `info`, `warn,skysail_host=debug`.
-    // What libraries log of a request that fails, the command says itself.
+    /// Log level, or levels by module: `info`, `warn,skysail_host=debug`.
+    // The command itself reports a failed request; the log lines of the libraries would repeat it.
     #[arg(
         long,
         default_value = "error,kube_client=off,rustls_platform_verifier=off",
@@ -127,7 +126,7 @@ pub(crate) struct QuietLogArgs {
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
     /// One JSON document.
     Json,
@@ -136,13 +135,14 @@ pub(crate) enum OutputFormat {
 /// `skysail inspect`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InspectArgs {
-    /// The component.
+    /// File of the component.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Also compile it, under the manager's default limits, and tell what that cost.
+    /// Also compile the component under the manager's default limits, and print the CPU time and
+    /// the memory that compiling took.
     #[arg(long)]
     pub(crate) compile: bool,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,
 }
@@ -151,23 +151,23 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = crate::commands::CALL_HELP)]
 pub(crate) struct CallArgs {
-    /// The component.
+    /// File of the component.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// `<interface>.<function>`, for example `load-balancers.ensure`.
+    /// Function to call: `<interface>.<function>`, for example `load-balancers.ensure`.
     #[arg(value_name = "FUNCTION", value_parser = crate::commands::FunctionName, hide_possible_values = true)]
     pub(crate) function: String,
     /// The arguments as a JSON object; `-` reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) json: String,
-    /// Provider file whose limits, egress, credentials and cloud-config the call gets. Without it:
-    /// defaults, and no way out.
+    /// Provider file with the limits, egress, credentials and cloud-config of the call. Without
+    /// this flag the call has the default limits and can send no request.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider_file: Option<PathBuf>,
-    /// Which provider of the provider file. Needed where it has several.
+    /// Name of the provider in the provider file. Required if the file has several providers.
     #[arg(long, value_name = "NAME", requires = "provider_file")]
     pub(crate) provider: Option<String>,
-    /// Cloud-config of the call, in place of the provider file's.
+    /// Cloud-config of the call; it replaces the cloud-config in the provider file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cloud_config: Option<PathBuf>,
     #[command(flatten)]
@@ -177,7 +177,7 @@ pub(crate) struct CallArgs {
 /// `skysail completions`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell that runs the script.
     pub(crate) shell: clap_complete::Shell,
 }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_columns_fits_the_narrowest_terminal() {
+    fn the_help_after_the_flags_fits_into_80_columns() {
         let mut command = Args::command().term_width(80);
         command.build();
         for command in std::iter::once(&command).chain(command.get_subcommands()) {

@@ -1,9 +1,9 @@
-//! Clients of the cluster: whose they are, what they call themselves, and how fast they may ask.
-//! How long they wait: [`policy`].
+//! Clients of the Kubernetes API: their identity, their user agent and their request rate. Their
+//! deadlines are in [`policy`].
 //!
-//! Each controller has a client of its own, as upstream's: `--kube-api-qps` holds for each, and the
-//! API server's log tells them apart. With `--use-service-account-credentials` each also is a
-//! `ServiceAccount` of its own.
+//! Each controller has its own client, as upstream: `--kube-api-qps` holds for each client, and the
+//! API server's log shows the controller as the user agent. With
+//! `--use-service-account-credentials` each controller also has its own `ServiceAccount`.
 
 mod policy;
 mod service_account;
@@ -31,7 +31,7 @@ use throttle::{Rate, ThrottleLayer};
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// The cluster, and how its clients are made.
+/// The configuration of a cluster, from which clients are made.
 pub(crate) struct Cluster {
     config: Config,
     rate: Option<Rate>,
@@ -40,11 +40,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Finds the cluster: a kubeconfig or an address that is named, else the usual places, else the
-    /// pod's own account. Asks it nothing.
+    /// Finds the configuration: the kubeconfig or the address in the flags, else `$KUBECONFIG`,
+    /// `~/.kube/config` or the service account of the pod. Sends no request.
     ///
     /// # Errors
-    /// There is none, or its configuration is wrong.
+    /// There is no configuration, or it is invalid.
     pub(crate) async fn find(args: &GenericArgs, metrics: RestClientMetrics) -> anyhow::Result<Self> {
         let mut config = match (&args.kubeconfig, &args.master) {
             (None, Some(master)) => Config::new(master.clone()),
@@ -58,7 +58,7 @@ impl Cluster {
         Ok(Self { config, rate, service_accounts, metrics: Some(metrics) })
     }
 
-    /// The same for a command that asks it a few questions: no address, no rate.
+    /// The same for a command that sends few requests: without `--master`, a rate limit or metrics.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -66,20 +66,20 @@ impl Cluster {
         Ok(Self::at(usual(kubeconfig).await?))
     }
 
-    /// The same for a place that is configured otherwise.
+    /// The same for a given configuration.
     pub(crate) const fn at(config: Config) -> Self {
         Self { config, rate: None, service_accounts: false, metrics: None }
     }
 
-    /// The same with counted requests.
+    /// The same with metrics of its requests.
     pub(crate) fn counted(self, metrics: &RestClientMetrics) -> Self {
         Self { metrics: Some(metrics.clone()), ..self }
     }
 
-    /// A client with the process's own identity, for one purpose.
+    /// A client with the identity of the process; `name` is part of its user agent.
     ///
     /// # Errors
-    /// The configuration makes no client.
+    /// The configuration is invalid.
     pub(crate) fn client(&self, name: &str) -> anyhow::Result<Client> {
         self.build(self.config.clone(), name, None)
     }
@@ -103,7 +103,7 @@ impl Cluster {
         if !self.service_accounts {
             return self.client(name);
         }
-        // No identity of the process: the token decides what the client may do.
+        // The client must not use the identity of the process: its token decides its permissions.
         let mut anonymous = self.config.clone();
         anonymous.auth_info = AuthInfo::default();
         let tokens = self.client(&format!("{name}-tokens"))?;
@@ -113,22 +113,22 @@ impl Cluster {
     fn build(&self, mut config: Config, name: &str, account: Option<ServiceAccountLayer>) -> anyhow::Result<Client> {
         let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
         let agent = HeaderValue::try_from(format!("skysail/{version} ({os}/{arch}) {name}"));
-        config.headers.push((USER_AGENT, agent.context("a client's name is no header")?));
+        config.headers.push((USER_AGENT, agent.context("the name of a client is not a valid header")?));
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         let transport = policy::transport(&config).context("cannot make a client of the cluster")?;
         let builder = ClientBuilder::new(transport, config.default_namespace);
         let throttle = option_layer(self.rate.map(ThrottleLayer::new));
         let counted = option_layer(self.metrics.as_ref().map(|metrics| metrics.layer(host)));
-        // The deadline of a request is the transport's: neither the throttle nor a token counts
-        // against it.
+        // The transport sets the deadline of a request, so that the wait for the rate limit or for
+        // a token does not count.
         Ok(builder.with_layer(&counted).with_layer(&throttle).with_layer(&option_layer(account)).build())
     }
 }
 
-/// Every object that there is, page by page.
+/// Lists all objects, page by page.
 ///
 /// # Errors
-/// The API server does not answer, or not with a list.
+/// The API server does not answer, or its answer is not a list.
 pub(crate) async fn list_all<K>(api: &Api<K>) -> kube::Result<Vec<K>>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -145,33 +145,33 @@ where
     }
 }
 
-/// The kubeconfig that is named, else the usual places.
+/// The configuration in the named kubeconfig, else the one that kube infers.
 async fn usual(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     match kubeconfig {
         Some(path) => from_file("--kubeconfig", path).await,
-        None => Config::infer()
-            .await
-            .context("no cluster: name a --kubeconfig, set KUBECONFIG, or run in a pod with a service account"),
+        None => Config::infer().await.context(
+            "no cluster is configured; give --kubeconfig, set KUBECONFIG, or run in a pod with a service account",
+        ),
     }
 }
 
-/// The kubeconfig that this flag names.
+/// The configuration in the kubeconfig that a flag names.
 ///
 /// # Errors
-/// It cannot be read, or is wrong.
+/// The kubeconfig cannot be read or is invalid.
 pub(crate) async fn from_file(flag: &str, path: &Path) -> anyhow::Result<Config> {
     let what = || format!("{flag} {}", path.display());
-    // What kube says of it names the reason twice and no way out.
+    // The error of kube would repeat the reason and give no remedy.
     std::fs::File::open(path)
-        .with_context(|| format!("{flag}: cannot read {}: name a kubeconfig that is there", path.display()))?;
+        .with_context(|| format!("{flag}: cannot read {}; name a kubeconfig that exists", path.display()))?;
     let kubeconfig = Kubeconfig::read_from(path).with_context(what)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(what)
 }
 
-/// The address of an API server has a scheme and a host.
+/// Checks that the address of an API server has a scheme and a host.
 fn absolute(master: &Uri) -> anyhow::Result<Uri> {
     if master.scheme().is_some() && master.authority().is_some() {
         return Ok(master.clone());
     }
-    Err(anyhow!("--master {master}: write the whole address, as https://192.0.2.1:6443"))
+    Err(anyhow!("--master {master} has no scheme or no host; write the whole URL, such as https://192.0.2.1:6443"))
 }

@@ -1,4 +1,4 @@
-//! The commands: one file each. This file only chooses.
+//! The commands, one file each. This file only dispatches.
 
 mod call;
 mod completions;
@@ -19,9 +19,9 @@ pub(crate) use call::{FunctionName, HELP as CALL_HELP};
 /// Runs the chosen command to its end.
 ///
 /// # Errors
-/// Why it did not succeed; `exit` turns it into an exit code.
+/// The command failed; `exit` turns the error into an exit code.
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
-    // Of two installations only the first counts, and this is the only one of the process.
+    // This is the only installation in the process, so it cannot fail.
     drop(rustls::crypto::ring::default_provider().install_default());
     match command {
         Command::Run(args) => run::run(*args),

@@ -1,4 +1,4 @@
-//! Reads a component that the command line names, and finds the bundled ones.
+//! Reads a component file that the command line names, and finds the bundled components.
 
 use std::{
     io::ErrorKind,
@@ -9,19 +9,19 @@ use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
 use skysail_host::read_file;
 
-/// A component's file, read as far as its limit.
+/// The content of a component file.
 pub(crate) enum Contents {
-    /// All of it.
+    /// All bytes of the file.
     Whole(Bytes),
-    /// It has so many bytes, more than the limit: nothing of it was read.
+    /// The file is larger than the limit and was not read.
     TooLarge { size: u64, bytes_max: u64 },
 }
 
-/// Reads a component's file, unless it is larger than the limit. A pipe, which could keep the
-/// reader waiting for ever, is refused.
+/// Reads a component file, unless it is larger than the limit. A pipe is refused, because the
+/// reader could wait for it without end.
 ///
 /// # Errors
-/// The file is not there, cannot be read, or is not a regular one.
+/// The file is missing, cannot be read, or is not a regular file.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
     let shown = path.display();
     match read_file(path, bytes_max) {
@@ -31,17 +31,17 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
             Ok(Contents::TooLarge { size, bytes_max })
         }
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            Err(anyhow!("{shown} is a folder: name a component in it"))
+            Err(anyhow!("{shown} is a folder; name a component file in it"))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot read {shown}: name a component's file")),
+        Err(error) => Err(error).with_context(|| format!("cannot read {shown}; name a component file")),
     }
 }
 
-/// The folder with the components that `make guests` built: the one that is named, else
-/// `components` beside the program or one folder up.
+/// The folder with the components that `make guests` built: the named folder, else `components`
+/// beside the program or one level above it.
 ///
 /// # Errors
-/// There is none; the text says how to get it.
+/// There is no such folder; the error says how to create it.
 pub(crate) fn bundled_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = named {
         return Ok(folder.to_owned());
@@ -51,20 +51,20 @@ pub(crate) fn bundled_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     match beside.into_iter().find(|folder| folder.is_dir()) {
         Some(folder) => Ok(folder),
         None => bail!(
-            "the bundled components are not beside {}: run 'make guests', or name their folder with --components",
+            "the bundled components are not beside {}; run 'make guests', or name their folder with --components",
             program.display()
         ),
     }
 }
 
-/// One bundled component.
+/// The path of one bundled component.
 ///
 /// # Errors
-/// It is not in the folder; the text says how to get it.
+/// The component is not in the folder; the error says how to build it.
 pub(crate) fn bundled(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(format!("{name}.wasm"));
     if !path.is_file() {
-        bail!("{} is not there: run 'make guests'", path.display());
+        bail!("{} is missing; run 'make guests'", path.display());
     }
     Ok(path)
 }
@@ -81,13 +81,15 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
         fs::write(path("file"), "four").unwrap();
-        for (path, reason) in [(path("pipe"), "no regular file"), (folder.path().to_owned(), "is a folder")] {
+        for (path, reason) in [(path("pipe"), "not a regular file"), (folder.path().to_owned(), "is a folder")] {
             let error = format!("{:#}", read(&path, 4).err().unwrap());
             assert!(error.contains(reason), "{error}");
         }
         assert!(read(Path::new("/dev/zero"), 4).is_err());
         assert!(matches!(read(&path("file"), 4).unwrap(), Contents::Whole(bytes) if bytes == "four"));
-        let Contents::TooLarge { size, bytes_max } = read(&path("file"), 3).unwrap() else { panic!("it was read") };
+        let Contents::TooLarge { size, bytes_max } = read(&path("file"), 3).unwrap() else {
+            panic!("the file was read")
+        };
         assert_eq!((size, bytes_max), (4, 3));
     }
 }

@@ -1,8 +1,8 @@
-//! The resource `Provider` as an API server takes it: its `CustomResourceDefinition`.
+//! The `CustomResourceDefinition` of the resource `Provider`.
 //!
-//! The schema of `spec` is that of the very types that read the provider file, without what only a
-//! file names; what the API server wants besides is added here. It refuses at once what can be
-//! judged without reading another object or a file; all else is judged by the manager.
+//! The schema of `spec` is generated from the types that read the provider file, without the fields
+//! that name files of the manager. This module adds bounds and rules. The API server checks what
+//! can be checked without another object or a file; the manager checks the rest.
 
 mod bounds;
 mod rules;
@@ -20,16 +20,17 @@ pub(crate) use self::status::{
 };
 use crate::provider_file::{self, API_VERSION, KIND};
 
-/// What stands above the definition where it is printed.
+/// The comment above the printed definition.
 const HEAD: &str = "# The cluster-scoped resource Provider, as `skysail crd` prints it.\n";
 
-/// Who may write an object must not get at what only the manager may read.
+/// Fields that exist only in a provider file: an account with write access to an object must not
+/// read the manager's files and environment variables through it.
 const ONLY_IN_A_FILE: [&str; 3] = ["file", "env", "configFile"];
 
 /// The definition.
 ///
 /// # Errors
-/// The tables beside this file do not fit the types; a test sees to it that they do.
+/// The tables of bounds and rules do not fit the types; a test checks that they do.
 pub(crate) fn definition() -> anyhow::Result<CustomResourceDefinition> {
     let (group, version) = API_VERSION.split_once('/').context("an API version without a group")?;
     let definition = json!({
@@ -61,8 +62,8 @@ pub(crate) fn definition() -> anyhow::Result<CustomResourceDefinition> {
     Ok(serde_json::from_value(definition)?)
 }
 
-/// The definition as YAML. Its keys are sorted, so that the text changes only where the definition
-/// does.
+/// The definition as YAML. Its keys are sorted, so that the text changes only if the definition
+/// changes.
 ///
 /// # Errors
 /// As [`definition`].
@@ -73,13 +74,13 @@ pub(crate) fn yaml() -> anyhow::Result<String> {
     Ok(format!("{HEAD}{yaml}"))
 }
 
-/// What `kubectl get providers` shows.
+/// The columns of `kubectl get providers`.
 fn columns() -> Value {
     let column = |name: &str, path: &str, what: &str| json!({"name": name, "type": "string", "jsonPath": path, "description": what});
     let mut reason = column(
         "Reason",
         r#".status.conditions[?(@.type=="Degraded")].reason"#,
-        "Why the provider is degraded, in a word; AsWanted where it is not.",
+        "Reason of the condition Degraded in one word; AsWanted if the provider is not degraded.",
     );
     // Only with -o wide.
     if let Value::Object(reason) = &mut reason {
@@ -90,11 +91,11 @@ fn columns() -> Value {
         column(
             "Degraded",
             r#".status.conditions[?(@.type=="Degraded")].status"#,
-            "Whether something else is the case than was asked for."
+            "Whether the provider differs from what its settings ask for."
         ),
-        column("Version", ".status.active.version", "What serves, as it calls itself."),
-        column("Digest", ".status.active.digest", "Digest of what serves."),
-        column("Candidate", ".status.candidate.digest", "Digest of what is on its way."),
+        column("Version", ".status.active.version", "Version of the serving release."),
+        column("Digest", ".status.active.digest", "Digest of the serving release."),
+        column("Candidate", ".status.candidate.digest", "Digest of the release that is being rolled out."),
         reason,
         json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
     ])
@@ -104,7 +105,7 @@ fn columns() -> Value {
 fn root() -> anyhow::Result<Value> {
     let mut root = json!({
         "type": "object",
-        "description": "A cloud provider: a WebAssembly component that the manager runs in a sandbox, and what it may reach and use.",
+        "description": "A cloud provider: a WebAssembly component that the manager runs in a sandbox, with its egress rules, credentials and limits.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": "Group and version of this resource: skysail.dev/v1alpha1."},
@@ -135,7 +136,7 @@ fn status() -> anyhow::Result<Value> {
     Ok(Value::Object(status))
 }
 
-/// A schema as the API server wants it.
+/// Settings for a structural schema, which the API server requires.
 fn structural() -> SchemaSettings {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.meta_schema = None;
@@ -152,8 +153,8 @@ fn object(schema: Schema) -> anyhow::Result<Map<String, Value>> {
     }
 }
 
-/// With sorted keys, whatever map `serde_json` was built with, and with whole numbers written as
-/// such: the type that the definition is read into has only floating-point ones for bounds.
+/// The value with sorted keys, independent of the map type of `serde_json`, and with whole numbers
+/// as integers: the type of the definition stores bounds as floating-point numbers.
 fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) => {

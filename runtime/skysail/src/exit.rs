@@ -1,4 +1,4 @@
-//! Exit codes: what a script may branch on. The table stands in `skysail --help`.
+//! Exit codes, for scripts. `skysail --help` prints the table.
 
 use std::{fmt, io::Write as _, process::ExitCode};
 
@@ -7,20 +7,20 @@ use crate::output;
 /// Text of the exit codes, for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  done
-  1  what was asked for failed: a call answered with an error, a step of the
-     demo did not hold, a server broke
-  2  the command line or a file that it names is wrong; nothing was started
-  3  the component was refused: it is not one, or it asks for what the sandbox
-     does not have
+  0  success
+  1  the command failed: a call returned an error, a check of the demo failed,
+     or a server stopped
+  2  the command line, or a file that it names, is invalid; nothing was started
+  3  the component was refused: the file is not a component, or the component
+     needs an import that the sandbox does not have
   4  the cluster cannot be reached";
 
 /// Why a command ends without success, for the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// What was asked for failed.
+    /// The command failed.
     Failed,
-    /// The command line or a file is wrong.
+    /// The command line or a file is invalid.
     Usage,
     /// The component was refused.
     Refused,
@@ -59,7 +59,7 @@ pub(crate) struct Marked {
 
 impl fmt::Display for Marked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The mark is for the shell; a person reads the error itself.
+        // The mark only selects the exit code; the text is that of the error.
         fmt::Display::fmt(&self.source, f)
     }
 }
@@ -86,8 +86,8 @@ impl<T, E: Into<anyhow::Error>> MarkExt<T> for Result<T, E> {
 pub(crate) fn code_of(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     let reason = error.chain().find_map(|cause| cause.downcast_ref::<Marked>()).map_or(Reason::Failed, |m| m.reason);
-    // Nothing is left to tell if even standard error is closed. File names, keys and what a cloud
-    // says stand in an error: it stays one line.
+    // A closed standard error is ignored. `plain` keeps the error on one line: it can contain file
+    // names, keys and text of a cloud.
     drop(writeln!(std::io::stderr().lock(), "skysail: {}", output::plain(&format!("{error:#}"))));
     ExitCode::from(reason.code())
 }

@@ -1,9 +1,9 @@
-//! Leader migration (KEP-2436): which controllers run under the lease that two kinds of manager
-//! share while one takes them over from the other.
+//! Leader migration (KEP-2436): which controllers run under the Lease that two kinds of manager
+//! share while controllers migrate from one to the other.
 //!
-//! Names are matched by what upstream calls the controllers now, by what it called them before, and
-//! by their aliases. Upstream matches the present names alone, two of which are not those of its
-//! own default configuration any more: with it only the lifecycle controller migrates there.
+//! A controller is matched by upstream's current name, its earlier name and its aliases. Upstream
+//! matches only the current names, and two names in its own default configuration are earlier ones:
+//! so there only the lifecycle controller migrates.
 
 use std::path::Path;
 
@@ -12,23 +12,23 @@ use serde::Deserialize;
 use skysail_controllers::EnabledControllers;
 use skysail_host::read_file;
 
-/// What we are in a configuration.
+/// Name of this program in a configuration.
 const COMPONENT: &str = "cloud-controller-manager";
 /// Any manager.
 const ANY_COMPONENT: &str = "*";
-/// A configuration names a few controllers.
+/// Largest configuration, in bytes; it names a few controllers.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Present name, earlier name, alias.
+/// Current name, earlier name, alias.
 const SERVICE: &[&str] = &["service-lb-controller", "service-controller", "service"];
 const CLOUD_NODE: &[&str] = &["cloud-node-controller", "cloud-node"];
 const CLOUD_NODE_LIFECYCLE: &[&str] = &["cloud-node-lifecycle-controller", "cloud-node-lifecycle"];
 const ROUTE: &[&str] = &["node-route-controller", "route-controller", "route"];
 
-/// Who runs which controller under which lease.
+/// Which manager runs which controller under which Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaderMigrationConfiguration {
-    /// Name of the migration's lease, beside the main one.
+    /// Name of the migration's Lease, beside the main one.
     pub(crate) leader_name: String,
     controller_leaders: Vec<ControllerLeader>,
 }
@@ -41,18 +41,18 @@ struct ControllerLeader {
     component: String,
 }
 
-/// Under which lease a controller runs here.
+/// The Lease under which a controller runs in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilterResult {
-    /// Under the migration's.
+    /// The migration's Lease.
     Migrated,
-    /// Under the main one.
+    /// The main Lease.
     NonMigrated,
-    /// Not at all: another component runs it.
+    /// None: another component runs the controller.
     Unowned,
 }
 
-/// The file; what is required is checked afterwards, so that the error is upstream's.
+/// The file. Required fields are checked afterwards, so that the errors are upstream's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Document {
@@ -68,7 +68,8 @@ struct Document {
 }
 
 impl Default for LeaderMigrationConfiguration {
-    /// As upstream's: the holder of the lease runs what once was in the kube-controller-manager.
+    /// As upstream's default: the holder of the migration's Lease runs the controllers that were in
+    /// the kube-controller-manager.
     fn default() -> Self {
         let leader = |name: &str| ControllerLeader { name: name.to_owned(), component: ANY_COMPONENT.to_owned() };
         Self {
@@ -81,10 +82,10 @@ impl Default for LeaderMigrationConfiguration {
 }
 
 impl LeaderMigrationConfiguration {
-    /// The configuration of this file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or is wrong.
+    /// The file cannot be read or is invalid.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
         let what = || format!("unable to read leader migration configuration from {}", path.display());
         let bytes = read_file(path, FILE_BYTES_MAX).with_context(what)?;
@@ -109,7 +110,7 @@ impl LeaderMigrationConfiguration {
         Ok(Self { leader_name, controller_leaders })
     }
 
-    /// The controllers for the main lease and those for the migration's.
+    /// The controllers for the main Lease and those for the migration's Lease.
     pub(crate) fn split(&self, enabled: EnabledControllers) -> (EnabledControllers, EnabledControllers) {
         let EnabledControllers { service, cloud_node, cloud_node_lifecycle, route } = enabled;
         let under = |wanted: FilterResult| EnabledControllers {
@@ -132,7 +133,7 @@ impl LeaderMigrationConfiguration {
     }
 }
 
-/// What is wrong, in upstream's words.
+/// The errors, in upstream's words.
 fn faults(document: &Document, version: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if document.leader_name.is_empty() {

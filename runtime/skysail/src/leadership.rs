@@ -1,9 +1,8 @@
-//! Which controllers this process may run, and while it may: the leases, and the fences that come
-//! with them.
+//! Which controllers this process may run, and for how long: the Leases and their fences.
 //!
-//! One lease for all controllers, or two while some are moved between managers
-//! ([`crate::leader_migration`]); none with `--leader-elect=false`. The controllers of each lease
-//! are a [`Share`], which a manager of its own runs: losing either lease ends the process.
+//! There is one Lease for all controllers, or two while some controllers migrate between managers
+//! ([`crate::leader_migration`]), or none with `--leader-elect=false`. The controllers of a Lease
+//! are a [`Share`] with its own manager. The loss of any Lease ends the process.
 
 use std::{fs, sync::Arc};
 
@@ -19,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{args::RunArgs, leader_migration::LeaderMigrationConfiguration};
 
-/// The controllers of one lease.
+/// The controllers of one Lease.
 pub(crate) struct Share {
     pub(crate) controllers: EnabledControllers,
-    /// There once the lease is ours.
+    /// `Some` after this process has acquired the Lease.
     pub(crate) fence: watch::Receiver<Option<Fence>>,
-    /// Of these controllers: it outlives their managers.
+    /// The ledger of these controllers; it outlives their managers.
     pub(crate) ledger: Ledger,
 }
 
@@ -34,22 +33,22 @@ impl Share {
     }
 }
 
-/// What the flags ask for.
+/// The Leases and shares that the flags ask for.
 pub(crate) struct Leadership {
     /// At least one.
     pub(crate) shares: Vec<Share>,
     pub(crate) elections: Elections,
-    /// Of each lease.
+    /// The health of each Lease.
     pub(crate) health: Vec<Health>,
 }
 
-/// The leases, in the order in which they are taken: the next one when the one before is ours.
+/// The Leases, in the order in which this process acquires them, one after the other.
 pub(crate) struct Elections(Vec<(Elector, watch::Sender<Option<Fence>>)>);
 
-/// The leases and shares of these flags.
+/// The Leases and shares of these flags.
 ///
 /// # Errors
-/// Flags that do not fit together, or a wrong migration file.
+/// Flags contradict each other, or the migration file is invalid.
 pub(crate) fn of(
     args: &RunArgs,
     client: &kube::Client,
@@ -58,7 +57,7 @@ pub(crate) fn of(
 ) -> anyhow::Result<Leadership> {
     let migration = migration(args)?;
     if !args.leader_election.leader_elect {
-        // The receiver keeps what was sent, also without its sender.
+        // The receiver keeps the value after the sender is dropped.
         let (_, fence) = watch::channel(Some(Fence::default()));
         let shares = vec![Share::new(enabled, fence)];
         return Ok(Leadership { shares, elections: Elections(Vec::new()), health: Vec::new() });
@@ -97,32 +96,34 @@ fn migration(args: &RunArgs) -> anyhow::Result<Option<LeaderMigrationConfigurati
     let migration = &args.leader_migration;
     match (migration.enable_leader_migration, &migration.leader_migration_config) {
         (false, None) => Ok(None),
-        (false, Some(_)) => bail!("--leader-migration-config does nothing without --enable-leader-migration"),
+        (false, Some(_)) => {
+            bail!("--leader-migration-config has no effect without --enable-leader-migration; set both or neither")
+        }
         (true, _) if !args.leader_election.leader_elect => {
-            bail!("--enable-leader-migration needs --leader-elect: without it there is no lease to migrate to")
+            bail!("--enable-leader-migration needs a Lease; set --leader-elect, or leave it out")
         }
         (true, None) => Ok(Some(LeaderMigrationConfiguration::default())),
         (true, Some(path)) => LeaderMigrationConfiguration::load(path).map(Some),
     }
 }
 
-/// `<hostname>_<uuid>`, as upstream: two processes of one host differ, and one that starts again is
-/// another one.
+/// The identity `<hostname>_<uuid>`, as upstream: it differs between two processes on one host and
+/// after a restart.
 fn identity() -> anyhow::Result<String> {
     let kernel = |what: &str| -> anyhow::Result<String> {
         let path = format!("/proc/sys/kernel/{what}");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot make an identity: no {path}"))?;
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot make an identity: cannot read {path}"))?;
         Ok(text.trim().to_owned())
     };
     Ok(format!("{}_{}", kernel("hostname")?, kernel("random/uuid")?))
 }
 
 impl Elections {
-    /// Takes the leases and keeps them until `give_back`, then releases them. Nothing may be
-    /// written any more by then.
+    /// Acquires the Leases, renews them until `give_back` and then releases them. By then the
+    /// process must have stopped writing.
     ///
     /// # Errors
-    /// A lease is lost: the process has to end.
+    /// A Lease is lost: the process has to end.
     pub(crate) async fn run(self, give_back: CancellationToken) -> anyhow::Result<()> {
         let mut leading = JoinSet::new();
         for (elector, fence) in self.0 {
@@ -156,7 +157,7 @@ fn ended_of(ended: Result<Result<(), Lost>, JoinError>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn an_identity_names_the_host_and_is_another_one_each_time() {
+    fn an_identity_names_the_host_and_differs_each_time() {
         let (first, second) = (super::identity().unwrap(), super::identity().unwrap());
         let (host, uuid) = first.rsplit_once('_').unwrap();
         assert_ne!(first, second);

@@ -1,7 +1,7 @@
-//! The binary `skysail`: the only crate that knows everybody.
+//! The binary `skysail`, the only crate that depends on all others.
 //!
-//! This file turns an outcome into an exit code and nothing else. Read `args` for the command line
-//! and `commands` for what each command does.
+//! This file only turns a command's result into an exit code. `args` has the command line and
+//! `commands` the implementation of each command.
 
 mod args;
 mod cluster;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    // The jail closes everything before anything is open: nothing may come before it.
+    // The compile jail restricts the process before it opens anything: no code may run before this.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == args::COMPILE) {
         return skysail_host::jail::child_main();
     }

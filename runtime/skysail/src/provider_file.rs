@@ -1,9 +1,9 @@
 //! `Provider`s as operators write them: YAML documents of a provider file, or objects of the
-//! cluster ([`ProviderObject`]). One schema.
+//! cluster ([`ProviderObject`]). Both have the same schema.
 //!
-//! A file is taken whole or not at all; an object by itself. Every error names the place, the
-//! reason and the way out. This module reads the file and the files that it names (secrets,
-//! cloud-config, CA bundle) and starts nothing.
+//! A file is accepted as a whole or not at all; each object is accepted independently. Every error
+//! names the place, the reason and the remedy. This module reads the file and the files that it
+//! names (secrets, cloud-config, CA bundle) and starts nothing.
 
 mod explain;
 mod files;
@@ -42,11 +42,11 @@ pub(crate) use self::{
     source::KEY_BYTES_MAX as SIGNATURE_KEY_BYTES_MAX,
 };
 
-/// Longest provider file, in bytes. Typical files have a few hundred; a mistaken path (a disk
+/// Largest provider file, in bytes. Typical files have a few hundred bytes; a wrong path (a disk
 /// image) is refused before it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Most providers in one file. A cluster spans two or three clouds; each provider costs a compiled
-/// component.
+/// Largest number of providers. A cluster spans two or three clouds, and each provider costs a
+/// compiled component.
 pub(crate) const PROVIDERS_MAX: usize = 32;
 
 /// A provider as the operator describes it, checked, with the values of its credentials read.
@@ -54,25 +54,25 @@ pub(crate) const PROVIDERS_MAX: usize = 32;
 pub(crate) struct ProviderSpec {
     /// `metadata.name`.
     pub(crate) name: String,
-    /// Serves what no other provider claims.
+    /// Whether the provider serves all objects that no other provider claims.
     pub(crate) default: bool,
-    /// Classes of Services that are this provider's.
+    /// Load balancer classes that the provider claims.
     pub(crate) load_balancer_classes: BTreeSet<String>,
-    /// Labels of nodes without provider ID that are this provider's.
+    /// Labels of the nodes without a provider ID that the provider claims.
     pub(crate) node_selector: Option<BTreeMap<String, String>>,
-    /// Schemes of provider IDs that are this provider's; empty: as its component says.
+    /// Schemes of provider IDs that the provider claims; if empty, those of its component.
     pub(crate) provider_id_schemes: BTreeSet<String>,
-    /// What it may give to load balancers and nodes.
+    /// Addresses that its load balancers and nodes may have.
     pub(crate) addresses: ProviderAddresses,
     /// Where the component comes from.
     pub(crate) source: ComponentSource,
-    /// Cloud-config; empty where the file gives none.
+    /// Cloud-config; empty if none is given.
     pub(crate) config: String,
-    /// What may leave.
+    /// Requests that the component may send.
     pub(crate) egress: Arc<EgressPolicy>,
-    /// What the host adds to requests.
+    /// Credentials that the host adds to requests.
     pub(crate) credentials: Arc<Credentials>,
-    /// Budgets.
+    /// Limits of the sandbox.
     pub(crate) limits: Limits,
     /// A release may lack an interface that its predecessor had.
     pub(crate) allow_interface_loss: bool,
@@ -82,24 +82,23 @@ pub(crate) struct ProviderSpec {
     pub(crate) allow_unmet_egress: bool,
     /// How a new release takes over.
     pub(crate) rollout: RolloutOptions,
-    /// The release that was taken back and is tried once more.
+    /// Digest of a release that was rolled back and is tried again.
     pub(crate) retry: Option<String>,
-    /// What of it another provider has.
+    /// Claims that another provider has.
     pub(crate) yields: Yields,
-    /// Equal where the slot's settings are, the content of the files included. Ownership is not
-    /// part of it, nor are the component's source and the values of credentials, which are
-    /// exchanged in place, nor what is tried once more.
+    /// Hash of the slot's settings, including the content of files. It does not include the claims,
+    /// the source, the values of credentials and `retry`, which change without a new slot.
     pub(crate) fingerprint: u64,
 }
 
-/// Claims of a provider that are without force: an older one has them.
+/// Claims of a provider that have no effect, because an older provider has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Yields {
     default: bool,
     schemes: BTreeSet<String>,
 }
 
-/// What the controllers have to know about a provider; the rest of its spec is the slot's matter.
+/// The part of a provider's spec that the controllers use; the slot uses the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
     name: String,
@@ -111,10 +110,10 @@ pub(crate) struct Claims {
 }
 
 impl ProviderSpec {
-    /// A provider of that name with default limits, no cloud-config and no way out.
+    /// A provider of that name with default limits, without cloud-config and without egress.
     ///
     /// # Errors
-    /// None: nothing is read that could be wrong.
+    /// None in practice: the empty egress policy is valid.
     pub(crate) fn closed(name: &str) -> anyhow::Result<Self> {
         Ok(Self {
             name: name.to_owned(),
@@ -138,8 +137,8 @@ impl ProviderSpec {
         })
     }
 
-    /// Claims nothing that one of these does; what that is, and what to do about it. What is
-    /// written stays, for when they give it up.
+    /// Suspends all claims that one of `others` has, until the other provider drops them. Returns
+    /// these claims and the remedy.
     pub(crate) fn yield_to(&mut self, others: &[Claims]) -> Option<String> {
         self.yields = Yields::default();
         let mut given_up = Vec::new();
@@ -148,7 +147,7 @@ impl ProviderSpec {
         {
             self.yields.default = true;
             given_up.push(format!(
-                "spec.default: provider {:?} is the default already; at most one can take what no other claims, so remove one",
+                "spec.default: provider {:?} is the default already; at most one provider can be the default, so set spec.default of one of them to false",
                 other.name
             ));
         }
@@ -157,7 +156,7 @@ impl ProviderSpec {
             if let Some(owner) = owner {
                 self.yields.schemes.insert(scheme.clone());
                 given_up.push(format!(
-                    "spec.providerIdSchemes: provider {:?} has {scheme:?} already; a node has one owner, so give it to one of them",
+                    "spec.providerIdSchemes: provider {:?} has {scheme:?} already; a node has one owner, so give the scheme to one provider",
                     owner.name
                 ));
             }
@@ -165,19 +164,19 @@ impl ProviderSpec {
         (!given_up.is_empty()).then(|| given_up.join("; "))
     }
 
-    /// Whether it takes what no other claims.
+    /// Whether the provider serves all objects that no other provider claims.
     pub(crate) const fn is_default(&self) -> bool {
         self.default && !self.yields.default
     }
 
-    /// The schemes that are its own, which may be none of those that it names; none where it names
-    /// none, and has those of its component.
+    /// The schemes in the spec without suspended ones; `None` if the spec names no scheme, so that
+    /// those of the component count.
     pub(crate) fn pinned_schemes(&self) -> Option<BTreeSet<String>> {
         let pinned = || self.provider_id_schemes.difference(&self.yields.schemes).cloned().collect();
         (!self.provider_id_schemes.is_empty()).then(pinned)
     }
 
-    /// What the controllers have to know.
+    /// The claims, for the controllers.
     pub(crate) fn claims(&self) -> Claims {
         Claims {
             name: self.name.clone(),
@@ -190,30 +189,30 @@ impl ProviderSpec {
     }
 }
 
-/// A provider file that was read whole.
+/// A valid provider file.
 #[derive(Debug)]
 pub(crate) struct ProviderFile {
     /// At least one; names differ, at most one is the default.
     pub(crate) providers: Vec<ProviderSpec>,
-    /// Every file that was read: when one changes, the provider file is read again.
+    /// Every file that was read: after a change of one, the provider file is read again.
     pub(crate) files: Files,
 }
 
-/// What is wrong with a provider file.
+/// An error in a provider file.
 #[derive(Debug)]
 pub(crate) struct ProviderFileError {
     file: PathBuf,
-    /// 1-based line; none where the whole file or another file is meant.
+    /// 1-based line; `None` if the error is about the whole file or another file.
     line: Option<u64>,
     /// For example `provider "sim": spec.credentials[0].bearer.file`.
     place: String,
     reason: String,
-    /// Every file that was read until then.
+    /// Every file that was read before the error.
     files: Files,
 }
 
 impl ProviderFileError {
-    /// When one of these changes, the provider file may be right.
+    /// The files that were read: after a change of one, the provider file may be valid.
     pub(crate) const fn files(&self) -> &Files {
         &self.files
     }
@@ -224,7 +223,7 @@ impl fmt::Display for ProviderFileError {
         let Self { file, line, place, reason, files: _ } = self;
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let place = if place.is_empty() { String::new() } else { format!(": {place}") };
-        // A key may have any character in it.
+        // A key may contain any character.
         f.write_str(&output::plain(&format!("{}{line}{place}: {reason}", file.to_string_lossy())))
     }
 }
@@ -234,7 +233,7 @@ impl std::error::Error for ProviderFileError {}
 /// Reads and checks a provider file with everything that it names.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error in the file.
 pub(crate) fn load(path: &Path) -> Result<ProviderFile, ProviderFileError> {
     let mut files = Files::default();
     match read(path, &mut files) {
@@ -257,15 +256,15 @@ fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFil
     let documents: Vec<Document> =
         serde_saphyr::from_multiple(&text).map_err(|error| wrong(explain::schema(&outline, &error)))?;
     if documents.is_empty() {
-        return Err(whole("no provider in it; write at least one document of kind Provider".to_owned()));
+        return Err(whole("the file has no provider; write at least one document of kind Provider".to_owned()));
     }
     if documents.len() > PROVIDERS_MAX {
         return Err(whole(format!(
-            "{} providers, at most {PROVIDERS_MAX} are possible; split the cluster's work",
+            "the file has {} providers, but at most {PROVIDERS_MAX} are allowed; remove some",
             documents.len()
         )));
     }
-    judge_together(&outline, &documents).map_err(wrong)?;
+    check_together(&outline, &documents).map_err(wrong)?;
     let check = |(number, document)| {
         let carrier = Carrier::File { path, files: &mut *files };
         Check::new(carrier, (&outline, number)).document(document)
@@ -273,7 +272,7 @@ fn read(path: &Path, files: &mut Files) -> Result<Vec<ProviderSpec>, ProviderFil
     documents.into_iter().enumerate().map(check).collect::<Result<_, _>>().map_err(wrong)
 }
 
-/// The schema of `spec`: what a provider file may hold there, as the types say that read it.
+/// The schema of `spec`, generated from the types that read a provider file.
 pub(crate) fn spec_schema(settings: SchemaSettings) -> Schema {
     settings.into_generator().into_root_schema_for::<schema::Spec>()
 }
@@ -281,13 +280,13 @@ pub(crate) fn spec_schema(settings: SchemaSettings) -> Schema {
 /// Reads a cloud-config.
 ///
 /// # Errors
-/// What is wrong with the file; the path is not part of the text.
+/// The file cannot be read; the text does not contain the path.
 pub(crate) fn read_config(path: &Path) -> Result<String, String> {
     text::read(path, schema::CONFIG_BYTES_MAX)
 }
 
 /// The rules that span several documents.
-fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
+fn check_together(outline: &Outline, documents: &[Document]) -> Result<(), Finding> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut default: Option<(&str, usize)> = None;
     let mut schemes: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
@@ -305,7 +304,7 @@ fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
             && let Some((other, first)) = default.replace((name, number))
         {
             let reason = format!(
-                "provider {other:?}{} is the default already; at most one can take what no other claims, so remove one",
+                "provider {other:?}{} is the default already; at most one provider can be the default, so set spec.default of one of them to false",
                 shown(first, "spec.default")
             );
             let place = format!("provider {name:?}: spec.default");
@@ -316,11 +315,11 @@ fn judge_together(outline: &Outline, documents: &[Document]) -> Result<(), Findi
             let path = format!("spec.providerIdSchemes[{index}]");
             let place = format!("provider {name:?}: {path}");
             let reason = if first == number {
-                format!("{scheme:?} stands here twice; keep one of them")
+                format!("{scheme:?} is written twice; keep one of them")
             } else {
                 let first = shown(first, "spec.providerIdSchemes");
                 format!(
-                    "provider {other:?} has {scheme:?} already{first}; a node has one owner, so give it to one of them"
+                    "provider {other:?} has {scheme:?} already{first}; a node has one owner, so give the scheme to one provider"
                 )
             };
             return Err(Finding { line: line(number, &path), place, reason });

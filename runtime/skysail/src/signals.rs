@@ -1,25 +1,26 @@
-//! The signals that ask a command for its end.
+//! The signals that ask a command to stop.
 
 use anyhow::Context as _;
 use futures::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Of a service. SIGHUP is left to the starting process: `nohup` has it ignored.
+/// The signals that stop a service. SIGHUP keeps the disposition of the parent process: `nohup`
+/// ignores it.
 pub(crate) const OF_A_SERVICE: [(&str, SignalKind); 2] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate())];
-/// Of a command that belongs to its terminal.
+/// The signals that stop a command that belongs to a terminal.
 pub(crate) const OF_A_TERMINAL: [(&str, SignalKind); 3] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
 
-/// Listened to from the start of a command, so that none of them ends it where it has something to
-/// clean up, or without a word.
+/// Listens for signals from the start of a command, so that no signal ends the process before the
+/// command has cleaned up and printed a message.
 pub(crate) struct Signals(Vec<(&'static str, Signal)>);
 
 impl Signals {
-    /// From here on these do not end the process.
+    /// Starts to listen; from now on these signals do not end the process.
     ///
     /// # Errors
-    /// One of them cannot be listened to.
+    /// The process cannot listen for one of the signals.
     pub(crate) fn listen(kinds: &[(&'static str, SignalKind)]) -> anyhow::Result<Self> {
         let listen = |(name, kind): &(&'static str, SignalKind)| {
             let signal = signal(*kind).with_context(|| format!("cannot listen for {name}"))?;
@@ -28,7 +29,7 @@ impl Signals {
         Ok(Self(kinds.iter().map(listen).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Waits for any of them, and says which.
+    /// Waits for any of the signals and returns its name.
     pub(crate) async fn end(&mut self) -> &'static str {
         let each = self.0.iter_mut().map(|(name, signal)| {
             Box::pin(async move {

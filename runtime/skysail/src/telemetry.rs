@@ -1,23 +1,25 @@
-//! Where log lines go. Only this file knows the subscriber.
+//! Logging to standard error. Only this file uses the subscriber.
 
 use anyhow::{Context as _, anyhow};
 use tracing_subscriber::{EnvFilter, Registry, fmt, prelude::*, reload};
 
 use crate::args::LoggingFormat;
 
-/// Changes at run time what is logged.
+/// Changes the log level at run time.
 #[derive(Clone)]
 pub(crate) struct Verbosity(reload::Handle<EnvFilter, Registry>);
 
 impl Verbosity {
-    /// Takes a filter as `--log` does, or a number of klog's `-v`.
+    /// Sets the filter: the text is a filter as for `--log`, or a number as for klog's `-v`.
     ///
     /// # Errors
-    /// A sentence: it is neither.
+    /// The text is neither; the error is a sentence.
     pub(crate) fn set(&self, text: &str) -> Result<String, String> {
         let directives = directives(text);
         let wrong = |error| {
-            format!("{text:?}: give a number (4), a level (debug) or directives (info,skysail_host=debug): {error}")
+            format!(
+                "{text:?} is not a log filter; give a number (4), a level (debug) or levels by module (info,skysail_host=debug): {error}"
+            )
         };
         let filter = EnvFilter::builder().parse(&directives).map_err(wrong)?;
         self.0.reload(filter).map_err(|error| format!("the log level cannot be changed: {error}"))?;
@@ -26,8 +28,8 @@ impl Verbosity {
     }
 }
 
-/// What klog's numbers mean here: upstream writes what an operator wants to know up to 3, what a
-/// developer wants from 4, requests from 6.
+/// The filter for a number of klog: upstream logs information for operators up to 3, for developers
+/// from 4 on, and requests from 6 on.
 fn directives(text: &str) -> String {
     match text.parse::<u32>() {
         Ok(0..=3) => "info".to_owned(),
@@ -40,13 +42,16 @@ fn directives(text: &str) -> String {
 /// Starts logging to standard error.
 ///
 /// # Errors
-/// The filter cannot be parsed, or logging runs already.
+/// The filter is invalid, or logging has been started already.
 pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity> {
-    // An empty variable is what templates leave behind; it asks for nothing, and not for silence
-    // about errors.
+    // Templates leave empty environment variables: an empty filter means the default, not silence.
     let log = if log.trim().is_empty() { "info" } else { log };
-    // Its cause would be told twice: the error's own text has it.
-    let wrong = |error| anyhow!("--log {log:?}: give a level (info) or directives (info,skysail_host=debug): {error}");
+    // The text of this error includes its cause, so the cause is not added as a source.
+    let wrong = |error| {
+        anyhow!(
+            "--log {log:?} is not a log filter; give a level (info) or levels by module (info,skysail_host=debug): {error}"
+        )
+    };
     let filter = EnvFilter::builder().parse(log).map_err(wrong)?;
     let (filter, handle) = reload::Layer::new(filter);
     let layer =
@@ -55,7 +60,7 @@ pub(crate) fn init(log: &str, format: LoggingFormat) -> anyhow::Result<Verbosity
         LoggingFormat::Text => layer.with_target(false).boxed(),
         LoggingFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("logging runs already")?;
+    tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("logging was started twice")?;
     Ok(Verbosity(handle))
 }
 
@@ -64,7 +69,7 @@ mod tests {
     use super::directives;
 
     #[test]
-    fn a_number_is_klogs_and_anything_else_a_filter() {
+    fn a_number_is_a_verbosity_of_klog_and_any_other_text_is_a_filter() {
         let numbers = ["0", "3", "4", "6", "10"].map(directives);
         assert_eq!(numbers, ["info", "info", "debug", "trace", "trace"]);
         assert_eq!(directives("warn,skysail_host=debug"), "warn,skysail_host=debug");

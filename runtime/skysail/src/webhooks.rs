@@ -1,5 +1,4 @@
-//! The webhooks of this process (KEP-2699): what the controllers know about an object that is being
-//! created, as an answer to the API server.
+//! The admission webhooks of this process (KEP-2699).
 
 use std::sync::Arc;
 
@@ -8,15 +7,15 @@ use skysail_controllers::{PersistentVolumeLabeler, Providers, Review};
 use skysail_serving::webhook::{AdmissionRequest, AdmissionResponse, Operation, Webhook, WebhookError};
 use tokio::sync::watch;
 
-/// All of them; `--webhooks` selects.
+/// All webhooks; `--webhooks` selects from them.
 pub(crate) fn all(providers: watch::Receiver<Providers>, cluster: String) -> Vec<Arc<dyn Webhook>> {
     vec![Arc::new(PersistentVolumeLabel { providers, cluster })]
 }
 
-/// Labels volumes with where they are, as the admission plugin `PersistentVolumeLabel` of
+/// Labels volumes with their zone and region, as the admission plugin `PersistentVolumeLabel` of
 /// Kubernetes up to 1.30.
 struct PersistentVolumeLabel {
-    /// As the provider file says now; none before it was first read.
+    /// The current providers; empty before they were first read.
     providers: watch::Receiver<Providers>,
     cluster: String,
 }
@@ -37,10 +36,10 @@ impl Webhook for PersistentVolumeLabel {
             return Ok(AdmissionResponse::allow());
         }
         let object: core::PersistentVolume = serde_json::from_value(request.object)
-            .map_err(|error| WebhookError(format!("the object is no PersistentVolume: {error}")))?;
+            .map_err(|error| WebhookError(format!("the object is not a valid PersistentVolume: {error}")))?;
         let providers = self.providers.borrow().clone();
         if providers.entries().is_empty() {
-            return Err(WebhookError("the manager is starting: it has no providers yet".to_owned()));
+            return Err(WebhookError("the manager is starting and has no providers yet".to_owned()));
         }
         match PersistentVolumeLabeler::new(providers, self.cluster.clone()).review(&object).await {
             Ok(Review::Unchanged) => Ok(AdmissionResponse::allow()),
@@ -48,7 +47,7 @@ impl Webhook for PersistentVolumeLabel {
                 Ok(AdmissionResponse { warnings, ..AdmissionResponse::patch(patch.into()) })
             }
             Ok(Review::Refused(message)) => Ok(AdmissionResponse::deny(message)),
-            Err(error) => Err(WebhookError(format!("cannot tell where the volume is: {error}"))),
+            Err(error) => Err(WebhookError(format!("the provider could not locate the volume: {error}"))),
         }
     }
 }

@@ -15,8 +15,8 @@ fn owned<'a>(object: &'a Value, manager: &str) -> &'a Value {
 
 pub(crate) async fn apply_creates_owns_and_removes(env: &Env) {
     let path = env.core("services/s?fieldManager=one");
-    let nobody = env.patch("apply", &env.core("services/s"), &json!({})).await;
-    nobody.refused(422, "Invalid", "fieldManager: Required value: is required for apply patch");
+    let unnamed = env.patch("apply", &env.core("services/s"), &json!({})).await;
+    unnamed.refused(422, "Invalid", "fieldManager: Required value: is required for apply patch");
     let wanted = service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 443}]), json!({"x": "1", "y": "2"}));
     let made = env.patch("apply", &path, &wanted).await;
     assert_eq!(made.code, 201);
@@ -36,7 +36,7 @@ pub(crate) async fn apply_creates_owns_and_removes(env: &Env) {
     let shown = env.patch("apply", &path, &fewer).await.ok();
     assert_eq!(shown["metadata"]["labels"], json!({"x": "1"}));
     assert_eq!(shown["spec"]["ports"].as_array().unwrap().len(), 1);
-    assert!(shown["spec"]["clusterIP"].is_string(), "nobody applied it, nobody removes it");
+    assert!(shown["spec"]["clusterIP"].is_string(), "a field that was not applied was removed");
 }
 
 pub(crate) async fn a_conflict_names_owner_and_field(env: &Env) {
@@ -52,7 +52,7 @@ pub(crate) async fn a_conflict_names_owner_and_field(env: &Env) {
     assert_eq!(refused.body["details"]["causes"], json!([cause]));
     let forced = env.patch("apply", &format!("{path}&force=true"), &other).await.ok();
     assert_eq!(forced["metadata"]["labels"]["x"], "2");
-    assert!(owned(&forced, "one")["f:metadata"].is_null(), "the field changed hands");
+    assert!(owned(&forced, "one")["f:metadata"].is_null(), "the field still has its old owner");
     assert_eq!(owned(&forced, "two")["f:metadata"], json!({"f:labels": {"f:x": {}}}));
     env.patch("merge", &env.core("services/s?fieldManager=three"), &json!({"metadata": {"labels": {"x": "3"}}}))
         .await

@@ -1,4 +1,4 @@
-//! Where a test runs: an API server, a client, a namespace of its own.
+//! The environment of a test: an API server, a client and a namespace.
 
 use std::sync::OnceLock;
 
@@ -60,8 +60,8 @@ impl Env {
         assert_eq!(self.post("/api/v1/namespaces", &body).await.code, 201, "the namespace of the test");
     }
 
-    /// Throws the history away where that can be done; a real server started with none before its
-    /// first revision.
+    /// Compacts the history of the in-memory server; a real server has none before its first
+    /// revision.
     pub(crate) fn compact(&self) {
         if let Some((server, _)) = &self.embedded {
             server.compact();

@@ -1,4 +1,4 @@
-//! What only the in-memory server has: faults, the log of requests, a paused clock that repeats.
+//! Features of only the in-memory server: faults, the log of requests, a paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn a_dropped_watch_ends_after_its_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_is_told_so_and_the_history_is_there_still() {
+async fn an_expired_watch_ends_with_an_error_and_the_history_stays() {
     let server = ApiServer::new(&ApiOptions::default());
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
     let before = server.revision().to_string();
@@ -79,7 +79,7 @@ async fn an_expired_watch_is_told_so_and_the_history_is_there_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_watch_shows_a_change_later_and_a_stale_list_shows_what_was() {
+async fn a_delayed_watch_shows_a_change_later_and_a_stale_list_shows_the_old_state() {
     let server = ApiServer::new(&ApiOptions::default());
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
     server.set_faults(Some(Arc::new(|request: &RequestInfo| match request.verb {

@@ -1,5 +1,4 @@
-//! One suite for the in-memory API server and a real one: what holds for one has to hold for the
-//! other.
+//! One suite for the in-memory API server and a real one, which have to behave in the same way.
 //!
 //! Every test of `suite!` exists twice: `embedded::NAME` needs nothing, `real::NAME` starts a real
 //! kube-apiserver (`skysail_test_support::apiserver`). The `kubectl_…` tests run the real kubectl
@@ -81,7 +80,7 @@ suite! {
     applies::apply_creates_owns_and_removes,
     applies::a_conflict_names_owner_and_field,
     applies::shared_fields_stay_until_the_last_owner_goes,
-    reviews::a_token_of_nobody_is_not_authenticated,
+    reviews::an_unknown_token_is_not_authenticated,
     reviews::masters_may_read_any_path,
     services::a_service_gets_its_defaults,
     services::metadata_is_written_through_the_status_and_the_spec_is_not,

@@ -1,10 +1,10 @@
-//! Reviews of users and rights: what a server asks that lets an API server decide who may use it.
+//! Token reviews and access reviews, which a server sends to authenticate and authorize callers.
 
 use serde_json::{Value, json};
 
 use crate::env::Env;
 
-pub(crate) async fn a_token_of_nobody_is_not_authenticated(env: &Env) {
+pub(crate) async fn an_unknown_token_is_not_authenticated(env: &Env) {
     let review =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "of-no-account"}});
     let answer = env.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;

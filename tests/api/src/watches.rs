@@ -25,7 +25,7 @@ async fn watch_at(env: &Env, path: &str, query: &str, enough: impl Fn(&[Value]) 
     events
 }
 
-fn told(events: &[Value]) -> Vec<String> {
+fn described(events: &[Value]) -> Vec<String> {
     let one = |e: &Value| {
         let name = e["object"]["metadata"]["name"].as_str().unwrap_or_default();
         format!("{} {name}", e["type"].as_str().unwrap()).trim().to_owned()
@@ -44,12 +44,12 @@ pub(crate) async fn a_watch_sees_what_happens_after_its_version(env: &Env) {
     env.patch("merge", &env.core("configmaps/a"), &json!({"data": {"k": "v"}})).await.ok();
     env.delete(&env.core("configmaps/a"), &Value::Null).await.ok();
     let events = watch(env, &format!("resourceVersion={version}"), |e| e.len() == 3).await;
-    assert_eq!(told(&events), ["ADDED a", "MODIFIED a", "DELETED a"]);
+    assert_eq!(described(&events), ["ADDED a", "MODIFIED a", "DELETED a"]);
     assert_eq!(events[2]["object"]["data"], json!({"k": "v"}), "a deletion shows the last state");
     let number = |e: &Value| e["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     assert!(number(&events[0]) < number(&events[1]) && number(&events[1]) < number(&events[2]));
     let events = watch(env, "resourceVersion=0", |e| e.len() == 1).await;
-    assert_eq!(told(&events), ["ADDED before"], "version 0 begins with what there is");
+    assert_eq!(described(&events), ["ADDED before"], "version 0 begins with what there is");
 }
 
 pub(crate) async fn a_selector_turns_changes_into_additions_and_deletions(env: &Env) {
@@ -60,14 +60,14 @@ pub(crate) async fn a_selector_turns_changes_into_additions_and_deletions(env: &
     env.patch("merge", &env.core("configmaps/a"), &json!({"data": {"k": "v"}})).await.ok();
     env.patch("merge", &env.core("configmaps/a"), &label(Value::Null)).await.ok();
     let events = watch(env, &format!("resourceVersion={version}&labelSelector=on%3Dyes"), |e| e.len() == 3).await;
-    assert_eq!(told(&events), ["ADDED a", "MODIFIED a", "DELETED a"]);
+    assert_eq!(described(&events), ["ADDED a", "MODIFIED a", "DELETED a"]);
 }
 
 pub(crate) async fn a_streamed_list_ends_with_a_bookmark(env: &Env) {
     env.post(&env.core("configmaps"), &config_map("a", &json!({}))).await.ok();
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let events = watch(env, query, |e| e.len() == 2).await;
-    assert_eq!(told(&events), ["ADDED a", "BOOKMARK"]);
+    assert_eq!(described(&events), ["ADDED a", "BOOKMARK"]);
     let metadata = &events[1]["object"]["metadata"];
     assert_eq!(metadata["annotations"], json!({"k8s.io/initial-events-end": "true"}));
     assert!(metadata["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap() > 1);

@@ -46,7 +46,7 @@ install() {
   codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
   mirror=$({ sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources
     sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list; } 2>/dev/null | grep -E '/debian/?$' | head -n 1 || true)
-  [ -n "$mirror" ] || die "no Debian mirror in /etc/apt/sources.list*: Incus cannot be had from $codename-backports"
+  [ -n "$mirror" ] || die "no Debian mirror in /etc/apt/sources.list*: Incus cannot be installed from $codename-backports"
   say "installing from Debian, for the end-to-end tests: ${packages[*]}, and incus-base from $codename-backports"
   work=$(mktemp -d); keep=
   if [ -e $policy ]; then keep=yes; else
@@ -74,7 +74,7 @@ inside() {
   local dir=$1 ovn=$1/ovn vsctl
   exec </dev/null
   mount --make-rprivate /
-  # Whatever daemons write below /run is theirs alone.
+  # A private /run for the daemons.
   mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p /run/ovn /run/lock /run/keep
   # A /sys that shows this namespace's interfaces, with the machine's control groups kept.
   mount --rbind /sys/fs/cgroup /run/keep; mount -t sysfs sysfs /sys; mount --rbind /run/keep /sys/fs/cgroup
@@ -165,7 +165,7 @@ up() {
     sleep 0.05
   done
   if [ -z "$netns" ]; then
-    # Whoever looks for it later finds no PID: what did start has to end here.
+    # No later command would find a PID, so everything that started has to end here.
     kill -KILL "$outer" 2>/dev/null || true
     cat "$dir/out.log" >&2; die "no namespaces (unshare): is this process really root, outside a restricted container?"
   fi

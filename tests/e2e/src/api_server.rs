@@ -1,5 +1,5 @@
-//! A real kube-apiserver ([`skysail_test_support::apiserver`]) with what these tests do to it:
-//! clients, kubeconfigs, kubectl.
+//! A real kube-apiserver ([`skysail_test_support::apiserver`]) with clients, kubeconfigs and
+//! kubectl.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{front::Front, workspace::run};
 
-/// A running API server; it and its data go when this is dropped.
+/// A running API server. Dropping this value stops it and deletes its data.
 #[derive(Debug)]
 pub struct ApiServer {
     server: skysail_test_support::apiserver::ApiServer,
@@ -23,18 +23,18 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Sees to it that there is one to start, which may take minutes and the network.
+    /// Builds the API server if needed, which may take minutes and the network.
     ///
     /// # Errors
-    /// It cannot be built: says what is missing.
+    /// The API server cannot be built; the error names what is missing.
     pub fn prepare() -> Result<()> {
         skysail_test_support::apiserver::ApiServer::prepare().context("there is no real API server to test against")
     }
 
-    /// Starts one in the network namespace of this thread and waits until it is ready.
+    /// Starts an API server in the network namespace of this thread and waits until it is ready.
     ///
     /// # Errors
-    /// It cannot be built or started: says what is missing.
+    /// The API server cannot be built or started; the error names what is missing.
     pub fn start() -> Result<Self> {
         let server = skysail_test_support::apiserver::ApiServer::start()
             .context("there is no real API server to test against")?;
@@ -100,20 +100,20 @@ impl ApiServer {
         client(&self.kubeconfig()).await
     }
 
-    /// What this user has written so far: verb and path of each request. A review (of access, of a
-    /// token) is a question: nothing is kept of it.
+    /// Verb and path of each write request of this user. Access reviews and token reviews are not
+    /// writes, because nothing is stored.
     ///
     /// # Errors
     /// The audit log cannot be read.
     pub fn writes_of(&self, user: &str) -> Result<Vec<String>> {
         let mut writes = Vec::new();
         for line in self.server.audit_log()?.lines() {
-            // The last line may be under way.
+            // The last line may be incomplete.
             let Ok(entry) = serde_json::from_str::<serde_json::Value>(line) else { continue };
             let text = |pointer| entry.pointer(pointer).and_then(|text| text.as_str()).unwrap_or_default();
             let (verb, uri) = (text("/verb"), text("/requestURI"));
-            let is_question = matches!(verb, "get" | "list" | "watch") || uri.contains("reviews");
-            if text("/user/username") == user && !is_question {
+            let is_read = matches!(verb, "get" | "list" | "watch") || uri.contains("reviews");
+            if text("/user/username") == user && !is_read {
                 writes.push(format!("{verb} {uri}"));
             }
         }
@@ -140,13 +140,13 @@ impl ApiServer {
         run("kubectl", &[&["--kubeconfig", &kubeconfig], arguments].concat())
     }
 
-    /// Waits until a custom resource is one, for a minute.
+    /// Waits up to a minute until a CRD is established.
     ///
     /// # Errors
-    /// It is not, or kubectl is not installed.
+    /// The CRD is not established in time, or kubectl is not installed.
     pub fn wait_for_definition(&self, name: &str) -> Result<()> {
         let definition = format!("crd/{name}");
-        // At first it has no conditions at all, over which kubectl stumbles.
+        // `kubectl wait` fails while the CRD has no conditions at all.
         for what in ["jsonpath={.status.acceptedNames.kind}", "condition=Established"] {
             self.kubectl(&["wait", &format!("--for={what}"), &definition, "--timeout=60s"])?;
         }

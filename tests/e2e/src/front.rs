@@ -1,4 +1,4 @@
-//! A TCP proxy before a server: it counts what comes through, and it can swallow connections.
+//! A TCP proxy in front of a server: it counts the forwarded bytes and can stop forwarding.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Carries bytes to a server and back, and counts those that go there. Dropped, it ends.
+/// Forwards bytes to a server and back, and counts those to the server. Dropping it ends it.
 #[derive(Debug)]
 pub struct Front {
     /// `http://ADDRESS`.
@@ -37,10 +37,10 @@ struct Shared {
 }
 
 impl Front {
-    /// A door to this address.
+    /// Starts a proxy to this address.
     ///
     /// # Errors
-    /// Nothing can be bound.
+    /// No port can be bound.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

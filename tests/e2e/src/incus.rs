@@ -15,22 +15,22 @@ use crate::workspace::{root, run};
 /// Where the API answers, inside the network namespace.
 pub const ENDPOINT: &str = "https://127.0.0.1:8443";
 
-/// A running Incus; all of it goes when this is dropped.
+/// A running Incus. Dropping this value stops it and deletes its data.
 #[derive(Debug)]
 pub struct Incus {
     folder: PathBuf,
 }
 
 impl Incus {
-    /// Installs what is missing, and starts one.
+    /// Installs missing packages and starts Incus.
     ///
     /// # Errors
-    /// Not root, a package that cannot be installed, a daemon that does not start: with what the
-    /// script says.
+    /// The process is not root, a package cannot be installed, or a daemon does not start; the
+    /// error has the output of the script.
     pub fn start() -> Result<Self> {
         script(&["install"]).context("there is no real Incus to test against")?;
-        // Short, because Unix sockets are made in it; of this process, so that two runs do not
-        // meet.
+        // The path is short, because Unix sockets are created in it, and has the process ID, so
+        // that two runs have two folders.
         let incus = Self { folder: PathBuf::from(format!("/tmp/skysail-incus-{}", std::process::id())) };
         incus.script("up", &[]).context("there is no real Incus to test against")?;
         Ok(incus)
@@ -108,7 +108,7 @@ impl Incus {
 
 impl Drop for Incus {
     fn drop(&mut self) {
-        // A test that passed must not hide that something was left.
+        // A test must fail if Incus cannot be removed completely.
         if let Err(error) = self.script("down", &[]) {
             assert!(std::thread::panicking(), "{error:#}");
         }

@@ -1,9 +1,9 @@
 //! Environments for the tests from end to end: a real kube-apiserver, a real Incus, a real
 //! registry, the manager as a process.
 //!
-//! Nothing here is faked, and nothing is skipped: an environment that cannot be set up is an error
-//! that says what is missing. What a test starts ends with it. Only `tests/it` and the benchmark of
-//! swaps use this crate; `make check` runs none of it.
+//! Nothing here is faked, and no test is skipped: if an environment cannot be set up, the test
+//! fails and the error names what is missing. Everything that a test starts ends with the test.
+//! Only `tests/it` and the benchmark of swaps use this crate; `make check` does not run it.
 
 pub mod api_server;
 pub mod front;

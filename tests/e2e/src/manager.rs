@@ -21,7 +21,7 @@ const READY_SECONDS: u64 = 120;
 /// Seconds to end after SIGTERM.
 const END_SECONDS: u64 = 20;
 
-/// A running manager with the folder of its provider file; it ends when this is dropped.
+/// A running manager with the folder of its provider file. Dropping this value kills the manager.
 #[derive(Debug)]
 pub struct Manager {
     folder: TempDir,
@@ -33,11 +33,12 @@ pub struct Manager {
 impl Manager {
     /// Starts `skysail run` in the network namespace of this thread and waits until it is ready.
     ///
-    /// `component` is copied to `provider.wasm` beside the provider file, whose text follows; so
-    /// are other files, each a name and a text.
+    /// `component` is copied to `provider.wasm` beside the provider file; `files` are written
+    /// beside it, each with a name and a text.
     ///
     /// # Errors
-    /// It does not build, does not start or is not ready in time: with the end of its log.
+    /// The manager does not build, does not start or is not ready in time; the error has the end of
+    /// its log.
     pub async fn start(
         kubeconfig: &Path,
         component: &Path,
@@ -47,7 +48,7 @@ impl Manager {
         Self::start_with(&["--leader-elect=false"], kubeconfig, component, provider_file, files).await
     }
 
-    /// The same, with these flags about leader election: it is ready when it stands by, too.
+    /// The same, with these flags; a manager that is not the leader is ready, too.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -65,7 +66,7 @@ impl Manager {
         Ok(manager)
     }
 
-    /// The same, with these flags, without waiting for anything.
+    /// The same, with these flags, without a wait.
     ///
     /// # Errors
     /// It does not build or start.
@@ -86,7 +87,7 @@ impl Manager {
         Self::spawn_in(folder, &[&[&*providers], flags].concat(), kubeconfig)
     }
 
-    /// The same with the `Provider`s of the cluster, whatever they are.
+    /// The same with the `Provider`s of the cluster in place of a provider file.
     ///
     /// # Errors
     /// It does not build or start.
@@ -101,10 +102,10 @@ impl Manager {
         Ok(Self { folder, command, process, metrics: format!("https://127.0.0.1:{port}") })
     }
 
-    /// Ends it by SIGKILL: when this returns it is gone, and nothing of it runs any more.
+    /// Kills the manager with SIGKILL and waits for its end.
     ///
     /// # Errors
-    /// It had ended before: with its status and the end of its log.
+    /// The manager had ended before; the error has its exit status and the end of its log.
     pub fn kill(&mut self) -> Result<()> {
         self.still_runs()?;
         self.process.kill()?;
@@ -112,8 +113,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Starts it again in the same folder, as a kubelet does, without waiting for anything. The log
-    /// goes on.
+    /// Starts the manager again in the same folder, as a kubelet does, without a wait. The log is
+    /// continued.
     ///
     /// # Errors
     /// It does not start.
@@ -131,7 +132,7 @@ impl Manager {
     /// The digest of the release that serves.
     ///
     /// # Errors
-    /// None has served so far.
+    /// No release has served so far.
     pub fn release(&self) -> Result<String> {
         let lines = self.lines(|fields| fields["message"] == "release active");
         lines.last().map(digest).context("no release serves")
@@ -153,7 +154,7 @@ impl Manager {
     /// The end of its log, for messages.
     #[must_use]
     pub fn last_words(&self) -> String {
-        format!("the manager said:\n{}", tail(&self.log()))
+        format!("end of the manager's log:\n{}", tail(&self.log()))
     }
 
     /// Where its HTTPS port is: `https://…`.
@@ -203,10 +204,10 @@ impl Manager {
         self.folder.path().join("provider.wasm")
     }
 
-    /// Whether it is still the process that was started.
+    /// Checks that the manager still runs.
     ///
     /// # Errors
-    /// It has ended: with its status and the end of its log.
+    /// The manager has ended; the error has its exit status and the end of its log.
     pub fn still_runs(&mut self) -> Result<()> {
         match self.process.try_wait()? {
             None => Ok(()),
@@ -214,10 +215,10 @@ impl Manager {
         }
     }
 
-    /// Asks it to end by SIGTERM, and waits for it.
+    /// Stops the manager with SIGTERM and waits for its end.
     ///
     /// # Errors
-    /// It does not end in time.
+    /// The manager does not end in time.
     pub async fn end(mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.ended().await
@@ -261,14 +262,13 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It has ended already, or shall.
+        // An error means that the process has ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// `skysail run` with what all tests have in common; the provider file and the log are in the
-/// folder.
+/// `skysail run` with the flags of all tests; the provider file and the log are in the folder.
 fn command(folder: &Path, kubeconfig: &Path, port: u16) -> Result<Command> {
     let log = File::create(folder.join("log"))?;
     let mut command = Command::new(skysail()?);
@@ -304,9 +304,9 @@ pub async fn get(url: &str) -> Result<String> {
     Ok(client()?.get(url).send().await?.error_for_status()?.text().await?)
 }
 
-/// Whose certificate it is does not matter: those who are asked make their own.
+/// A client that accepts any certificate, because the servers under test have self-signed ones.
 pub(crate) fn client() -> Result<reqwest::Client> {
-    // reqwest wants one in any case; somebody may have set it already.
+    // reqwest needs a default provider; it may be installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(3));
     Ok(client.tls_danger_accept_invalid_certs(true).build()?)

@@ -1,4 +1,4 @@
-//! Kubernetes objects as kubelet and users make them.
+//! Kubernetes objects as kubelets and users create them.
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The taint of a node that waits for its cloud.
+/// The taint of a node that is not initialised.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The taint of a node whose machine is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -45,7 +45,7 @@ pub async fn register_node_at(client: &Client, name: &str, annotations: &Value, 
     Ok(())
 }
 
-/// What the kube-controller-manager does when a kubelet has been silent.
+/// Sets the condition Ready, as the kube-controller-manager does for a silent kubelet.
 ///
 /// # Errors
 /// The API server refuses.
@@ -56,7 +56,7 @@ pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> 
     Ok(())
 }
 
-/// What the kube-controller-manager does when it allocates pod addresses.
+/// Sets the pod CIDR, as the kube-controller-manager does.
 ///
 /// # Errors
 /// The API server refuses.
@@ -107,18 +107,17 @@ pub async fn address_of(client: &Client, name: &str) -> Result<String> {
     address_in(&services(client).get(name).await?).context("the Service has no address")
 }
 
-/// The same, of a Service that was read.
+/// The same, for a Service that was read already.
 #[must_use]
 pub fn address_in(service: &Service) -> Option<String> {
     let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
     balancer.ingress.iter().flatten().find_map(|ingress| ingress.ip.clone())
 }
 
-/// The node, once it is initialised: it has a provider ID and an internal address, and not the
-/// taint.
+/// The node, if it is initialised: it has a provider ID and an internal address, and not the taint.
 ///
 /// # Errors
-/// It is not there, or not initialised.
+/// The node does not exist or is not initialised.
 pub async fn initialized(client: &Client, name: &str) -> Result<Node> {
     let node = nodes(client).get(name).await?;
     ensure!(!has_taint(&node, UNINITIALIZED), "{name} is not initialised");

@@ -1,4 +1,4 @@
-//! Chance whose seed is known, so that a test which failed can be run again.
+//! Random numbers with a known seed, so that a failed test can be repeated.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result};
 
 use crate::workspace::environment;
 
-/// The variable with the seed; without it each run has another one.
+/// The environment variable with the seed; without it each run has another seed.
 pub const SEED: &str = "SKYSAIL_SEED";
 
-/// The value of `SKYSAIL_SEED`, or any number: the caller has to print it.
+/// The value of `SKYSAIL_SEED`, or a random number, which the caller has to print.
 ///
 /// # Errors
 /// The variable is not a number.
@@ -23,7 +23,7 @@ pub fn seed() -> Result<u64> {
     }
 }
 
-/// A time from zero up to this one.
+/// A random time between zero and `most`.
 pub fn up_to(random: &mut fastrand::Rng, most: Duration) -> Duration {
     let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(random.u64(..micros.max(1)))

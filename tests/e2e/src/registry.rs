@@ -23,11 +23,11 @@ use crate::{
 /// Seconds until it answers.
 const START_SECONDS: u64 = 30;
 
-/// User `pilot` with the password `clear skies`, as bcrypt has it, which is all that this registry
-/// reads.
+/// User `pilot` with the password `clear skies`, hashed with bcrypt, the only hash that this
+/// registry supports.
 const HTPASSWD: &str = "pilot:$2b$05$V0MtRsa1pSCyqZ7Y2ClUrOh0c.xjA2YOW4lq0MGvcIfVRarI3gRIm\n";
 
-/// A running registry; it ends when this is dropped, and what was pushed goes with it.
+/// A running registry. Dropping this value stops it and deletes its data.
 #[derive(Debug)]
 pub struct Registry {
     folder: TempDir,
@@ -37,18 +37,18 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts one that anybody may read and write, without TLS.
+    /// Starts a registry without TLS and without a password.
     ///
     /// # Errors
-    /// It is not installed, or does not answer in time.
+    /// The registry is not installed, or does not answer in time.
     pub async fn open() -> Result<Self> {
         Self::start(false).await
     }
 
-    /// Starts one with TLS, of an authority of its own, and a password.
+    /// Starts a registry with TLS, with a private CA, and with a password.
     ///
     /// # Errors
-    /// It is not installed, or does not answer in time.
+    /// The registry is not installed, or does not answer in time.
     pub async fn secured() -> Result<Self> {
         Self::start(true).await
     }
@@ -75,16 +75,16 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Starts it again after [`Self::stop`], with all that was pushed.
+    /// Starts the registry again after [`Self::stop`], with its data.
     ///
     /// # Errors
-    /// It is not installed, or does not answer in time.
+    /// The registry is not installed, or does not answer in time.
     pub async fn start_again(&mut self) -> Result<()> {
         let log = File::create(self.path("log"))?;
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(self.path("config.yml")).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let started = command.spawn();
-        self.process = Some(started.context("cannot start docker-registry: .ci/setup test installs it")?);
+        self.process = Some(started.context("cannot start docker-registry; install it with .ci/setup test")?);
         let address = self.address;
         eventually(
             "the registry answers",
@@ -96,10 +96,10 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends it; what was pushed stays.
+    /// Stops the registry and keeps its data.
     ///
     /// # Errors
-    /// It had not been started.
+    /// The registry does not run.
     pub fn stop(&mut self) -> Result<()> {
         let mut process = self.process.take().context("the registry does not run")?;
         process.kill()?;
@@ -126,8 +126,8 @@ impl Registry {
         format!(r#"{{"auths":{{"{}":{{"auth":"cGlsb3Q6Y2xlYXIgc2tpZXM="}}}}}}"#, self.host())
     }
 
-    /// `source` of a provider that follows a tag of `org/provider`; [`Self::files`] lie beside the
-    /// provider file.
+    /// The `source` of a provider that polls a tag of `org/provider`; the files of
+    /// [`Self::files`] have to be beside the provider file.
     #[must_use]
     pub fn source(&self, tag: &str) -> String {
         format!(
@@ -136,7 +136,7 @@ impl Registry {
         )
     }
 
-    /// What [`Self::source`] names, each a name and a text.
+    /// The files that [`Self::source`] names, each with a name and a text.
     ///
     /// # Errors
     /// The registry has no certificate.
@@ -144,11 +144,10 @@ impl Registry {
         Ok([("docker.json", self.docker_config()), ("ca.pem", fs::read_to_string(self.path("ca.pem"))?)])
     }
 
-    /// Runs `skysail push` or `pull` with what it takes to reach this registry; gives what it
-    /// printed.
+    /// Runs `skysail push` or `pull` with the flags for this registry and returns its output.
     ///
     /// # Errors
-    /// It fails: with what it said.
+    /// The command fails; the error has its output.
     pub fn skysail(&self, arguments: &[&str]) -> Result<String> {
         let program = skysail()?;
         let (ca, config) = (self.path("ca.pem").display().to_string(), self.path("docker.json").display().to_string());
@@ -161,10 +160,10 @@ impl Registry {
         run(program, &[arguments, &reach].concat())
     }
 
-    /// Pushes a component under a tag of `org/provider`; gives the manifest's digest.
+    /// Pushes a component to a tag of `org/provider` and returns the digest of the manifest.
     ///
     /// # Errors
-    /// The registry does not take it.
+    /// The registry refuses the push.
     pub fn push(&self, component: &Path, tag: &str) -> Result<String> {
         let reference = format!("{}/org/provider:{tag}", self.host());
         let printed = self.skysail(&["push", &component.display().to_string(), &reference])?;
@@ -179,7 +178,7 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // It has ended already, or shall.
+            // An error means that the process has ended already.
             drop(process.kill());
             drop(process.wait());
         }

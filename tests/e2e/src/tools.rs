@@ -1,5 +1,5 @@
-//! What others push and pull with: `wkg`, and `oras` from Python. Both lie where `.ci/setup test`
-//! has put them, in the versions that it pins.
+//! Other tools that push and pull components: `wkg`, and the Python package `oras`. `.ci/setup
+//! test` installs both, in pinned versions.
 
 use std::{
     fs,
@@ -13,11 +13,10 @@ use crate::{
     workspace::{root, run, target},
 };
 
-/// What oras has to be told of a component: the type in the CNCF layout, which `wkg` writes by
-/// itself.
+/// The media type of a component in the CNCF layout, an argument of oras; `wkg` sets it itself.
 const TYPE: &str = "application/wasm";
 
-/// A tool that is not ours.
+/// A tool of another project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// The program of the crate `wkg`.
@@ -31,7 +30,7 @@ impl Tool {
     /// password.
     ///
     /// # Errors
-    /// The tool is not installed, or says why not.
+    /// The tool is not installed, or fails.
     pub fn push(self, registry: &Registry, component: &Path, tag: &str) -> Result<()> {
         let (reference, component) = (reference(registry, tag), component.display().to_string());
         match self {
@@ -40,10 +39,10 @@ impl Tool {
         }
     }
 
-    /// Pulls `org/provider` by tag; gives the file.
+    /// Pulls `org/provider` by tag and returns the file.
     ///
     /// # Errors
-    /// The tool is not installed, says why not, or makes no file or several.
+    /// The tool is not installed, fails, or does not create exactly one file.
     pub fn pull(self, registry: &Registry, tag: &str) -> Result<PathBuf> {
         let (reference, folder) = (reference(registry, tag), registry.path(&format!("pulled-{tag}")));
         fs::create_dir(&folder)?;
@@ -55,7 +54,7 @@ impl Tool {
             Self::Oras => oras(registry, &["pull", &reference, &folder.display().to_string()])?,
         }
         let files: Vec<PathBuf> = fs::read_dir(&folder)?.map(|file| Ok(file?.path())).collect::<Result<_>>()?;
-        ensure!(files.len() == 1, "{self:?} made {files:?} of {reference}");
+        ensure!(files.len() == 1, "{self:?} created {files:?} from {reference}");
         files.into_iter().next().context("no file")
     }
 }
@@ -87,10 +86,6 @@ fn oras(registry: &Registry, arguments: &[&str]) -> Result<()> {
 /// A program below `target/tools`.
 fn installed(path: &str) -> Result<String> {
     let program = target().join("tools").join(path);
-    ensure!(
-        program.exists(),
-        "{} is missing: .ci/setup test installs it, in the version that these tests are about",
-        program.display()
-    );
+    ensure!(program.exists(), "{} is missing; install the pinned version with .ci/setup test", program.display());
     Ok(program.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! Requests through a Service's address, from outside of the cluster.
+//! Requests to a Service's address from outside of the cluster.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::{
     wait::eventually,
 };
 
-/// Waits until exactly these machines answer, each with its name: as many requests in a row as make
-/// it certain enough that no other one does.
+/// Waits until exactly these machines answer, each with its name, in a series of requests that is
+/// long enough to notice any other machine.
 ///
 /// # Errors
-/// They do not, or others do.
+/// Other machines answer, or one of these does not.
 pub async fn wait_for_answers(address: &str, port: u16, names: &[&str]) -> Result<()> {
     let url = format!("http://{address}:{port}/");
     let expected: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let look = || async {
         let mut seen = BTreeSet::new();
-        // With three machines, one that is served is missed 30 times in a row once in 190,000.
+        // With three machines, the chance that 30 requests miss one of them is 1 in 190,000.
         for _ in 0..30 {
             let text = get(&url).await.with_context(|| format!("a request to {url}; seen so far: {seen:?}"))?;
             seen.insert(text.trim().to_owned());
@@ -32,11 +32,11 @@ pub async fn wait_for_answers(address: &str, port: u16, names: &[&str]) -> Resul
     eventually("exactly these machines answer", 60, look).await
 }
 
-/// Another release takes over while requests to the Service `web` go on (port 8080). Then it does
-/// what only it can do: a change that comes after (port 9090), after which these machines answer.
+/// Swaps the release while requests to the Service `web` are sent (port 8080). Then changes the
+/// port to 9090, which only the new release can do, and waits for answers of these machines.
 ///
 /// # Errors
-/// It does not, a request fails, or the old release was called.
+/// The new release does not serve, a request fails, or the old release was called.
 pub async fn swap(manager: &mut Manager, client: &Client, address: &str, node_port: u16, names: &[&str]) -> Result<()> {
     let before = manager.release()?;
     manager.offer_another_release()?;

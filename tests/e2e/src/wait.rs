@@ -4,14 +4,13 @@ use std::{fmt::Display, future::Future, time::Duration};
 
 use anyhow::{Result, bail};
 
-/// Between two looks. Short against what is waited for (milliseconds to seconds), long against what
-/// a look costs.
+/// Pause between two looks: shorter than most waits, longer than a look takes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Looks until there is a value, for at most so many seconds of real time.
+/// Repeats `look` until it returns a value, for at most this number of seconds.
 ///
 /// # Errors
-/// The time is over: says what was waited for, and what the last look saw.
+/// The time is over; the error has `what` and the error of the last look.
 pub async fn eventually<T, W, F>(what: &str, seconds: u64, mut look: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T, W>>,

@@ -1,4 +1,4 @@
-//! What the tests take from this repository: its folders, the manager's binary, the components.
+//! The repository's folders, the manager's binary and the components.
 
 use std::{
     ffi::OsStr,
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 /// else far less.
 const RUN_SECONDS: u32 = 1200;
 
-/// How `timeout` says that the time was over.
+/// The exit code of `timeout` after the time is over.
 const TIMED_OUT: i32 = 124;
 
 /// The repository's root.
@@ -21,25 +21,25 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where Cargo builds.
+/// Cargo's target folder.
 #[must_use]
 pub fn target() -> PathBuf {
     environment("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// The manager, built now if it has to be.
+/// Builds the manager and returns its path.
 ///
 /// # Errors
-/// It does not build.
+/// The manager does not build.
 pub fn skysail() -> Result<PathBuf> {
     run(env!("CARGO"), &["build", "--quiet", "--locked", "-p", "skysail"])?;
     Ok(target().join("debug/skysail"))
 }
 
-/// A bundled component, for example `incus`; built now if it has to be.
+/// Builds a bundled component, for example `incus`, and returns its path.
 ///
 /// # Errors
-/// It does not build: there is no toolchain for WebAssembly, for example.
+/// The component does not build, for example because the toolchain for WebAssembly is missing.
 pub fn component(name: &str) -> Result<PathBuf> {
     run(root().join("guests/build.sh"), &[&format!("skysail-{name}")])?;
     Ok(target().join(format!("components/{name}.wasm")))
@@ -54,11 +54,10 @@ pub fn digest_of(file: &Path) -> Result<String> {
     Ok(format!("sha256:{}", sums.split(' ').next().context("no sum")?))
 }
 
-/// Runs a command in the repository's root, as a shell outside of Cargo would, for at most
-/// [`RUN_SECONDS`].
+/// Runs a command in the repository's root, without Cargo's variables, for at most [`RUN_SECONDS`].
 ///
 /// # Errors
-/// It cannot be started, fails or takes too long: with what it printed.
+/// The command cannot be started, fails or takes too long; the error has its output.
 pub fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     let line = format!("{} {}", program.as_ref().display(), arguments.join(" "));
     let mut command = Command::new("timeout");
@@ -77,9 +76,9 @@ pub fn run(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     Ok(printed(&output.stdout))
 }
 
-/// What `cargo test` tells a test about its package. A build inside the test must not see it: build
-/// scripts that watch these variables (ring's does) would run again, and everything above them,
-/// each time a build changes sides.
+/// Whether `cargo test` sets this variable for a test's package. A build inside a test must not see
+/// these variables: build scripts that watch them (ring's does) would run again, with all dependent
+/// crates, after each change between builds inside and outside of tests.
 fn is_of_this_package(variable: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "CARGO_TARGET_TMPDIR"]
         .iter()

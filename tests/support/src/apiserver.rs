@@ -20,19 +20,19 @@ use crate::ports;
 /// How long the API server may take to be ready: 3 s on an idle machine, a minute on one that
 /// compiles beside it.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two looks at whether it is ready.
+/// Pause between two readiness checks.
 const READY_POLL: Duration = Duration::from_millis(100);
 /// The token of the administrator; the server listens on loopback only.
 const TOKEN: &str = "skysail-tests";
 
-/// Every request once it is answered, without its body.
+/// The audit policy: log every request after its answer, without its body.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n";
 
 /// Runs a program until it ends or until our end of its standard input closes: also when the test
 /// process is killed.
 const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null & p=$!; (cat <&3 >/dev/null; kill -9 $p) 2>/dev/null & wait $p"#;
 
-/// A running API server; it dies when this is dropped.
+/// A running API server. Dropping this value kills it.
 #[derive(Debug)]
 pub struct ApiServer {
     folder: TempDir,
@@ -41,11 +41,11 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Sees to it that the binaries are there: the first time on a machine they may be built, for
-    /// minutes and over the network.
+    /// Prepares the binaries. The first time on a machine they may be built, which takes minutes
+    /// and the network.
     ///
     /// # Errors
-    /// Where no binaries can be had, naming what is missing.
+    /// The binaries are missing and cannot be built; the error names what is missing.
     pub fn prepare() -> anyhow::Result<()> {
         Binaries::find().map(drop)
     }
@@ -146,8 +146,8 @@ impl ApiServer {
         vec![
             format!("--etcd-servers=http://127.0.0.1:{etcd}"),
             "--bind-address=127.0.0.1".into(),
-            // Nobody connects to it (TEST-NET-1); without it the server looks for a default route,
-            // which a network namespace may not have.
+            // No client uses this address (TEST-NET-1); without it the server looks for a default
+            // route, which a network namespace may not have.
             "--advertise-address=192.0.2.1".into(),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={folder}/certs"),
@@ -161,7 +161,7 @@ impl ApiServer {
             "--authorization-mode=RBAC".into(),
             format!("--audit-policy-file={folder}/audit.yaml"),
             format!("--audit-log-path={folder}/audit.log"),
-            // No controller manager runs: nobody would make default accounts or take the not-ready
+            // No controller manager runs that would create default accounts or take the not-ready
             // taint away.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
         ]
@@ -221,7 +221,7 @@ impl Drop for ApiServer {
     fn drop(&mut self) {
         for child in &mut self.processes {
             drop(child.stdin.take());
-            // A process that is already gone is what we want.
+            // An error means that the process has ended already.
             drop(child.wait());
         }
     }

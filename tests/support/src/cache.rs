@@ -1,4 +1,4 @@
-//! The folder that keeps between runs what is slow to make, and the environment that names it.
+//! The cache folder for files that are slow to build, and the environment that names it.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use anyhow::Context as _;
 /// Made where it is not there.
 pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     let base = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    let folder = base.context("neither XDG_CACHE_HOME nor HOME is set: no place for what the tests keep")?;
+    let folder =
+        base.context("neither XDG_CACHE_HOME nor HOME is set: the tests have no cache folder; set one of them")?;
     let folder = folder.join("skysail").join("tests");
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     Ok(folder)

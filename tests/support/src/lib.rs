@@ -1,4 +1,4 @@
-//! What several test packages share: the outside world, started for a test and gone after it.
+//! Test support of several packages: servers that are started for a test and stopped after it.
 
 pub mod apiserver;
 mod cache;

@@ -2,7 +2,7 @@
 //!
 //! Binding port 0, closing it and passing the number on is a race: the kernel gives the same number
 //! to the next that binds port 0 and to any connection that goes out. These numbers are below those
-//! the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless somebody set it lower),
+//! the kernel gives (`net.ipv4.ip_local_port_range` begins at 32,768 unless it was set lower),
 //! and each is locked on this machine until the process that asked has ended.
 
 use std::{
@@ -18,7 +18,7 @@ use anyhow::{Context as _, bail};
 /// Well above the ports of known services; Kubernetes' node ports begin at its end.
 const RANGE: Range<u16> = 10_000..30_000;
 
-/// What this process was given; the locks end with it.
+/// The ports of this process; the locks end with the process.
 static TAKEN: Mutex<Taken> = Mutex::new(Taken { next: RANGE.start, locks: Vec::new() });
 
 struct Taken {
@@ -26,17 +26,17 @@ struct Taken {
     locks: Vec<File>,
 }
 
-/// A port of loopback on which nobody listens, and that no other test gets while this process runs.
+/// A loopback port without a listener that no other test gets while this process runs.
 ///
 /// # Errors
-/// No place for the locks can be had, or no port is free.
+/// There is no folder for the locks, or no port is free.
 pub fn free() -> anyhow::Result<u16> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = folder()?;
     while RANGE.contains(&taken.next) {
         let port = taken.next;
         taken.next += 1;
-        // Another user's is as good as locked.
+        // A lock file of another user counts as locked.
         let Ok(lock) = File::create(folder.join(port.to_string())) else { continue };
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             taken.locks.push(lock);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_a_port_that_is_listened_on_nor_one_that_is_locked_nor_one_of_before_is_given() {
+    fn a_port_with_a_listener_a_locked_port_and_an_earlier_port_are_not_returned() {
         let first = free().unwrap();
         let listened: Vec<_> =
             (first + 1..first + 20).map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port))).collect();

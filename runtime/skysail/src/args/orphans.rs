@@ -7,19 +7,21 @@ use clap::{Args, ValueHint};
 use super::{OutputFormat, QuietLogArgs};
 
 const HELP: &str = "\
-A load balancer is an orphan when the cloud has it for this cluster and no
-Service may want it: none of type LoadBalancer and none that our finalizer
-holds, by namespace, name and UID, and by the name that the provider gives.
-Only a provider whose component exports load-balancer-inventory can tell.
+A load balancer is an orphan if it exists in the cloud for this cluster and no
+Service needs it. A Service needs a load balancer while the Service has type
+LoadBalancer or the finalizer service.kubernetes.io/load-balancer-cleanup. The
+Service is found by namespace, name and UID, and by the name that the provider
+gives to the load balancer. Only providers whose component exports
+load-balancer-inventory can list load balancers.
 
-A cloud knows a cluster by its name alone. Give the --cluster-name that the
-manager has: with another name nothing is found. The Event about an orphan shows
-the command with the manager's name. Delete nothing where another cluster of
-that name uses the same account: what its Services want looks like an orphan
-from here.
+A cloud tells clusters apart only by their name. Give the same --cluster-name as
+the manager has; with another name nothing is found. The Event about an orphan
+shows the command with the right name. If another cluster with the same name
+uses the same cloud account, delete nothing: the load balancers of that cluster
+look like orphans here.
 
-SINCE is when the manager first told of it, from its Event on the Namespace
-kube-system; \"-\" where it did not or the Event is gone.
+SINCE is the time at which the manager first reported the orphan, from the Event
+on the Namespace kube-system; \"-\" if there is no such Event.
 
 Examples:
   skysail orphans
@@ -27,32 +29,33 @@ Examples:
   skysail orphans --provider-file providers.yaml --output json
   skysail orphans --cluster-name production --delete lb-1 lb-2
 
-Rights: list services in all namespaces; list events in `default` for SINCE.
-Without a provider file also: list and watch providers.skysail.dev, and get the
-Secrets and ConfigMaps that they name.";
+Required permissions: list services in all namespaces; list events in the
+namespace `default` for SINCE. Without --provider-file also: list and watch
+providers.skysail.dev, and get the Secrets and ConfigMaps that the Providers
+name.";
 
 /// `skysail orphans`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct OrphansArgs {
-    /// Provider file, as for `skysail run`. Without it: the objects of kind Provider in the
-    /// cluster, with the Secrets that they name.
+    /// Provider file, as for `skysail run`. Default: the objects of kind Provider in the cluster,
+    /// with the Secrets that they name.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider_file: Option<PathBuf>,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names,
-    /// else the pod's own account.
+    /// Kubeconfig of the cluster. Default: $KUBECONFIG, then ~/.kube/config, then the service
+    /// account of the pod.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Name of the cluster: the one that `skysail run` has.
+    /// Name of the cluster: the same value as --cluster-name of `skysail run`.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
-    /// Only this provider.
+    /// Name of one provider to look at. Default: all providers.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// Delete these, by name. All of them have to be orphans, or nothing is deleted.
+    /// Names of load balancers to delete. If one of them is not an orphan, nothing is deleted.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub(crate) delete: Vec<String>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,
     #[command(flatten)]

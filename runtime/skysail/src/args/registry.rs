@@ -7,26 +7,26 @@ use skysail_host::Limits;
 
 use super::OutputFormat;
 
-/// How a registry is reached.
+/// Flags for the connection to a registry.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Registry")]
 pub(crate) struct RegistryArgs {
-    /// Docker configuration with the log-in, credential helpers included. Without it: that of
-    /// `docker login`, if there is one.
+    /// Docker configuration with the credentials for the registry; credential helpers work.
+    /// Default: the configuration that `docker login` wrote, if it exists.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) registry_config: Option<PathBuf>,
-    /// Host that is spoken to without TLS: `localhost:5000`. May be repeated.
+    /// Registry to connect to without TLS: `localhost:5000`. May be repeated.
     #[arg(long, value_name = "HOST")]
     pub(crate) plain_http: Vec<String>,
-    /// PEM certificates to trust beside the system's.
+    /// PEM file with CA certificates to trust in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) registry_ca: Option<PathBuf>,
-    /// Host that the registry may lead to although it is private, and whose token service may learn
-    /// the log-in. May be repeated.
+    /// Host to which the registry may redirect although its address is private, and to whose token
+    /// service the registry's credentials may be sent. May be repeated.
     #[arg(long, value_name = "HOST")]
     pub(crate) trusted_host: Vec<String>,
-    /// Largest component, in bytes, up to 268435456. What a manager takes is its provider's limit
-    /// `componentBytes`, with the same default.
+    /// Largest size of a component, in bytes, up to 268435456. A manager accepts components up to
+    /// the limit `componentBytes` of the provider, which has the same default.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().component_bytes, value_parser = clap::value_parser!(u64).range(1..=256 << 20))]
     pub(crate) component_bytes: u64,
 }
@@ -34,15 +34,15 @@ pub(crate) struct RegistryArgs {
 /// `skysail push`.
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {
-    /// The component.
+    /// File of the component.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Where to: `ghcr.io/org/provider:v1`.
+    /// Reference to push to: `ghcr.io/org/provider:v1`.
     pub(crate) reference: String,
     /// Annotation of the manifest, `KEY=VALUE`. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     pub(crate) annotation: Vec<(String, String)>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,
     #[command(flatten)]
@@ -52,17 +52,17 @@ pub(crate) struct PushArgs {
 /// `skysail pull`.
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// What: `ghcr.io/org/provider:v1`, or with a digest.
+    /// Reference to pull, with a tag or a digest: `ghcr.io/org/provider:v1`.
     pub(crate) reference: String,
-    /// The file to write; replaced as a whole. Without it: the repository's last name with `.wasm`,
-    /// here.
+    /// File to write; an existing file is replaced atomically. Default: the last part of the
+    /// repository's name with `.wasm`, in the current folder.
     #[arg(long, short = 'f', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: OutputFormat,
-    /// A public key, as cosign writes it to `cosign.pub`: it has to have signed, else nothing is
-    /// pulled. May be given several times; then all of them have to.
+    /// Public key that must have signed the component, as cosign writes it to `cosign.pub`; without
+    /// a valid signature nothing is pulled. May be repeated: then each key must have signed.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) key: Vec<PathBuf>,
     #[command(flatten)]
@@ -71,17 +71,18 @@ pub(crate) struct PullArgs {
     pub(crate) registry: RegistryArgs,
 }
 
-/// Who has to have signed without a key; the flags have the names that `cosign verify` gives them.
+/// The identity of a keyless signature; the flags have the names that `cosign verify` gives them.
 #[derive(Debug, Args)]
 pub(crate) struct CertificateArgs {
-    /// Who has to have signed with a certificate, else nothing is pulled: an address, or the URI of
-    /// a workflow.
+    /// Identity in the certificate that must have signed the component: an e-mail address, or the
+    /// URI of a workflow. Without a valid signature nothing is pulled.
     #[arg(long, value_name = "SUBJECT", requires_all = ["certificate_oidc_issuer", "trusted_root"])]
     pub(crate) certificate_identity: Option<String>,
-    /// The issuer that knows them by this name, exactly as the certificate has it.
+    /// OIDC issuer of that identity, exactly as the certificate names it.
     #[arg(long, value_name = "URL", requires = "certificate_identity")]
     pub(crate) certificate_oidc_issuer: Option<String>,
-    /// The `trusted_root.json` of the Sigstore instance that they sign with. Nothing is fetched.
+    /// File `trusted_root.json` of the Sigstore instance that issued the certificate. Skysail does
+    /// not download one.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "certificate_identity")]
     pub(crate) trusted_root: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
-//! The flags of `skysail run`, in groups as upstream's named flag sets: one file a group.
+//! The flags of `skysail run`, grouped as upstream's named flag sets: one file for each group.
 //!
 //! A new flag goes into the file of its group; a new group is a file, a `mod` and a field here. A
-//! group that sets something for the controllers says so in its `apply_to`.
+//! group that sets something for the controllers does that in its `apply_to`.
 
 mod authentication;
 mod controllers;
@@ -70,7 +70,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// What the flags set for the controllers.
+    /// The settings of the controllers that the flags ask for.
     pub(crate) fn settings(&self) -> ControllerSettings {
         let mut settings = ControllerSettings::default();
         self.generic.apply_to(&mut settings);

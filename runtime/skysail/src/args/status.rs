@@ -8,15 +8,17 @@ use http::Uri;
 use super::QuietLogArgs;
 
 const HELP: &str = "\
-Reads the objects of kind Provider, in which the manager that leads writes what
-became of each. A manager with --provider-file has no objects: ask it itself,
-on its HTTPS port. Each replica answers for itself there.
+This command reads the objects of kind Provider; the leader writes the state of
+each provider into the object's status. A manager with --provider-file writes no
+objects: ask that manager with --server. There each replica reports its own
+state.
 
-The calls are those of the release that serves, since it was loaded with its
-settings; of all releases together /metrics tells. Times are from question to
-answer, rounded up to milliseconds; P99 and FUEL P99 are a sixteenth too high at
-most. FAILED leaves out what is an answer, as \"not found\" and \"ask again\".
-OF LIMIT is what the dearest call used of the fuel that one may use.
+The numbers count the calls of the serving release since it was loaded with its
+current settings; /metrics counts the calls of all releases. Durations include
+the wait for the cloud and are rounded up to milliseconds. P99 and FUEL P99 are
+at most a sixteenth too high. FAILED does not count the answers \"not found\" and
+\"ask again\". OF LIMIT is the largest fuel use of one call, in percent of the
+limit for one call.
 
 Examples:
   skysail status
@@ -27,25 +29,25 @@ Examples:
   skysail status --server https://127.0.0.1:10258 --token-file token \\
     --insecure-skip-tls-verify
 
-Rights: list providers.skysail.dev; with --server, get the path /providers:
-deploy/docs/providers.md makes the account and its right.
-The exit code is 0 whether the providers are ready or not: `kubectl wait
---for=condition=Ready provider/sim` waits for one, and `kubectl wait
---for=condition=Progressing=false --timeout=3h provider/sim` for the end of a
-roll-out.";
+Required permissions: list providers.skysail.dev; with --server, get the path
+/providers. deploy/docs/providers.md shows how to create such an account.
+The exit code is 0 even if a provider is not ready. To wait for a provider, use
+`kubectl wait --for=condition=Ready provider/sim`; to wait for the end of a
+roll-out, `kubectl wait --for=condition=Progressing=false --timeout=3h
+provider/sim`.";
 
 /// `skysail status`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct StatusArgs {
-    /// Only these providers. Without a name: all of them.
+    /// Names of the providers to show. Default: all providers.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Kubeconfig of the cluster. Without it: the one that $KUBECONFIG or ~/.kube/config names,
-    /// else the pod's own account.
+    /// Kubeconfig of the cluster. Default: $KUBECONFIG, then ~/.kube/config, then the service
+    /// account of the pod.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "server")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, short, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: StatusFormat,
     #[command(flatten)]
@@ -54,30 +56,32 @@ pub(crate) struct StatusArgs {
     pub(crate) log: QuietLogArgs,
 }
 
-/// A manager that is asked itself. The names of the flags are kubectl's.
+/// The connection to a manager. The names of the flags are kubectl's.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "A manager's own answer")]
+#[command(next_help_heading = "Connection to a manager")]
 pub(crate) struct ManagerArgs {
-    /// HTTPS port of a manager: `https://HOST:10258`. It is asked in place of the cluster.
+    /// URL of a manager's HTTPS port: `https://HOST:10258`. The command asks this manager in place
+    /// of the cluster.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) server: Option<Uri>,
-    /// Bearer token of who asks.
+    /// File with the bearer token to send.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "server")]
     pub(crate) token_file: Option<PathBuf>,
-    /// PEM certificate of who asks.
+    /// PEM file with the client certificate.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["server", "client_key"])]
     pub(crate) client_certificate: Option<PathBuf>,
-    /// Its key.
+    /// PEM file with the key of --client-certificate.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["server", "client_certificate"])]
     pub(crate) client_key: Option<PathBuf>,
-    /// PEM certificates that the manager's is signed by. Without it: the system's.
+    /// PEM file with the CA certificates that the manager's certificate is checked against.
+    /// Default: the CA certificates of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "server")]
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Name that the manager's certificate is for, where it is not that of --server.
+    /// Host name in the manager's certificate, if it differs from the host of --server.
     #[arg(long, value_name = "NAME", requires = "server")]
     pub(crate) tls_server_name: Option<String>,
-    /// Trust any server that answers, and send it the token: for a manager whose certificate is
-    /// made in memory, through a port-forward.
+    /// Do not verify the manager's certificate. Any server that answers gets the token. Use this
+    /// through a port-forward to a manager whose self-signed certificate is in memory.
     #[arg(long, requires = "server", conflicts_with = "certificate_authority")]
     pub(crate) insecure_skip_tls_verify: bool,
 }
@@ -85,12 +89,12 @@ pub(crate) struct ManagerArgs {
 /// How the page is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// The same, with how the calls ended and what each condition says.
+    /// The same, with the results of the calls and the message of each condition.
     Wide,
     /// One JSON document: a list of Providers.
     Json,
-    /// The same as YAML.
+    /// One YAML document: a list of Providers.
     Yaml,
 }

@@ -1,23 +1,23 @@
-//! Values of flags as Go's flags take them, because that is what the flags of Kubernetes take.
+//! Parsers of flag values in the notation of Go, which the flags of Kubernetes use.
 
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// Reads a boolean as Go does; completion and help offer `true` and `false`.
+/// Parses a boolean as Go does; completion and help offer `true` and `false`.
 pub(crate) fn boolean() -> impl TypedValueParser<Value = bool> {
     let yes = PossibleValue::new("true").aliases(["1", "t", "T", "TRUE", "True"]);
     let no = PossibleValue::new("false").aliases(["0", "f", "F", "FALSE", "False"]);
     PossibleValuesParser::new([yes, no]).map(|text| text.starts_with(['1', 't', 'T']))
 }
 
-/// Reads a duration that is longer than nothing: `5s`, `1m30s`, `250ms`.
+/// Parses a duration that is longer than zero: `5s`, `1m30s`, `250ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = parse_duration_or_zero(text)?;
-    if duration.is_zero() { Err(format!("{text:?} has to be longer than nothing")) } else { Ok(duration) }
+    if duration.is_zero() { Err(format!("{text:?} is not longer than zero; write 5s or 1m30s")) } else { Ok(duration) }
 }
 
-/// Reads a duration in Go's notation; `0` and `0s` are nothing.
+/// Parses a duration in Go's notation; `0` needs no unit.
 pub(crate) fn parse_duration_or_zero(text: &str) -> Result<Duration, String> {
     let advice = || format!("{text:?} is not a duration; write 5s, 1m30s or 250ms");
     if text == "0" {
@@ -55,7 +55,7 @@ fn seconds_of(unit: &str) -> Option<f64> {
     }
 }
 
-/// A name of an object of the API: what RFC 1123 calls a subdomain.
+/// Parses the name of a Kubernetes object: a subdomain as in RFC 1123.
 pub(crate) fn object_name(text: &str) -> Result<String, String> {
     let label = |part: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -64,7 +64,10 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(label) {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is no name of an object: use at most 253 lower-case letters, digits, dashes and dots"))
+    Err(format!(
+        "{text:?} is not a valid object name; use at most 253 lower-case letters, digits, dashes and dots, with a \
+         letter or a digit at both ends"
+    ))
 }
 
 #[cfg(test)]
@@ -76,7 +79,7 @@ mod tests {
     use super::{boolean, object_name, parse_duration, parse_duration_or_zero};
 
     #[test]
-    fn names_of_objects_are_those_that_the_api_server_takes() {
+    fn an_object_name_is_valid_if_the_api_server_accepts_it() {
         for good in ["cloud-controller-manager", "a.b-1"] {
             assert_eq!(object_name(good).as_deref(), Ok(good));
         }

@@ -1,6 +1,6 @@
-//! The policy of all clients of the Kubernetes API: how they connect, and how long they wait.
+//! The connections and the deadlines of all clients of the Kubernetes API.
 //!
-//! Clients speak HTTP/1.1, as kube's own do: one connection carries one request at a time. A
+//! Clients use HTTP/1.1, as kube's own do: one connection carries one request at a time. A
 //! request that ends without an answer closes its connection, so that no later request meets a dead
 //! connection. HTTP/2 would need pings, and a request that ends early would leave the dead
 //! connection to the next one.
@@ -8,8 +8,8 @@
 //! # Guarantees
 //! - A request that hits its deadline fails with a sentence; the next request uses another
 //!   connection.
-//! - A dead connection keeps no watch for longer than [`WATCH`] and [`WATCH_MARGIN`].
-//! - Nothing is retried here. A reconcile decides what to do about an answer.
+//! - A watch on a dead connection ends after [`WATCH`] and [`WATCH_MARGIN`].
+//! - No request is retried here. The caller decides what to do about an answer.
 
 use std::{
     task::{Context, Poll},
@@ -36,13 +36,13 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxService
 /// Connecting, with TLS. kube's default is 30 s, half of the minute after which every controller
 /// has to work again.
 const CONNECT: Duration = Duration::from_secs(10);
-/// `get`, `list` and the start of a watch. API Priority and Fairness lets a request wait for 15 s
-/// before it answers 429.
+/// Deadline of `get`, `list` and the start of a watch. API Priority and Fairness lets a request
+/// wait for 15 s before it answers 429.
 const READ: Duration = Duration::from_secs(30);
-/// All other verbs. The API server itself ends a write after 34 s and answers 504.
+/// Deadline of all other verbs. The API server itself ends a write after 34 s and answers 504.
 const WRITE: Duration = Duration::from_secs(35);
-/// How long one watch lasts. A dead connection looks like a quiet one, so that a watch is started
-/// again this often.
+/// How long one watch lasts. A watch on a dead connection looks like a watch without changes, so
+/// each watch is started again this often.
 const WATCH: Duration = Duration::from_secs(30);
 /// How much later the client ends a watch that the API server did not end.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
@@ -54,17 +54,17 @@ const _: () = assert!(IDLE.as_secs() < READ.as_secs() && READ.as_secs() < WRITE.
 
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// What a client sends its requests through.
+/// The HTTP service that sends the requests of a client.
 pub(super) type Transport = BoxService<Request<Body>, Answer, BoxError>;
 
-/// The way to this cluster.
+/// The transport to the API server of this configuration.
 ///
 /// # Errors
-/// The configuration makes no client.
+/// The configuration is invalid.
 pub(super) fn transport(config: &Config) -> anyhow::Result<Transport> {
     if let Some(proxy) = &config.proxy_url {
         bail!(
-            "the kubeconfig's proxy-url {proxy}: proxies are not supported; remove it and name a server that is reachable"
+            "the kubeconfig has the proxy-url {proxy}, but proxies are not supported; remove it and name a server that is reachable"
         );
     }
     let mut tcp = HttpConnector::new();
@@ -85,7 +85,7 @@ pub(super) fn transport(config: &Config) -> anyhow::Result<Transport> {
     Ok(Deadlines(stack).boxed())
 }
 
-/// Gives each request its deadline, and each watch its end.
+/// Ends each request at its deadline, and each watch after [`WATCH`].
 struct Deadlines<S>(S);
 
 impl<S> Service<Request<Body>> for Deadlines<S>
@@ -129,8 +129,7 @@ where
     }
 }
 
-/// The same request for a watch that the API server ends after [`WATCH`]; none where the request is
-/// not for a watch.
+/// The URI of a watch with a `timeoutSeconds` of [`WATCH`]; `None` if the request is not a watch.
 fn shorter_watch(uri: &Uri) -> Option<Uri> {
     let pairs = || uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     if !pairs().any(|pair| matches!(pair, "watch=true" | "watch=1")) {

@@ -1,10 +1,10 @@
-//! A client that is a `ServiceAccount` of its own: `--use-service-account-credentials`.
+//! Clients with the identity of a `ServiceAccount`, for `--use-service-account-credentials`.
 //!
 //! # Guarantees
-//! - No request waits for a token that is good; one is fetched when four fifths of the old one's
-//!   life are over, or when the API server refused it.
-//! - When none can be fetched, the old one serves to its end; after that each request fails with
-//!   the reason and the next one asks again.
+//! - A valid token is used without a wait. A new token is fetched after four fifths of the old
+//!   token's lifetime, or when the API server rejected the old token.
+//! - If no new token can be fetched, the old token is used until it expires; then each request
+//!   fails with the reason, and the next request fetches a token again.
 
 use std::{
     sync::{
@@ -28,14 +28,14 @@ use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// Where the accounts are, as upstream's.
+/// Namespace of the `ServiceAccounts`, as upstream.
 const NAMESPACE: &str = "kube-system";
-/// What is asked for, as upstream does. The API server may give less, and says so.
+/// Requested lifetime of a token, as upstream. The API server's answer may have a shorter one.
 const LIFE_SECONDS: i64 = 3600;
-/// After a failure the next attempt waits this long while the old token serves.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause after a failed fetch while the old token is still valid.
+const FETCH_RETRY: Duration = Duration::from_secs(10);
 
-/// Gives a client the identity of an account.
+/// Gives a client the identity of a `ServiceAccount`.
 #[derive(Clone)]
 pub(super) struct ServiceAccountLayer {
     tokens: Client,
@@ -43,12 +43,12 @@ pub(super) struct ServiceAccountLayer {
 }
 
 impl ServiceAccountLayer {
-    /// `tokens` fetches them, with the process's own identity.
+    /// `tokens` fetches the tokens, with the identity of the process.
     pub(super) fn new(tokens: Client, account: &'static str) -> Self {
         Self { tokens, account }
     }
 
-    /// A token of the account, which is created where it is missing. (client)
+    /// Fetches a token of the account, and creates the account if it is missing. (client)
     async fn fetch(self) -> Result<Token, BoxError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.tokens, NAMESPACE);
         let spec = TokenRequestSpec { expiration_seconds: Some(LIFE_SECONDS), ..TokenRequestSpec::default() };
@@ -74,7 +74,7 @@ async fn create(api: &Api<ServiceAccount>, name: &str) -> Result<(), kube::Error
     }
 }
 
-/// What a request carries, and how long.
+/// A bearer token and its lifetime.
 struct Token {
     header: HeaderValue,
     refresh: Instant,
@@ -107,14 +107,14 @@ pub(super) struct AsServiceAccount<S> {
     layer: ServiceAccountLayer,
     token: Option<Token>,
     fetching: Option<BoxFuture<'static, Result<Token, BoxError>>>,
-    /// Why there is no token: the next request gets it.
+    /// Why the last fetch failed; the next request fails with this error.
     failed: Option<BoxError>,
-    /// The API server refused the token: it was revoked, or its account is another one now.
+    /// The API server rejected the token: the token was revoked, or its account was recreated.
     refused: Arc<AtomicBool>,
 }
 
 impl<S> AsServiceAccount<S> {
-    /// Waits until there is a token, or a reason why not.
+    /// Waits until there is a token or an error.
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.refused.swap(false, Ordering::Relaxed) {
             self.token = None;
@@ -129,12 +129,17 @@ impl<S> AsServiceAccount<S> {
         match (fetched, self.token.as_mut().filter(|token| now < token.end)) {
             (Ok(token), _) => self.token = Some(token),
             (Err(error), Some(old)) => {
-                tracing::warn!(account = self.layer.account, error, "no new token; the old one serves on");
-                old.refresh = now + PATIENCE;
+                tracing::warn!(
+                    account = self.layer.account,
+                    error,
+                    "cannot fetch a new token; the old token is used on"
+                );
+                old.refresh = now + FETCH_RETRY;
             }
             (Err(error), None) => {
                 let account = self.layer.account;
-                self.failed = Some(format!("no token of the ServiceAccount {NAMESPACE}/{account}: {error}").into());
+                self.failed =
+                    Some(format!("cannot fetch a token of the ServiceAccount {NAMESPACE}/{account}: {error}").into());
             }
         }
         Poll::Ready(())

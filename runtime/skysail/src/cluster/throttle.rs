@@ -1,4 +1,4 @@
-//! How fast a client may ask: client-go's token bucket.
+//! The rate limit of a client: client-go's token bucket.
 
 use std::{
     pin::Pin,
@@ -10,10 +10,10 @@ use http::Request;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::{Layer, Service};
 
-/// A wait from which on the log reports it: as client-go's.
+/// Waits longer than this are logged, as by client-go.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How fast a client may ask.
+/// Requests per second and the size of a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate {
     qps: f64,
@@ -21,7 +21,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// client-go's reading: nothing is 5 a second and 10 at once, below nothing is no limit.
+    /// As client-go: a rate of 0 means 5, a burst of 0 means 10, a negative rate means no limit.
     pub(super) fn new(qps: f32, burst: u16) -> Option<Self> {
         let qps = if qps == 0.0 { 5.0 } else { qps };
         let burst = if burst == 0 { 10 } else { burst };
@@ -29,7 +29,7 @@ impl Rate {
     }
 }
 
-/// Full at first; each request takes a token, and tokens come back at the rate.
+/// A token bucket: full at first; each request takes a token, and tokens return at the rate.
 struct Bucket {
     rate: Rate,
     tokens: f64,
@@ -41,12 +41,12 @@ impl Bucket {
         Self { rate, tokens: rate.burst, at: Instant::now() }
     }
 
-    /// Until there is a token.
+    /// How long until there is a token.
     fn wait(&mut self) -> Duration {
         let now = Instant::now();
         let come = now.duration_since(self.at).as_secs_f64() * self.rate.qps;
         (self.tokens, self.at) = ((self.tokens + come).min(self.rate.burst), now);
-        // The clock counts nanoseconds: less than a thousandth of a token is none.
+        // Rounding to nanoseconds can leave less than a thousandth of a token missing.
         let missing = 1.0 - self.tokens;
         if missing < 0.001 {
             Duration::ZERO
@@ -60,7 +60,7 @@ impl Bucket {
     }
 }
 
-/// Makes a client wait for its turn.
+/// Applies the rate limit to a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThrottleLayer(Rate);
 
@@ -78,8 +78,8 @@ impl<S> Layer<S> for ThrottleLayer {
     }
 }
 
-/// See [`ThrottleLayer`]. It waits before it is ready, so that requests keep their order and one
-/// that is given up takes no token.
+/// See [`ThrottleLayer`]. The wait is in `poll_ready`, so that requests keep their order and a
+/// request that is cancelled during the wait takes no token.
 pub(super) struct Throttle<S> {
     inner: S,
     bucket: Bucket,
@@ -102,7 +102,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Throttle<S> {
                 return self.inner.poll_ready(cx);
             }
             if wait > LONG {
-                tracing::info!(wait_ms = wait.as_millis(), "requests to the API server wait for --kube-api-qps");
+                tracing::info!(wait_ms = wait.as_millis(), "client-side rate limit (--kube-api-qps): a request waits");
             }
             self.waiting = Some(Box::pin(sleep(wait)));
         }
@@ -124,7 +124,7 @@ mod tests {
 
     use super::{Rate, ThrottleLayer};
 
-    /// How long so many requests take.
+    /// How long this number of requests takes.
     async fn time_of(rate: Rate, requests: u16) -> Duration {
         let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
         let (mut client, begin) = (ThrottleLayer::new(rate).layer(inner), Instant::now());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_free_and_the_rest_comes_at_the_rate() {
+    async fn a_burst_does_not_wait_and_the_rest_is_sent_at_the_rate() {
         let rate = Rate::new(20.0, 30).unwrap();
         assert_eq!(time_of(rate, 30).await, Duration::ZERO);
         let rest = time_of(rate, 130).await;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_come_back_while_nobody_asks_but_no_more_than_the_burst() {
+    async fn an_idle_client_gets_at_most_the_burst_back() {
         let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
         let mut client = ThrottleLayer::new(Rate::new(1.0, 2).unwrap()).layer(inner);
         let mut ask = async || {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_is_given_up_takes_no_token() {
+    async fn a_cancelled_wait_takes_no_token() {
         let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
         let mut client = ThrottleLayer::new(Rate::new(1.0, 1).unwrap()).layer(inner);
         client.ready().await.unwrap().call(Request::new(())).await.unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_client_gos_default_and_below_nothing_no_limit() {
+    fn zero_is_client_gos_default_and_a_negative_rate_is_no_limit() {
         assert_eq!(Rate::new(0.0, 0), Rate::new(5.0, 10));
         assert_eq!(Rate::new(-1.0, 30), None);
     }

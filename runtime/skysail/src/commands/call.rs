@@ -1,8 +1,8 @@
-//! `skysail call`: one function of a component by hand, in the same sandbox as in the manager.
+//! `skysail call`: calls one function of a component, in the same sandbox as in the manager.
 //!
 //! Arguments and answers are JSON. Services and Nodes are given as Kubernetes objects, as
-//! `kubectl get -o json` prints them, and become the provider's words by the controllers' own
-//! conversion.
+//! `kubectl get -o json` prints them; the controllers' own code converts them to the types of the
+//! contract.
 
 mod cost;
 mod functions;
@@ -40,7 +40,7 @@ const ARGUMENTS_BYTES_MAX: u64 = 64 << 20;
 /// Makes the call.
 ///
 /// # Errors
-/// Wrong arguments, a refused component, or the error that the call answered with.
+/// The arguments are invalid, the component is refused, or the call returned an error.
 pub(crate) fn run(args: CallArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(call(args))
@@ -54,7 +54,7 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         Contents::Whole(bytes) => bytes,
         Contents::TooLarge { size, bytes_max } => {
             return Err(anyhow!(
-                "{} has {size} bytes, and the limit componentBytes is {bytes_max}: build the component smaller (release profile, opt-level \
+                "{} has {size} bytes, and the limit componentBytes is {bytes_max}; build the component smaller (release profile, opt-level \
                  \"s\", stripped), or raise the limit in a provider file (--provider-file)",
                 args.file.display()
             ))
@@ -78,10 +78,10 @@ async fn call(args: CallArgs) -> anyhow::Result<()> {
         }
     };
     if let Some(cost) = Cost::of(&args.function, &mut records) {
-        // Nothing is left to tell if even standard error is closed.
+        // A closed standard error is ignored.
         drop(writeln!(std::io::stderr().lock(), "{cost}"));
     }
-    let answer = outcome.map_err(|error| anyhow!("{} answered {}", args.function, failure(&error)))?;
+    let answer = outcome.map_err(|error| anyhow!("{} returned {}", args.function, failure(&error)))?;
     let text = serde_json::to_string_pretty(&answer).context("cannot encode the answer")? + "\n";
     output::print(text.as_bytes())
 }
@@ -104,7 +104,7 @@ fn read_arguments(input: impl Read) -> anyhow::Result<String> {
     String::from_utf8(bytes).context("--json -: standard input is not UTF-8")
 }
 
-/// The provider file's provider, or one with default limits and no way out.
+/// The provider in the provider file, or one with default limits and without egress.
 fn spec(args: &CallArgs) -> anyhow::Result<ProviderSpec> {
     let mut spec = match &args.provider_file {
         Some(path) => choose(path, args.provider.as_deref())?,
@@ -143,7 +143,7 @@ async fn slot(services: SlotServices, options: SlotOptions, offer: Offer) -> any
     }
 }
 
-/// The slot would say that nothing serves the interface, as if it might come.
+/// Checks that the component exports the interface. The slot's error would sound temporary.
 fn check_exported(args: &CallArgs, slot: &Slot) -> anyhow::Result<()> {
     let exported = slot.status().borrow().active.as_ref().map(|active| active.interfaces.clone()).unwrap_or_default();
     match args.function.split_once('.') {
@@ -156,18 +156,18 @@ fn check_exported(args: &CallArgs, slot: &Slot) -> anyhow::Result<()> {
 
 fn refused(refusal: Refusal, configured: bool) -> anyhow::Error {
     if !configured && refusal.code == RefusalReason::ConfigRefused.category() {
-        return anyhow!("{refusal} (the call has none: give one with --cloud-config or --provider-file)");
+        return anyhow!("{refusal} (the call has no cloud-config; give one with --cloud-config or --provider-file)");
     }
     refusal.into()
 }
 
-/// Code, message and, where the provider named it, the time of the next try.
+/// Code, message and, if the provider named it, the time of the next try.
 fn failure(error: &Error) -> String {
     let next = error.retry_after.map(|after| format!(" (next try: not before {:.1} s)", after.as_secs_f64()));
     format!("{}: {error}{}", error.code.category(), next.unwrap_or_default())
 }
 
-/// There is no cluster to publish Events in: they are shown.
+/// Prints the Events of the call, because there is no cluster to create them in.
 struct PrintedEvents;
 
 impl EventSink for PrintedEvents {

@@ -12,7 +12,7 @@ use crate::{
 /// Prints the script.
 ///
 /// # Errors
-/// It cannot be written.
+/// The script cannot be written.
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut command = Args::command().bin_name("skysail");
     command.build();

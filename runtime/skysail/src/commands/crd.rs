@@ -1,11 +1,11 @@
-//! `skysail crd`: the resource `Provider`, as a cluster takes it.
+//! `skysail crd`: the `CustomResourceDefinition` of the resource `Provider`.
 
 use crate::{custom_resource, output};
 
 /// Prints the definition.
 ///
 /// # Errors
-/// It cannot be written.
+/// The definition cannot be written.
 pub(crate) fn run() -> anyhow::Result<()> {
     output::print(custom_resource::yaml()?.as_bytes())
 }

@@ -1,7 +1,7 @@
-//! `skysail dev`: a cluster, a cloud and the manager in one process.
+//! `skysail dev`: a simulated cluster, a simulated cloud and the manager in one process.
 //!
-//! Everything but the cluster and the cloud is as in `skysail run`: the same provider file, the
-//! same slots, the same controllers.
+//! All other parts are those of `skysail run`: the same provider file, the same slots, the same
+//! controllers.
 
 mod demo;
 mod display;
@@ -42,10 +42,10 @@ use crate::{
 /// Name of the one provider.
 const PROVIDER: &str = "dev";
 
-/// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the story.
+/// Runs until Ctrl-C, SIGTERM or SIGHUP, or to the end of the demonstration.
 ///
 /// # Errors
-/// A wrong argument, an address in use, or a step of the story that does not hold.
+/// An argument is invalid, an address is in use, or a check of the demonstration failed.
 pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start tokio")?;
@@ -53,12 +53,12 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<()> {
         let signals = Signals::listen(&OF_A_TERMINAL)?;
         if args.demo { demo::run(&args, signals).await } else { serve(&args, signals).await }
     });
-    // Whatever still runs is a simulated listener: nothing of it has to be waited for.
+    // Only simulated listeners still run; they need no orderly end.
     runtime.shutdown_background();
     outcome
 }
 
-/// Everything that `skysail dev` runs; dropped, everything ends.
+/// Everything that `skysail dev` runs; dropping this value ends it.
 pub(crate) struct Dev {
     pub(crate) world: World,
     pub(crate) fleet: Fleet,
@@ -66,13 +66,12 @@ pub(crate) struct Dev {
     follow: FollowFile,
     /// What the controllers were started with.
     started: Vec<Claims>,
-    /// With the kubeconfig, the token and, unless one was given, the provider file; removed in the
-    /// end.
+    /// Folder with the kubeconfig, the token and the generated provider file; removed at the end.
     pub(crate) folder: TempDir,
     pub(crate) components: PathBuf,
 }
 
-/// What runs beside; each of them ends only with the program.
+/// Background tasks; a task that ends before the program is a fault.
 pub(crate) struct Tasks {
     stop: CancellationToken,
     manager: JoinSet<anyhow::Result<()>>,
@@ -80,11 +79,11 @@ pub(crate) struct Tasks {
 }
 
 impl Dev {
-    /// Starts world and manager; the provider may still be compiling when this returns.
+    /// Starts the cluster, the cloud and the manager; the provider may still compile on return.
     pub(crate) async fn start(args: &DevArgs) -> anyhow::Result<(Self, Tasks)> {
         if !args.api_address.ip().is_loopback() {
             return Err(anyhow!(
-                "--api-address {}: this API asks nobody who they are, so only a loopback address is possible",
+                "--api-address {} is not a loopback address; give one, because this API does not authenticate its callers",
                 args.api_address
             ))
             .or_exit(Reason::Usage);
@@ -108,12 +107,11 @@ impl Dev {
         let (follow, started) = (FollowFile::new(&path, file.files, &fleet), fleet.ownership());
         let settings = ControllerSettings {
             concurrent_service_syncs: 8,
-            // A person waits and watches: what upstream does in seconds and minutes happens at once
-            // here.
+            // Shorter than upstream's periods, because a user watches the output.
             node_monitor_period: Duration::from_secs(1),
             node_set_quiet: Duration::from_millis(200),
             swap_spread_max: Duration::from_secs(1),
-            // Nobody gives these nodes pod ranges.
+            // No controller assigns pod CIDRs to these nodes.
             configure_cloud_routes: false,
             ..ControllerSettings::default()
         };
@@ -156,12 +154,12 @@ impl Dev {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Takes up edits of the provider file until one changes which nodes and Services are whose.
+    /// Applies changes of the provider file until one changes the claims.
     async fn follow(&mut self) {
         self.follow.until_ownership_changes(&mut self.fleet, &self.started).await;
     }
 
-    /// The file that the provider is read from.
+    /// The component file of the provider.
     pub(crate) fn component(&self) -> PathBuf {
         let file = |served: &Served| served.spec.source.file().cloned();
         self.fleet.served.values().next().and_then(file).unwrap_or_default()
@@ -169,7 +167,7 @@ impl Dev {
 }
 
 impl Tasks {
-    /// Waits for something to end that should not.
+    /// Waits until a task ends that should run on.
     pub(crate) async fn broken(&mut self) -> anyhow::Error {
         tokio::select! {
             Some(ended) = self.ties.join_next() => why("the simulated cluster", ended),
@@ -196,13 +194,13 @@ fn copy_into(component: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
 
 fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
     match ended {
-        Ok(Ok(())) => anyhow!("{what} ended by itself"),
-        Ok(Err(error)) => error.context(format!("{what} broke")),
+        Ok(Ok(())) => anyhow!("{what} stopped unexpectedly"),
+        Ok(Err(error)) => error.context(format!("{what} failed")),
         Err(error) => anyhow!(error).context(format!("{what} panicked")),
     }
 }
 
-/// Kubeconfig, token and provider file, as a person would write them.
+/// Writes the kubeconfig, the token and the provider file.
 fn write_files(folder: &Path, world: &World, component: &Path, config: Option<&Path>) -> anyhow::Result<()> {
     let url = &world.cloud_server.url;
     let cloud: SocketAddr = url.trim_start_matches("http://").parse().context("the simulated cloud has no address")?;
@@ -219,19 +217,17 @@ fn write_files(folder: &Path, world: &World, component: &Path, config: Option<&P
         "spec": {
             "default": true,
             "source": {"file": component},
-            // The simulated cloud gives out loopback addresses; another provider that is tried here
-            // may give out any.
+            // The simulated cloud assigns loopback addresses; a provider under development may
+            // assign any address.
             "loadBalancerCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "nodeCidrs": ["127.0.0.0/8", "0.0.0.0/0", "::/0"],
             "config": config,
             "egress": {"rules": [{"origins": [url]}], "allowCidrs": [format!("{}/32", cloud.ip())]},
             "credentials": {"api": {"origins": [url], "bearer": {"file": "token"}}},
-            // The author of a provider renames it and takes interfaces away without first saying so
-            // here.
+            // An author may rename a provider and remove interfaces without editing this file.
             "allowInterfaceLoss": true,
             "allowIdentityChange": true,
-            // The demo's load asks two hundred times a second; a cloud across a network would not
-            // want that.
+            // The load of the demo sends two hundred requests a second.
             "limits": {"httpRequestsPerSecond": 2000},
         },
     });
@@ -254,15 +250,15 @@ async fn serve(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
         std::future::pending::<()>().await;
     };
     let outcome = tokio::select! {
-        () = display::show(screen, feeds) => Err(anyhow!("the display ended by itself")),
+        () = display::show(screen, feeds) => Err(anyhow!("the display stopped unexpectedly")),
         () = followed => Ok(()),
         error = tasks.broken() => Err(error),
         _ = signals.end() => Ok(()),
     };
-    screen.say("ending");
+    screen.say("stopping");
     tokio::select! {
         stopped = tasks.stop() => stopped?,
-        // A second signal means that the user does not want to wait for calls that run.
+        // A second signal ends the wait for calls in flight.
         _ = signals.end() => {}
     }
     outcome
@@ -276,8 +272,8 @@ fn introduction(dev: &Dev, args: &DevArgs) -> String {
     };
     let file = args.provider_file.clone().unwrap_or_else(|| dev.folder.path().join("providers.yaml"));
     format!(
-        "A Kubernetes API, a cloud and the manager run in this process; Ctrl-C ends them.\n\n  \
-         cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (reloaded when it is saved)\n  \
+        "A simulated Kubernetes API, a simulated cloud and the manager run in this process; Ctrl-C stops them.\n\n  \
+         cluster    {}\n  cloud      {} ({} machines; OpenAPI at /openapi.json)\n  provider   {provider} (loaded again when the file changes)\n  \
          files      {} (edits take effect after 5 s: config, egress, credentials, limits)\n\nIn another terminal:\n\n  \
          export KUBECONFIG={}\n  kubectl get nodes -o wide\n  kubectl create service loadbalancer web --tcp=8080:80\n  \
          kubectl get service web --watch\n  curl http://$(kubectl get service web -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}'):8080/\n",

@@ -1,5 +1,5 @@
-//! `skysail inspect`: what a component is, needs and offers, and whether a manager would take it.
-//! The compile jail reads and compiles it; nothing of it is run.
+//! `skysail inspect`: what a component imports and exports, and whether a manager would accept it.
+//! The compile jail reads and compiles the component; no code of the component runs.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -21,7 +21,8 @@ use crate::{
 /// Prints the inspection.
 ///
 /// # Errors
-/// The file cannot be read, or the component is refused; it is printed all the same.
+/// The file cannot be read, or the component is refused; the inspection of a refused component is
+/// printed too.
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let limits = Limits::default();
     let origin = args.file.to_string_lossy().into_owned();
@@ -45,10 +46,10 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Judges a component as the manager's slots do, and says what compiling it cost.
+/// Checks a component as the manager's slots do, and returns the cost of compiling it.
 ///
 /// # Errors
-/// The judgement could not be made.
+/// The check could not be completed.
 pub(super) async fn judge(
     bytes: Bytes,
     origin: &str,
@@ -62,11 +63,11 @@ pub(super) async fn judge(
     compiler.judge(&sandbox, bytes, origin).await.with_context(|| origin.to_owned()).or_exit(Reason::Refused)
 }
 
-/// Of a file that nobody reads: its size is all that is known.
+/// The inspection of a file that is too large and was not read: only its size is known.
 fn too_large(origin: String, size: u64, bytes_max: u64) -> Inspection {
     let sentence = format!(
-        "{origin}: it has {size} bytes, and a component may have {bytes_max}: build it smaller (release profile, opt-level \"s\", \
-         stripped); `inspect` goes by this default, and a provider file can raise it for the manager (spec.limits.componentBytes)"
+        "{origin} has {size} bytes, and the default limit of a component is {bytes_max} bytes; build the component smaller (release \
+         profile, opt-level \"s\", stripped), or raise the limit for the manager (spec.limits.componentBytes)"
     );
     Inspection {
         origin,
@@ -82,7 +83,7 @@ fn too_large(origin: String, size: u64, bytes_max: u64) -> Inspection {
 }
 
 fn refused(why: &str) -> anyhow::Result<()> {
-    (|| bail!("the component may not serve, {why}"))().or_exit(Reason::Refused)
+    (|| bail!("a manager would refuse the component {why}"))().or_exit(Reason::Refused)
 }
 
 fn json_text(inspection: &Inspection, cost: Option<CompileCost>) -> anyhow::Result<String> {

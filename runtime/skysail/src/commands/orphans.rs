@@ -1,13 +1,13 @@
-//! `skysail orphans`: the load balancers in the cloud that no Service wants, listed, and deleted
-//! where they are named.
+//! `skysail orphans`: lists the load balancers in the cloud that no Service needs, and deletes
+//! those that the command line names.
 //!
 //! # Flow
-//! 1. serve (provider): the components of the provider file, or of the cluster's Providers, in
-//!    their sandboxes.
-//! 2. look twice (client, provider): the Services, then the cloud. A Service that came with its
-//!    load balancer between the two reads of one look is there at the next one, so only what both
-//!    found is an orphan.
-//! 3. delete (provider): what was named, if all of it is among them.
+//! 1. serve (provider): load the components of the provider file, or of the cluster's Providers,
+//!    into their sandboxes.
+//! 2. look twice (client, provider): read the Services, then the cloud. A Service may be created,
+//!    with its load balancer, between the two reads; the second look finds that Service. So only
+//!    load balancers that both looks found are orphans.
+//! 3. delete (provider): delete the named load balancers, if all of them are orphans.
 //! 4. print.
 
 use std::path::Path;
@@ -31,30 +31,31 @@ use crate::{
     telemetry,
 };
 
-/// Events that are looked through: the manager's own, one for each orphan.
+/// Largest number of Events that are read: the manager emits one for each orphan.
 const EVENTS_MAX: u32 = 500;
 
-/// One line of the answer.
+/// One row of the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Orphan {
     provider: String,
     name: String,
-    /// `namespace/name` of the Service that it was made for.
+    /// `namespace/name` of the Service for which the load balancer was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_uid: Option<String>,
-    /// When the manager first told of it.
+    /// When the manager first reported the orphan.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<String>,
     deleted: bool,
 }
 
-/// Lists, and deletes what was named.
+/// Lists the orphans, and deletes those that the command line names.
 ///
 /// # Errors
-/// A wrong file or flag, no cluster, a provider that cannot answer, or a name that is no orphan's.
+/// A file or a flag is invalid, the cluster or a provider does not answer, or a name is not that of
+/// an orphan.
 pub(crate) fn run(args: OrphansArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(orphans(args))
@@ -99,8 +100,8 @@ fn of_file(file: &Path, only: Option<&str>) -> anyhow::Result<Vec<ProviderSpec>>
     Ok(specs)
 }
 
-/// What is wrong with one of them is an error: a user who sees no orphans must be sure that there
-/// are none.
+/// Serves the objects of kind Provider. An invalid object is an error, because an incomplete list
+/// of orphans would look complete.
 async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&str>) -> anyhow::Result<()> {
     let mut resources = Resources::start(client).await?;
     resources.until_first_taken_up(fleet).await;
@@ -110,7 +111,7 @@ async fn take_up_objects(fleet: &mut Fleet, client: kube::Client, only: Option<&
     fleet.served.retain(|name, _| only.is_none_or(|only| only == name));
     if fleet.served.is_empty() {
         let which = only.map_or_else(|| "Provider".to_owned(), |name| format!("Provider {name:?}"));
-        return Err(anyhow!("the cluster has no {which}: name a file with --provider-file where the manager has one"))
+        return Err(anyhow!("the cluster has no {which}; give --provider-file if the manager has a provider file"))
             .or_exit(Reason::Usage);
     }
     Ok(())
@@ -127,7 +128,7 @@ async fn look(client: &kube::Client, fleet: &Fleet, args: &OrphansArgs) -> anyho
         }
         let found = find_orphans(&**slot, &Call::default(), &args.cluster_name, &services).await;
         let found =
-            found.map_err(|error| anyhow!("the provider {name} answered {}: {error}", error.code.category()))?;
+            found.map_err(|error| anyhow!("the provider {name} returned {}: {error}", error.code.category()))?;
         orphans.extend(found.into_iter().map(|one| orphan(name, one)));
     }
     Ok(orphans)
@@ -142,7 +143,7 @@ fn orphan(provider: &str, OwnedLoadBalancer { name, service }: OwnedLoadBalancer
     Orphan { provider: provider.to_owned(), name, service, service_uid, since: None, deleted: false }
 }
 
-/// The manager's Events about orphans. Who may not read them gets the list without times.
+/// The manager's Events about orphans. Without permission to list Events the result is empty.
 async fn events(client: &kube::Client) -> Vec<core::Event> {
     let api = Api::<core::Event>::namespaced(client.clone(), "default");
     let params = ListParams::default().fields(&format!("reason={}", reasons::ORPHANED_LOAD_BALANCER)).limit(EVENTS_MAX);
@@ -155,13 +156,13 @@ fn since(events: &[core::Event], Orphan { provider, name, .. }: &Orphan) -> Opti
     about.filter_map(|event| event.first_timestamp.as_ref()).map(|time| time.0).min().map(|time| time.to_string())
 }
 
-/// A name that is none of them may be a slip of the hand, or a load balancer that a Service wants.
+/// Refuses names that are not orphans: a typing error, or a load balancer that a Service needs.
 fn check_named(found: &[Orphan], named: &[String]) -> anyhow::Result<()> {
     for name in named {
         match found.iter().filter(|orphan| orphan.name == *name).count() {
             1 => {}
             0 => anyhow::bail!(
-                "{name:?} is no orphan, so nothing was deleted; `skysail orphans` without --delete lists them"
+                "{name:?} is not an orphan, so nothing was deleted; `skysail orphans` without --delete lists the orphans"
             ),
             _ => anyhow::bail!(
                 "{name:?} is an orphan of several providers, so nothing was deleted; choose one with --provider"
@@ -174,15 +175,16 @@ fn check_named(found: &[Orphan], named: &[String]) -> anyhow::Result<()> {
 async fn delete(fleet: &Fleet, args: &OrphansArgs, orphan: &mut Orphan) -> anyhow::Result<()> {
     let slot = fleet.served.get(&orphan.provider).map(|served| &served.slot);
     let inventory = slot.and_then(|slot| slot.load_balancer_inventory());
-    let inventory = inventory.with_context(|| format!("the provider {} has no inventory any more", orphan.provider))?;
+    let inventory = inventory
+        .with_context(|| format!("the provider {} no longer exports load-balancer-inventory", orphan.provider))?;
     let deleted = inventory.delete(&Call::default(), &args.cluster_name, &orphan.name).await;
     deleted.map_err(|error| anyhow!("cannot delete {:?}: {}: {error}", orphan.name, error.code.category()))?;
     orphan.deleted = true;
     Ok(())
 }
 
-/// A provider knows a cluster by its name alone, so that a wrong name finds nothing: the text says
-/// which name it was.
+/// The text of the result. The text names the cluster, because a wrong cluster name finds no
+/// orphans.
 fn shown(orphans: &[Orphan], cluster: &str, format: OutputFormat) -> anyhow::Result<String> {
     if format == OutputFormat::Json {
         return Ok(serde_json::to_string_pretty(orphans).context("cannot encode the answer")? + "\n");
@@ -257,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_orphan_is_not_deleted_and_neither_is_the_rest() {
+    fn nothing_is_deleted_if_one_of_the_names_is_not_an_orphan() {
         let found = [orphan("a", "one"), orphan("a", "two"), orphan("b", "two")];
         assert!(check_named(&found, &["one".to_owned()]).is_ok());
         let refusal = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             check_named(&found, &names).unwrap_err().to_string()
         };
-        assert!(refusal(&["one", "wanted"]).contains("\"wanted\" is no orphan"));
+        assert!(refusal(&["one", "wanted"]).contains("\"wanted\" is not an orphan"));
         assert!(refusal(&["two"]).contains("several providers"));
     }
 
     #[test]
-    fn since_is_the_first_time_that_the_manager_told_of_this_very_one() {
+    fn since_is_the_time_of_the_first_event_about_the_same_load_balancer() {
         let event = |text: &str, seconds: i64| Event {
             message: Some(text.to_owned()),
             first_timestamp: Some(Time(Timestamp::from_second(seconds).unwrap())),

@@ -1,4 +1,4 @@
-//! `skysail pull`: a component out of a registry, checked against its digest, into a file.
+//! `skysail pull`: pulls a component from a registry, checks its digest and writes a file.
 
 use std::{
     fs::Permissions,
@@ -18,10 +18,10 @@ use crate::{
     output, text_file,
 };
 
-/// Pulls, writes and prints what it is.
+/// Pulls the component, writes the file and prints its digest.
 ///
 /// # Errors
-/// The registry does not have it, or the file cannot be written.
+/// The registry does not have the component, or the file cannot be written.
 pub(crate) fn run(args: PullArgs) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(pull(args))
 }
@@ -35,7 +35,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
     let (reference, registry) = registry::open(&reference, registry)?;
     let signatures = signatures(&key, certificate).or_exit(Reason::Usage)?;
     let options = PullOptions { bytes_max, timeout: registry::TIMEOUT, signatures };
-    let pulled = registry.pull(&reference, None, &options).await.map_err(registry::told);
+    let pulled = registry.pull(&reference, None, &options).await.map_err(registry::with_remedy);
     let pulled = pulled.with_context(|| format!("cannot pull {reference}"))?;
     let Pulled { bytes, digest, manifest } = pulled.context("the registry has nothing new")?;
     let file = file.unwrap_or_else(|| named(&reference));
@@ -55,7 +55,7 @@ async fn pull(args: PullArgs) -> anyhow::Result<()> {
     )
 }
 
-/// All of these have to have signed; nobody where none is given.
+/// The policy that all named keys and identities must have signed; `None` if none is named.
 fn signatures(files: &[PathBuf], certificate: CertificateArgs) -> anyhow::Result<Option<SignaturePolicy>> {
     let mut signers = Signers::default();
     for file in files {
@@ -86,25 +86,26 @@ fn named(reference: &Reference) -> PathBuf {
     PathBuf::from(format!("{name}.wasm"))
 }
 
-/// A pipe or a device that stands there is not to become a file.
+/// Refuses to replace a pipe, a device or a dangling symbolic link.
 fn is_replaceable(file: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(file) {
-        Ok(there) if !there.is_file() => bail!("--file: {} is no regular file: name another one", file.display()),
+        Ok(found) if !found.is_file() => bail!("--file: {} is not a regular file; name another file", file.display()),
         Err(_) if std::fs::symlink_metadata(file).is_ok() => {
-            bail!("--file: {} is a link that leads nowhere: remove it, or name another file", file.display())
+            bail!("--file: {} is a dangling symbolic link; remove it, or name another file", file.display())
         }
         _ => Ok(()),
     }
 }
 
-/// A watcher of the file never sees a part of it. Of a link what it leads to is replaced.
+/// Replaces the file atomically, so that no reader sees a part of it. If the file is a symbolic
+/// link, its target is replaced.
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    // As any new file: the umask decides who may read it.
+    // The umask decides the permissions, as for any new file.
     let new = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-    // Its own text has a name that nobody gave.
-    let mut new = new.map_err(|error| anyhow!("a new file in {}: {}", folder.display(), error.kind()))?;
+    // The text of this error would contain the random name of the temporary file.
+    let mut new = new.map_err(|error| anyhow!("cannot create a file in {}: {}", folder.display(), error.kind()))?;
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(file)?;
@@ -132,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn all_who_are_named_have_to_have_signed() {
+    fn every_named_key_and_identity_must_have_signed() {
         let folder = tempfile::tempdir().unwrap();
         let [root, key] = ["root.json", "cosign.pub"].map(|name| folder.path().join(name));
         fs::write(&root, ROOT).unwrap();
         fs::write(&key, include_str!("../../../sources/src/oci/tests/cosign/cosign.pub")).unwrap();
-        let nobody = CertificateArgs { certificate_identity: None, certificate_oidc_issuer: None, trusted_root: None };
-        assert!(signatures(&[], nobody).unwrap().is_none());
+        let none = CertificateArgs { certificate_identity: None, certificate_oidc_issuer: None, trusted_root: None };
+        assert!(signatures(&[], none).unwrap().is_none());
         let one = signatures(&[], by(root.clone())).unwrap().unwrap().to_string();
         assert!(one.starts_with(r#"1 of "release@example.com" of "https://issuer.example" by sha256:"#), "{one}");
         let both = signatures(&[key], by(root)).unwrap().unwrap().to_string();
@@ -146,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn a_device_stays_one_and_a_link_leads_where_it_led() {
+    fn a_device_is_not_replaced_and_a_symbolic_link_keeps_its_target() {
         let folder = tempfile::tempdir().unwrap();
         let [file, link] = ["provider.wasm", "current.wasm"].map(|name| folder.path().join(name));
         let refused = is_replaceable(Path::new("/dev/null")).unwrap_err().to_string();
-        assert_eq!(refused, "--file: /dev/null is no regular file: name another one");
+        assert_eq!(refused, "--file: /dev/null is not a regular file; name another file");
         is_replaceable(&file).unwrap();
         write(&file, b"one").unwrap();
         std::os::unix::fs::symlink("provider.wasm", &link).unwrap();
@@ -161,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_none_is_told_with_its_flag() {
+    fn an_error_about_an_invalid_trusted_root_names_the_flag() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root.json");
-        let told = |root: &PathBuf| format!("{:#}", signatures(&[], by(root.clone())).unwrap_err());
-        assert!(told(&root).starts_with("--trusted-root: cannot read "), "{}", told(&root));
+        let error = |root: &PathBuf| format!("{:#}", signatures(&[], by(root.clone())).unwrap_err());
+        assert!(error(&root).starts_with("--trusted-root: cannot read "), "{}", error(&root));
         fs::write(&root, "{}").unwrap();
-        assert!(told(&root).contains("root.json holds not a trusted root (failed to parse JSON"), "{}", told(&root));
+        assert!(error(&root).contains("root.json holds not a trusted root (failed to parse JSON"), "{}", error(&root));
     }
 }

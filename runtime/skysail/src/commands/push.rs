@@ -1,5 +1,5 @@
-//! `skysail push`: a component that may serve, into a registry, in the layout that the tools for
-//! WebAssembly share.
+//! `skysail push`: pushes a component that a manager would accept to a registry, in the OCI layout
+//! that the tools for WebAssembly share.
 
 use std::{collections::HashMap, time::UNIX_EPOCH};
 
@@ -18,10 +18,10 @@ use crate::{
     output,
 };
 
-/// Pushes and prints the reference by digest.
+/// Pushes the component and prints its reference with the digest.
 ///
 /// # Errors
-/// The file cannot be read, the component may not serve, or the registry does not take it.
+/// The file cannot be read, or the component or the push is refused.
 pub(crate) fn run(args: PushArgs) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(push(args))
 }
@@ -31,14 +31,14 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     let limits = Limits { component_bytes: registry.component_bytes, ..Limits::default() };
     let (reference, registry) = registry::open(&reference, registry)?;
     if reference.digest().is_some() {
-        let text = "a digest is what a push makes: name a tag, or none";
+        let text = "a reference to push to cannot have a digest; give a tag or no tag";
         return (|| bail!("{reference}: {text}"))().or_exit(Reason::Usage);
     }
     let component = match component_file::read(&file, limits.component_bytes).or_exit(Reason::Usage)? {
         Contents::Whole(bytes) => bytes,
         Contents::TooLarge { size, bytes_max } => {
             let text = format!(
-                "{} has {size} bytes, and --component-bytes is {bytes_max}: raise it, and with it the provider's limit componentBytes",
+                "{} has {size} bytes, and --component-bytes is {bytes_max}; raise it, and also the provider's limit componentBytes",
                 file.display()
             );
             return (|| bail!(text))().or_exit(Reason::Refused);
@@ -46,12 +46,12 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     };
     let annotations: HashMap<_, _> = annotation.iter().cloned().collect();
     if annotations.len() < annotation.len() {
-        let text = "--annotation: a key is given twice: keep one of them";
+        let text = "--annotation: a key is given twice; give each key once";
         return (|| bail!(text))().or_exit(Reason::Usage);
     }
     let (inspection, _) = inspect::judge(component.clone(), &file.to_string_lossy(), limits).await?;
     if let Some(refusal) = inspection.refusals.first() {
-        return (|| bail!("{} (skysail inspect tells all of it)", refusal.sentence))().or_exit(Reason::Refused);
+        return (|| bail!("{} (skysail inspect prints all reasons)", refusal.sentence))().or_exit(Reason::Refused);
     }
     let modified = std::fs::metadata(&file).and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
     let created = Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -60,8 +60,8 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     let title = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let artifact = Artifact { component, title, config, annotations };
     let pushed = tokio::time::timeout(registry::TIMEOUT, registry.push(&reference, artifact)).await;
-    let pushed = pushed.with_context(|| format!("not done after {} s", registry::TIMEOUT.as_secs()))?;
-    let manifest = pushed.map_err(registry::told).with_context(|| format!("cannot push {reference}"))?;
+    let pushed = pushed.with_context(|| format!("the push took longer than {} s", registry::TIMEOUT.as_secs()))?;
+    let manifest = pushed.map_err(registry::with_remedy).with_context(|| format!("cannot push {reference}"))?;
     output::print(match output {
         OutputFormat::Text => format!("{reference}@{manifest}\ncomponent {}, {size} bytes\n", inspection.digest),
         OutputFormat::Json => {
@@ -73,8 +73,8 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
     }.as_bytes())
 }
 
-/// What a registry's pages and other hosts read without the component. Its time is the file's, so
-/// that the same file is the same artifact.
+/// The OCI config of the artifact, for registries' web pages and other hosts. Its creation time is
+/// that of the file, so that the same file gives the same artifact.
 ///
 /// Source: the CNCF's wasm OCI artifact layout, as `oci-wasm` reads it.
 fn config(inspection: &Inspection, component: &[u8], created: Timestamp) -> serde_json::Value {

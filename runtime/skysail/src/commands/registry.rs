@@ -1,4 +1,4 @@
-//! What `push` and `pull` share: a reference, and the registry that it names.
+//! The registry connection of `push` and `pull`.
 
 use std::{
     borrow::Cow,
@@ -20,17 +20,17 @@ use crate::{
     text_file,
 };
 
-/// What a push or a pull may take in all.
+/// Longest time of a whole push or pull.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Reads the reference and sets up the connection; nothing is sent yet.
+/// Parses the reference and configures the connection; no request is sent.
 ///
 /// # Errors
-/// The reference or a flag is wrong.
+/// The reference or a flag is invalid.
 pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Reference, Registry)> {
     let parsed: Reference = reference
         .parse()
-        .map_err(|error| anyhow!("{reference:?} is no reference ({error}): write ghcr.io/org/provider:v1"))
+        .map_err(|error| anyhow!("{reference:?} is not a reference ({error}); write ghcr.io/org/provider:v1"))
         .or_exit(Reason::Usage)?;
     let RegistryArgs { registry_config, plain_http, registry_ca, trusted_host, component_bytes: _ } = args;
     let ca_bundle = match registry_ca {
@@ -56,67 +56,69 @@ pub(super) fn open(reference: &str, args: RegistryArgs) -> anyhow::Result<(Refer
     Ok((parsed, registry.or_exit(Reason::Usage)?))
 }
 
-/// What is wrong, with its causes, and the way out by the flags of these commands.
-pub(super) fn told(failure: RegistryFailure) -> anyhow::Error {
-    let way_out = way_out(&failure);
-    let wrong = anyhow::Error::from(failure);
-    way_out.map_or_else(|| anyhow!("{wrong:#}"), |way_out| anyhow!("{wrong:#}: {way_out}"))
+/// The failure with its causes and the remedy, which names the flags of these commands.
+pub(super) fn with_remedy(failure: RegistryFailure) -> anyhow::Error {
+    let remedy = remedy(&failure);
+    let error = anyhow::Error::from(failure);
+    remedy.map_or_else(|| anyhow!("{error:#}"), |remedy| anyhow!("{error:#}; {remedy}"))
 }
 
-fn way_out(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
+fn remedy(failure: &RegistryFailure) -> Option<Cow<'static, str>> {
     let text = match failure {
         RegistryFailure::NotFound { .. } => "push it, or correct the reference",
         RegistryFailure::Unauthorized { host, .. } => {
-            let text = format!("log in with docker login, or give a configuration for {host} by --registry-config");
-            return Some(format!("{text}, or correct it").into());
+            let text = format!("log in with docker login, or give credentials for {host} with --registry-config");
+            return Some(format!("{text}, or correct them").into());
         }
-        RegistryFailure::Forbidden { .. } => "ask the registry's operator for access, or log in with another account",
-        RegistryFailure::TooManyRequests { .. } => "try again then",
-        RegistryFailure::NotTls { .. } => "name it by --plain-http if plain HTTP is meant",
+        RegistryFailure::Forbidden { .. } => {
+            "ask the registry's administrator for the permission, or use another account"
+        }
+        RegistryFailure::TooManyRequests { .. } => "try again after that time",
+        RegistryFailure::NotTls { .. } => "if plain HTTP is intended, name the host with --plain-http",
         RegistryFailure::TooSlow { .. } => "try again",
         RegistryFailure::Unreachable { .. } => {
-            "check the name, the network and, with a certificate of your own, --registry-ca"
+            "check the host name, the network and, if the registry has a private CA, --registry-ca"
         }
         RegistryFailure::RefusedTarget { why: TargetRefusal::NotHttps, .. } => {
-            "name that host by --plain-http if this is meant"
+            "if plain HTTP is intended, name that host with --plain-http"
         }
         RegistryFailure::RefusedTarget {
             why: TargetRefusal::Address(_) | TargetRefusal::CredentialsOfAnother, ..
-        } => "name that host by --trusted-host if this is meant",
+        } => "if you trust that host, name it with --trusted-host",
         RegistryFailure::TooLarge { .. } => {
-            "build it smaller (release profile, opt-level \"s\", stripped), or allow more by --component-bytes"
+            "build the component smaller (release profile, opt-level \"s\", stripped), or raise --component-bytes"
         }
         RegistryFailure::Unsigned { artifact } => {
             return Some(
                 format!(
-                    "sign it with cosign sign REFERENCE@{artifact}, or pull it without --key and --certificate-identity"
+                    "sign the artifact with cosign sign REFERENCE@{artifact}, or pull it without --key and --certificate-identity"
                 )
                 .into(),
             );
         }
         RegistryFailure::WronglySigned { .. } => {
-            "sign it with the trusted keys or identities, or correct --key or --certificate-identity"
+            "sign the artifact with the expected keys or identities, or correct --key or --certificate-identity"
         }
-        // Nothing of a Provider is in these.
+        // These texts name no field of a Provider.
         other => return other.remedy(),
     };
     Some(text.into())
 }
 
-/// One that is named has to be one, also where the registry asks for no log-in.
+/// Checks the file of `--registry-config`, even if the registry needs no credentials.
 fn is_docker_config(file: &Path) -> anyhow::Result<()> {
     let shown = file.display();
-    // Regular: it is read again at each log-in, which a pipe cannot be.
+    // The file is read again at each log-in, so a pipe is refused.
     let bytes_max = DockerConfig::BYTES_MAX;
     let text = read_file(file, bytes_max).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.with_context(|| {
-        format!("--registry-config: {shown} is no regular file with a text of at most {bytes_max} bytes: name a Docker configuration")
+        format!("--registry-config: {shown} is not a regular UTF-8 file of at most {bytes_max} bytes; name a Docker configuration")
     })?;
     let config = DockerConfig::new(&text, &shown.to_string());
     config.check().map_err(|reason| anyhow!("--registry-config: {reason}"))
 }
 
-/// Where `docker login` keeps its configuration, if it has one.
+/// The file in which `docker login` stores its configuration, if it exists.
 fn docker_config() -> Option<PathBuf> {
     let folder = environment("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(environment("HOME")?).join(".docker")))?;
@@ -130,37 +132,33 @@ mod tests {
     use skysail_host::egress::judge_public_address;
     use skysail_sources::{Digest, RegistryFailure, TargetRefusal};
 
-    use super::{is_docker_config, told};
+    use super::{is_docker_config, with_remedy};
 
     #[test]
-    fn a_configuration_that_is_none_is_told_with_its_flag() {
+    fn an_error_about_an_invalid_docker_configuration_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
-        let told = || is_docker_config(&file).unwrap_err().to_string();
-        assert!(told().ends_with("bytes: name a Docker configuration"), "{}", told());
+        let error = || is_docker_config(&file).unwrap_err().to_string();
+        assert!(error().ends_with("bytes; name a Docker configuration"), "{}", error());
         fs::write(&file, "[]").unwrap();
-        assert!(
-            told().ends_with("config.json is not a Docker configuration: write {\"auths\": …} into it"),
-            "{}",
-            told()
-        );
+        assert!(error().contains("config.json is not a Docker configuration"), "{}", error());
         fs::write(&file, r#"{"auths": {}}"#).unwrap();
         is_docker_config(&file).unwrap();
     }
 
-    /// A person who pushes by hand has no Provider whose fields could be set.
+    /// A user of `skysail push` has no object of kind Provider whose fields could be set.
     #[test]
-    fn a_failure_names_flags_and_no_fields() {
+    fn a_remedy_names_flags_and_no_fields_of_a_provider() {
         let (host, what, artifact) = ("ghcr.io".to_owned(), "manifest v1".to_owned(), Digest::of(b"it"));
         let private = judge_public_address([10, 0, 0, 1].into()).unwrap_err();
         let (private, plain) = (TargetRefusal::Address(private), TargetRefusal::NotHttps);
         let failures = [
             (RegistryFailure::NotFound { host: host.clone(), what: what.clone() }, "correct the reference"),
             (RegistryFailure::Unauthorized { host: host.clone(), how: "without credentials" }, "--registry-config"),
-            (RegistryFailure::Forbidden { host: host.clone(), what }, "for access"),
+            (RegistryFailure::Forbidden { host: host.clone(), what }, "for the permission"),
             (
                 RegistryFailure::TooManyRequests { host: host.clone(), retry_after: Some(Duration::from_secs(5)) },
-                "try again then",
+                "try again after that time",
             ),
             (
                 RegistryFailure::RefusedTarget { host: host.clone(), to: "10.0.0.1".to_owned(), why: private },
@@ -185,7 +183,7 @@ mod tests {
             ),
         ];
         for (failure, flag) in failures {
-            let text = told(failure).to_string();
+            let text = with_remedy(failure).to_string();
             assert!(text.contains(flag), "{flag} is not in: {text}");
             for field in ["source.oci", "componentBytes", "pollInterval", "caBundle", "allowCidrs", "the manager"] {
                 assert!(!text.contains(field), "{text}");

@@ -1,4 +1,4 @@
-//! `skysail run`: the manager against a cluster, until SIGTERM or Ctrl-C.
+//! `skysail run`: runs the manager against a cluster, until SIGTERM or Ctrl-C.
 
 mod board;
 mod client;
@@ -47,24 +47,24 @@ use crate::{
     telemetry::{self, Verbosity},
 };
 
-/// How long what blocks a thread is waited for at the end, when all that has to end well has ended.
-const LAST_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the API server may take to answer at the start.
-const CLUSTER_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
+/// How long shutdown waits for threads that are blocked, after all tasks have ended.
+const BLOCKED_THREADS_WAIT: Duration = Duration::from_secs(2);
+/// How long the manager waits for the API server at the start.
+const CLUSTER_WAIT: Duration = Duration::from_secs(10);
+/// Pause between two requests in that time.
 const CLUSTER_PERIOD: Duration = Duration::from_millis(250);
 
 /// Runs the manager to its end.
 ///
 /// # Errors
-/// A wrong file or flag, no cluster, or a task that broke.
+/// A file or a flag is invalid, the cluster does not answer, or a task failed.
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let verbosity = telemetry::init(args.log.filter(), args.log.logging_format).or_exit(Reason::Usage)?;
     let Threads { work, control } = Threads::start()?;
     let outcome = work.block_on(serve(args, verbosity, control.handle()));
-    // What blocks a thread for ever, a file system that does not answer for example, must not keep
-    // the process.
-    work.shutdown_timeout(LAST_PATIENCE);
+    // A blocked thread, for example by a file system that does not answer, must not keep the
+    // process alive.
+    work.shutdown_timeout(BLOCKED_THREADS_WAIT);
     control.shutdown_background();
     outcome
 }
@@ -74,7 +74,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
     let signals = within(control, async { Signals::listen(&OF_A_SERVICE) }).await?;
     tasks.spawn_on(stop_on_signal(signals, stop.clone()), control);
     let Some(prepared) = stop.run_until_cancelled(prepare(args, verbosity, stop.clone(), control)).await else {
-        // Nothing has begun that would have to end well.
+        // Nothing has started that needs an orderly end.
         return Ok(());
     };
     let Prepared { manage, fleet, follow, elections, servers, board, permissions, beats } = prepared?;
@@ -98,7 +98,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
             Ok(())
         }
     };
-    // Webhooks call components.
+    // Webhooks call components, so they run on the worker threads.
     if let Some(server) = servers.webhooks {
         tasks.spawn(serve(server));
     }
@@ -116,7 +116,7 @@ async fn serve(args: RunArgs, verbosity: Verbosity, control: &Handle) -> anyhow:
     Ok(())
 }
 
-/// All that flags and files ask for, before any of it runs.
+/// All parts of the manager, made from flags and files, before they run.
 struct Prepared {
     manage: Manage,
     fleet: Fleet,
@@ -136,9 +136,8 @@ async fn prepare(
 ) -> anyhow::Result<Prepared> {
     let settings = args.settings();
     if !settings.controllers.any() {
-        // Upstream's rule: without `*` only what is named runs.
-        let text =
-            "--controllers lets none run: name one, or begin with *, as in --controllers=*,-service-lb-controller";
+        // Upstream's rule: without `*` only named controllers run.
+        let text = "--controllers enables no controller; name one, or begin with *, as in --controllers=*,-service-lb-controller";
         return Err(anyhow!(text)).or_exit(Reason::Usage);
     }
     let file = args.providers.provider_file.as_deref();
@@ -151,7 +150,8 @@ async fn prepare(
     let mut fleet = fleet_of(&args.providers, &clients, &mut registry)?;
     let file = match file {
         Some((path, ProviderFile { providers, files })) => {
-            // These need no cluster: what is kept of them serves while it is waited for.
+            // A provider file needs no cluster: releases in the archive serve during the wait for
+            // the cluster.
             fleet.apply(providers).await.or_exit(Reason::Usage)?;
             Some((path, files))
         }
@@ -171,8 +171,7 @@ async fn prepare(
     let follow = match file {
         Some((path, files)) => Follow::File(FollowFile::new(path, files, &fleet)),
         None => {
-            // A client of its own: however many Secrets are named, the controllers do not wait for
-            // them.
+            // A separate client, so that reads of many Secrets do not delay the controllers.
             let mut resources = Resources::start(cluster.client("providers").or_exit(Reason::Usage)?).await?;
             resources.until_first_taken_up(&mut fleet).await;
             Follow::Resources(resources)
@@ -193,17 +192,17 @@ async fn prepare(
     Ok(Prepared { manage, fleet, follow, elections, servers, board, permissions, beats })
 }
 
-/// Waits for the API server, no longer than upstream's managers do (`WaitForAPIServer`, 10 s): a
-/// control plane that starts as a whole comes up in any order.
+/// Waits for the API server as long as upstream's managers do (`WaitForAPIServer`, 10 s), because
+/// the parts of a control plane start in any order.
 async fn reach(client: &kube::Client) -> anyhow::Result<()> {
-    let end = Instant::now() + CLUSTER_PATIENCE;
+    let end = Instant::now() + CLUSTER_WAIT;
     let mut said = false;
     let version = loop {
         match client.apiserver_version().await {
             Err(error) if may_pass(&error) && Instant::now() < end => {
                 if !std::mem::replace(&mut said, true) {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "the cluster does not answer: trying for {} s", CLUSTER_PATIENCE.as_secs());
+                    tracing::warn!(error, "the cluster does not answer; retrying for {} s", CLUSTER_WAIT.as_secs());
                 }
                 time::sleep(CLUSTER_PERIOD).await;
             }
@@ -211,19 +210,19 @@ async fn reach(client: &kube::Client) -> anyhow::Result<()> {
         }
     };
     let version = version
-        .context("the cluster does not answer: check the kubeconfig's server and credentials")
+        .context("the cluster does not answer; check the server and the credentials in the kubeconfig")
         .or_exit(Reason::Unreachable)?;
     tracing::info!(kubernetes_version = version.git_version, "cluster reached");
     Ok(())
 }
 
-/// Whether the next request may get another answer: there was none, or the API server is busy (429)
-/// or still starts (5xx).
+/// Whether a retry may succeed: there was no answer, or the API server is overloaded (429) or still
+/// starting (5xx).
 fn may_pass(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if status.code != 429 && status.code < 500)
 }
 
-/// A fleet without providers, and what it keeps on disk.
+/// A fleet without providers, with its archive on disk.
 fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> anyhow::Result<Fleet> {
     let ProviderArgs { state_dir, state_dir_max, .. } = args;
     // One half for components, the other for their machine code.
@@ -240,16 +239,16 @@ fn fleet_of(args: &ProviderArgs, clients: &Clients, registry: &mut Registry) -> 
     Ok(Fleet::new(services).within(surroundings))
 }
 
-/// Runs the controllers and the elections beside them. The leases are given back when the
-/// controllers have ended as they should; with an error they are left to run out, because nobody
-/// knows what is still under way.
+/// Runs the controllers and the elections in parallel. The Leases are released after the
+/// controllers have ended without an error; after an error the Leases expire, because calls may
+/// still be in flight.
 async fn lead(
     elections: Elections,
     controllers: impl Future<Output = anyhow::Result<()>>,
     control: &Handle,
 ) -> anyhow::Result<()> {
     let drained = CancellationToken::new();
-    // Dropped, it renews no lease any more.
+    // Dropping this set stops the renewal of the Leases.
     let mut electing = JoinSet::new();
     electing.spawn_on(elections.run(drained.clone()), control);
     let elected = async {
@@ -261,11 +260,11 @@ async fn lead(
         drained.cancel();
         Ok(())
     };
-    // A lease that is lost ends both at once.
+    // The loss of a Lease ends both at once.
     tokio::try_join!(elected, drain).map(drop)
 }
 
-/// Waits for a task that fails; one that ends because it was told to is none.
+/// Waits for a task that fails; a task that ends without an error is ignored.
 async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     while let Some(ended) = tasks.join_next().await {
         match ended.context("a task panicked") {
@@ -278,21 +277,21 @@ async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
 
 async fn stop_on_signal(mut signals: Signals, stop: CancellationToken) -> anyhow::Result<()> {
     tokio::select! {
-        signal = signals.end() => tracing::info!("{signal}: ending what is in flight"),
+        signal = signals.end() => tracing::info!("received {signal}; waiting for calls in flight"),
         () = stop.cancelled() => {}
     }
     stop.cancel();
     Ok(())
 }
 
-/// The controllers, which follow the providers.
+/// Runs the controllers and updates them when the providers change.
 struct Manage {
     clients: Clients,
     settings: ControllerSettings,
     shares: Vec<Share>,
     metrics: ControllerMetrics,
     health: Health,
-    /// Tells the controllers and the webhooks which providers there are and what each claims.
+    /// Sends the providers and their claims to the controllers and the webhooks.
     claims: watch::Sender<Providers>,
     stop: CancellationToken,
 }
@@ -317,13 +316,13 @@ impl Manage {
                 error = failed(&mut reporting) => return Err(error),
                 changed = self.until_others_serve(&mut fleet, &mut follow, &ownership) => {
                     changed?;
-                    tracing::info!("the claims of the providers have changed: the controllers take them up");
+                    tracing::info!("the claims of the providers have changed; the controllers use the new claims");
                 }
             }
         }
     }
 
-    /// Until the providers claim something else, and new providers serve or are known not to.
+    /// Waits until the claims of the providers change, and new providers serve or have failed.
     async fn until_others_serve(
         &self,
         fleet: &mut Fleet,
@@ -340,7 +339,7 @@ impl Manage {
         self.health.serve(fleet.served.values(), follow.left_out());
     }
 
-    /// Reports on the `Provider`s of the cluster while this process leads: with several leases,
+    /// Writes the status of the `Provider`s while this process is the leader: with several Leases,
     /// while it holds the first.
     fn report(&self, reporter: Reporter) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let fence = self.shares.first().map(|share| share.fence.clone());
@@ -359,12 +358,12 @@ impl Manage {
         }
     }
 
-    /// Runs a share of the controllers once this process may.
+    /// Runs a share of the controllers after this process has acquired their Lease.
     async fn lead(&self, share: &Share) -> anyhow::Result<Ending> {
         let mut leads = share.fence.clone();
         let fence = match self.stop.run_until_cancelled(leads.wait_for(Option::is_some)).await {
             Some(Ok(fence)) => (*fence).clone(),
-            // Stopped before, or the elections have ended: their owner reports why.
+            // The process stops, or the elections have ended and their owner reports the reason.
             Some(Err(_)) | None => None,
         };
         let Some(fence) = fence else { return Ok(Ending::Clean) };
@@ -379,20 +378,21 @@ impl Manage {
     }
 }
 
+/// Checks that no call was cut off.
+///
 /// # Errors
-/// Calls were cut off, and a cloud may still work on them: the lease must not be given back, nor
-/// may the calls be made again.
+/// Calls were cut off. The cloud may still execute them, so the Lease must not be released.
 fn nothing_cut_off(endings: &[Ending]) -> anyhow::Result<()> {
     if endings.contains(&Ending::CutOff) {
-        bail!("calls were still under way when the time to end was over: the lease is left to run out");
+        bail!("calls were still in flight at the end of the grace period, so the Lease is not released and expires");
     }
     Ok(())
 }
 
-/// What the controllers have to know about the providers.
+/// The providers as the controllers see them.
 ///
 /// # Errors
-/// A name that they refuse; the provider file's own rules are narrower.
+/// The controllers refuse a name; the rules of the provider file are stricter.
 pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
     let entry = |served: &providers::Served| ProviderEntry {
         name: served.spec.name.clone(),
@@ -406,5 +406,5 @@ pub(crate) fn entries(fleet: &Fleet) -> anyhow::Result<Providers> {
         rotations: served.rotations.subscribe(),
         findings: served.findings.clone(),
     };
-    Providers::new(fleet.by_age().map(entry).collect()).context("the providers do not fit together")
+    Providers::new(fleet.by_age().map(entry).collect()).context("the providers contradict each other")
 }

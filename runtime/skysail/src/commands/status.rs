@@ -1,9 +1,9 @@
-//! `skysail status`: what became of each provider, from the objects of the cluster or from a
-//! manager itself, as a page for people or a document.
+//! `skysail status`: the state of each provider, from the objects of the cluster or from a manager,
+//! as text, JSON or YAML.
 //!
 //! # Flow
 //! 1. read (client): the Providers of the cluster, or `/providers` of a manager.
-//! 2. choose: those that were named.
+//! 2. choose: the providers that the command line names.
 //! 3. print.
 
 mod page;
@@ -20,7 +20,7 @@ use crate::{
     output, telemetry,
 };
 
-/// A list of `Provider`s, as an API server and a manager write it.
+/// A list of `Provider`s, in the format of the API server and of a manager.
 #[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProviderList {
@@ -31,7 +31,7 @@ struct ProviderList {
     items: Vec<Provider>,
 }
 
-/// What the command prints of a `Provider`.
+/// The fields of a `Provider` that the command prints.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Provider {
@@ -40,7 +40,7 @@ struct Provider {
     #[serde(default)]
     kind: String,
     metadata: Metadata,
-    /// None where no manager has written one yet.
+    /// `None` if no manager has written a status yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<ProviderStatus>,
 }
@@ -48,15 +48,15 @@ struct Provider {
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct Metadata {
     name: String,
-    /// None where a manager tells: its providers may be those of a file.
+    /// `None` in the answer of a manager, whose providers may be those of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<i64>,
 }
 
-/// Reads and prints.
+/// Reads and prints the state of the providers.
 ///
 /// # Errors
-/// A wrong flag, no cluster or no manager, one that does not tell, or a name that is none's.
+/// A flag is invalid, the cluster or the manager does not answer, or no provider has a given name.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     telemetry::init(&args.log.log, LoggingFormat::Text).or_exit(Reason::Usage)?;
     tokio::runtime::Runtime::new().context("cannot start tokio")?.block_on(status(args))
@@ -74,15 +74,15 @@ async fn status(args: &StatusArgs) -> anyhow::Result<()> {
     output::print(shown(&list, args.output, Timestamp::now())?.as_bytes())
 }
 
-/// Those that were named, in the order of their names.
+/// The named providers (all if none is named), sorted by name.
 fn choose(mut list: ProviderList, names: &[String]) -> anyhow::Result<ProviderList> {
     list.items.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
     for name in names {
         if !list.items.iter().any(|provider| provider.metadata.name == *name) {
             let known: Vec<_> = list.items.iter().map(|provider| &*provider.metadata.name).collect();
             match known.as_slice() {
-                [] => bail!("there is no provider {name:?}, and no other one"),
-                known => bail!("there is no provider {name:?}; there is {}", output::plain(&known.join(", "))),
+                [] => bail!("there is no provider {name:?}; there are no providers"),
+                known => bail!("there is no provider {name:?}; the providers are {}", output::plain(&known.join(", "))),
             }
         }
     }
@@ -100,9 +100,8 @@ fn shown(list: &ProviderList, format: StatusFormat, now: Timestamp) -> anyhow::R
         StatusFormat::Wide => true,
     };
     if list.items.is_empty() {
-        return Ok(
-            "No Providers. Of those in a provider file only their manager tells: ask it with --server.\n".to_owned()
-        );
+        return Ok("No Providers in the cluster. If the manager has a provider file, ask the manager with --server.\n"
+            .to_owned());
     }
     let pages: Vec<String> = list.items.iter().map(|provider| page::of(provider, wide, now)).collect();
     Ok(pages.join("\n"))

@@ -1,8 +1,8 @@
-//! How long, how many, how large: what the reader of the provider file asks, and where it asks
-//! nothing, something wide.
+//! Bounds of lengths, counts and sizes: those of the provider file's reader, and wide ones for
+//! fields that the reader does not bound.
 //!
-//! The API server counts characters where the reader counts bytes, so that a few texts get past it.
-//! It needs a bound of everything: from them it knows beforehand what its rules cost.
+//! The API server counts characters and the reader counts bytes, so the API server accepts a few
+//! texts that are too long. It needs a bound for every field to estimate the cost of its CEL rules.
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
@@ -28,15 +28,15 @@ const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Longest host with a port.
 const HOST_MAX: usize = NAME_MAX + ":65535".len();
-/// Longest reference: a host, a repository and a tag of the longest kind, and a digest.
+/// Longest reference: the longest host, repository and tag, and a digest.
 const REFERENCE_MAX: usize = 1024;
 /// Longest name of a header or of a user.
 const WORD_MAX: usize = 256;
-/// Longest prefix of a path; a whole URL has no more.
+/// Longest prefix of a path, as long as a whole URL.
 const PATH_PREFIX_MAX: usize = 8192;
 /// Length of a digest: its kind and 64 hexadecimal digits.
 const DIGEST_LENGTH: usize = "sha256:".len() + 64;
-/// Longest duration: all units that there are have no more than this.
+/// Longest duration; enough for a number with every unit.
 const DURATION_MAX: usize = 64;
 
 /// An RFC 1123 label.
@@ -44,7 +44,7 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 /// A duration in Go's notation, as `args::parse_duration_or_zero` reads it.
 const DURATION: &str = r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
-/// Every bound but those of the limits.
+/// All bounds except those of the limits.
 pub(super) fn all() -> Vec<Entry> {
     let mut all = ownership();
     all.extend(source());
@@ -138,20 +138,20 @@ fn object_name() -> Value {
     like(NAME_MAX, &format!(r"^{LABEL}(\.{LABEL})*$"))
 }
 
-/// Of a ConfigMap or a Secret.
+/// A key of a ConfigMap or a Secret.
 fn key() -> Value {
     like(NAME_MAX, "^[-._a-zA-Z0-9]+$")
 }
 
 fn cidr() -> Value {
-    // As many characters as the longest of IPv6 has with its prefix.
+    // The length of the longest IPv6 address with its prefix length.
     json!({"format": "cidr", "maxLength": 43})
 }
 
-/// Range of each limit, and what happens beyond it.
+/// Adds the range of each limit, and what happens beyond the limit, to its description.
 ///
 /// # Errors
-/// A limit that is no field.
+/// A limit is not a field.
 pub(super) fn add_limits(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
     let limits = spec.get_mut("properties").and_then(|fields| fields.get_mut("limits"));
     let limits = limits.and_then(|limits| limits.get_mut("properties")).context("spec.limits has no fields")?;
@@ -159,7 +159,7 @@ pub(super) fn add_limits(spec: &mut Map<String, Value>) -> anyhow::Result<()> {
         let field = limits.get_mut(bound.name).and_then(Value::as_object_mut);
         let field = field.with_context(|| format!("spec.limits.{} is no field", bound.name))?;
         let described = field.get("description").and_then(Value::as_str).unwrap_or_default();
-        // As it has to be written: without separators, and in the unit itself.
+        // The numbers have no separators, as in a value.
         let range = format!("{} to {} {}", bound.min, bound.max, bound.unit);
         let described = format!("{described} Range: {range}. Beyond it: {}.", bound.beyond.replace('`', ""));
         field.insert("description".to_owned(), json!(described));

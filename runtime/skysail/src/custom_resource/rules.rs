@@ -1,4 +1,4 @@
-//! What a schema cannot say: rules in CEL, each with a message that says what to write.
+//! CEL rules for what a schema cannot express, each with a message that says what to write.
 
 use std::time::Duration;
 
@@ -14,27 +14,30 @@ use crate::provider_file::PROBATION_TIME_MAX;
 pub(super) fn of_the_object() -> Value {
     json!([{
         "rule": "size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-        // No `fieldPath` leads into the metadata, so the field is named here.
-        "message": "metadata.name is no name of a provider; use at most 63 lower-case letters, digits and dashes, and begin with a letter",
+        // A `fieldPath` cannot name a field of the metadata, so the message names it.
+        "message": "metadata.name is not a valid name of a provider; use at most 63 lower-case letters, digits and dashes, and begin with a letter",
     }])
 }
 
 /// The rules of `spec`.
 ///
 /// # Errors
-/// A limit that a rule is about is gone.
+/// A limit that a rule names does not exist.
 pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
     let mut all = vec![
         (
             "matchLabels",
-            rule("size(self) > 0", "it selects every node; name a label, or mark the provider as default instead"),
+            rule(
+                "size(self) > 0",
+                "matchLabels is empty and would select every node; name a label, or set spec.default instead",
+            ),
         ),
         (
             "probation.time",
             rule(
                 &format!("duration(self) <= {}", duration(PROBATION_TIME_MAX)),
                 &format!(
-                    "write a duration of at most {}, such as 5m; 0s is no probation at all",
+                    "write a duration of at most {}, such as 5m; 0s disables the probation",
                     shown(PROBATION_TIME_MAX)
                 ),
             ),
@@ -54,7 +57,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
             "spec.credentials",
             rule(
                 "self.all(name, name.matches('^[-_.A-Za-z0-9]{1,63}$'))",
-                "a credential cannot have that name; use 1 to 63 letters, digits, dashes, underscores and dots",
+                "the name of a credential is not valid; use 1 to 63 letters, digits, dashes, underscores and dots",
             ),
         ),
         (
@@ -73,18 +76,12 @@ pub(super) fn all() -> anyhow::Result<Vec<Entry>> {
 fn source() -> Vec<Entry> {
     let poll = OciSourceSettings::POLL_MIN;
     vec![
-        (
-            "spec.source",
-            only(exactly_one(
-                &["configMap", "oci"],
-                "name one place: write configMap: with a name, or oci: with a reference",
-            )),
-        ),
+        ("spec.source", only(exactly_one(&["configMap", "oci"], "write exactly one of configMap and oci"))),
         (
             "source.configMap",
             only(exactly_one(
                 &["name", "names"],
-                "write name: with the ConfigMap, or names: with those of its parts, in order",
+                "write exactly one of name (one ConfigMap) and names (the ConfigMaps of the parts, in order)",
             )),
         ),
         (
@@ -98,7 +95,7 @@ fn source() -> Vec<Entry> {
             "oci.timeout",
             rule(
                 &format!("duration(self) > {}", duration(Duration::ZERO)),
-                "write a duration that is longer than nothing, such as 30s or 5m",
+                "write a duration that is longer than zero, such as 30s or 5m",
             ),
         ),
         ("oci.signatures", signatures()),
@@ -112,15 +109,15 @@ fn signatures() -> Value {
     json!({VALIDATIONS: [
         rule(
             "has(self.keys) || has(self.identities)",
-            "nobody is named; write keys: of those who may sign, or identities: with a trustRoot",
+            "no signer is named; write keys, or identities with a trustRoot",
         ),
         rule(
             "has(self.identities) == has(self.trustRoot)",
-            "identities and trustRoot go together; write both, or neither where keys sign",
+            "identities and trustRoot need each other; write both, or neither if only keys sign",
         ),
         rule(
             &format!("!has(self.require) || self.require <= {signers}"),
-            "require asks for more signatures than there are keys and identities; write 1 up to their number",
+            "require is larger than the number of keys and identities; write 1 up to their number",
         ),
     ]})
 }
@@ -133,7 +130,7 @@ fn limits() -> anyhow::Result<Value> {
     };
     Ok(only(json!({
         "rule": format!("{} <= {}", value("httpTimeMs")?, value("deadlineMs")?),
-        "message": "httpTimeMs is longer than deadlineMs, each by its default where it is not written: an exchange cannot take longer than its call",
+        "message": "httpTimeMs (or its default) is longer than deadlineMs (or its default): a request cannot take longer than its call; lower httpTimeMs or raise deadlineMs",
         "fieldPath": ".httpTimeMs",
     })))
 }
@@ -146,12 +143,12 @@ fn only(rule: Value) -> Value {
     json!({VALIDATIONS: [rule]})
 }
 
-/// In CEL.
+/// A duration in CEL.
 fn duration(duration: Duration) -> String {
     format!("duration('{}s')", duration.as_secs())
 }
 
-/// For people.
+/// A duration in a message.
 fn shown(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 3600 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),

@@ -1,5 +1,5 @@
-//! `status` of a `Provider`: what a slot tells about itself (`skysail_host::slot::SlotStatus`), in
-//! the words of the API. What an older manager wrote may lack fields, so each is optional.
+//! The field `status` of a `Provider`: the status of a slot (`skysail_host::slot::SlotStatus`) in
+//! the format of the API. A status of an older manager may lack fields, so each field is optional.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +7,45 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What the manager that holds the lease makes of the provider.
+/// Status of the provider, as the leader observed it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ProviderStatus {
-    /// The generation of the spec that the rest of the status is about.
+    /// Generation of the spec to which this status belongs.
     pub(crate) observed_generation: i64,
-    /// What is true of the provider, one entry for each type.
+    /// Conditions of the provider, one entry for each type.
     #[schemars(schema_with = "conditions")]
     pub(crate) conditions: Vec<Condition>,
-    /// The release that serves; absent while none does.
+    /// The serving release; absent while no release serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) active: Option<Active>,
-    /// There while what serves may still be taken back.
+    /// Present while the serving release is on probation and may be rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probation: Option<Probation>,
-    /// The release that serves a share of the objects; absent while one release serves all of them.
+    /// The canary: the release that serves a share of the objects; absent while one release serves
+    /// all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) canary: Option<Canary>,
-    /// How a release's answers compare with its predecessor's: of the newest that was asked.
+    /// Comparison of the newest release in the phase shadow with its predecessor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shadow: Option<Shadow>,
-    /// The release that is on its way.
+    /// The release that is being rolled out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) candidate: Option<Candidate>,
-    /// Why the newest release does not serve, or the newest settings are not those of what serves;
-    /// absent where both are well.
+    /// The last refusal: why the newest release does not serve, or why the newest settings are not
+    /// in force; absent if neither was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<Refused>,
-    /// Why the source has nothing to offer; absent where its newest word was an offer.
+    /// Why the source could not offer a component; absent if its last answer was an offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source_failure: Option<Failure>,
-    /// Releases that became active since the manager's process began, the first one included.
+    /// Number of releases that became active since the manager started, including the first one.
     pub(crate) swaps: u64,
-    /// Releases that serve no new call and still have one running.
+    /// Number of replaced releases that still have a call in flight.
     pub(crate) draining: u64,
-    /// Calls of the release that serves, one entry for each function that was called. They count
-    /// since it was loaded with the settings it has, in the process that leads. Figures alone are
-    /// written once a minute at most.
+    /// Calls of the serving release in the leader, one entry for each function that was called,
+    /// since the release was loaded with its current settings. If nothing else changes, these
+    /// numbers are updated at most once a minute.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<Calls>,
 }
@@ -53,29 +54,29 @@ pub(crate) struct ProviderStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Calls {
-    /// Interface and function of the contract, as load-balancers.ensure.
+    /// Interface and function of the contract, for example load-balancers.ensure.
     pub(crate) function: String,
-    /// Calls that ended, also those that were cancelled.
+    /// Number of calls that ended, including cancelled calls.
     pub(crate) calls: u64,
-    /// Calls that ended with an error that somebody has to do something about. That something is
-    /// not there, or has to be asked again later, is an answer.
+    /// Number of calls that ended with an error. The answers that something does not exist, or that
+    /// the call has to be repeated later, are not errors.
     pub(crate) failed: u64,
-    /// Calls by how they ended: Ok, Cancelled, or the category of the error.
+    /// Number of calls by outcome: Ok, Cancelled, or the category of the error.
     pub(crate) outcomes: BTreeMap<String, u64>,
-    /// Half of the calls took at most so many milliseconds, waiting for a place included and
-    /// rounded up. What was cancelled does not count.
+    /// Median duration of the calls in milliseconds, rounded up, including the wait that the limit
+    /// concurrentCalls causes. Cancelled calls do not count.
     pub(crate) p50_ms: u64,
-    /// 99 of 100 calls took at most so many milliseconds.
+    /// 99th percentile of the duration of the calls in milliseconds.
     pub(crate) p99_ms: u64,
-    /// 99 of 100 calls used at most so many units of fuel; a sixteenth too high at most, as the
-    /// times.
+    /// 99th percentile of the fuel of a call. Like the durations, it is at most a sixteenth too
+    /// high.
     pub(crate) fuel_p99: u64,
-    /// Units of fuel that the dearest call used.
+    /// Largest fuel of one call.
     pub(crate) fuel_max: u64,
-    /// Units of fuel that a call may use, spec.limits.fuel or its default.
+    /// Fuel that a call may use: spec.limits.fuel or its default.
     pub(crate) fuel_limit: u64,
-    /// Calls that met a limit, by its name in spec.limits, whether it ended them or only refused
-    /// something.
+    /// Number of calls that hit a limit, by the name of the limit in spec.limits, whether the limit
+    /// ended the call or only refused a part of it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) limit_hits: BTreeMap<String, u64>,
     /// The last call that ended with such an error; absent where none did.
@@ -99,38 +100,38 @@ pub(crate) struct FailedCall {
     pub(crate) succeeded_since: bool,
 }
 
-/// The release that serves.
+/// The serving release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Active {
     /// Digest of the component: sha256:….
     pub(crate) digest: String,
-    /// Where it came from.
+    /// Source of the component.
     pub(crate) origin: String,
-    /// What it calls itself.
+    /// Name of the provider, as identity.describe returned it.
     pub(crate) name: String,
-    /// Its version, as it says.
+    /// Version of the component, as identity.describe returned it.
     pub(crate) version: String,
-    /// Version of the contract by which it is called.
+    /// Version of the contract that the component uses.
     pub(crate) contract: String,
-    /// The interfaces that it has besides identity.
+    /// Interfaces that the component exports besides identity.
     pub(crate) interfaces: Vec<String>,
-    /// Schemes of the provider IDs that are its own.
+    /// Schemes of the provider IDs that belong to the component.
     pub(crate) provider_id_schemes: Vec<String>,
-    /// Since when it serves.
+    /// Time since which the release serves.
     #[schemars(schema_with = "date")]
     pub(crate) since: Option<Time>,
 }
 
-/// What serves may still be taken back.
+/// Probation of the serving release, in which it may be rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Probation {
-    /// Digest of what serves again then: sha256:….
+    /// Digest of the release that serves again after a rollback: sha256:….
     pub(crate) predecessor: String,
-    /// Calls that it has to end.
+    /// Number of calls that the release has to complete.
     pub(crate) calls: u64,
-    /// Milliseconds that it has to serve.
+    /// Milliseconds for which the release has to serve.
     pub(crate) time_ms: u64,
 }
 
@@ -140,79 +141,79 @@ pub(crate) struct Probation {
 pub(crate) struct Canary {
     /// Digest of the component: sha256:….
     pub(crate) digest: String,
-    /// Where it came from.
+    /// Source of the component.
     pub(crate) origin: String,
-    /// Its version, as it says.
+    /// Version of the component, as identity.describe returned it.
     pub(crate) version: String,
-    /// How many of a hundred objects it serves.
+    /// Percentage of the objects that the release serves.
     pub(crate) percent: u8,
-    /// Calls that it has to end.
+    /// Number of calls that the release has to complete.
     pub(crate) calls: u64,
-    /// Milliseconds that it has to serve.
+    /// Milliseconds for which the release has to serve.
     pub(crate) time_ms: u64,
 }
 
-/// How a release's answers compare with its predecessor's.
+/// Comparison of a release's answers with those of its predecessor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Shadow {
-    /// Digest of the component that was asked: sha256:….
+    /// Digest of the new component: sha256:….
     pub(crate) digest: String,
-    /// Questions that both were asked.
+    /// Number of calls that were made to both releases.
     pub(crate) asked: u64,
-    /// Of those: the predecessor had no answer, so that there was nothing to compare.
+    /// Number of these calls that could not be compared, because the predecessor had no answer.
     pub(crate) unanswered: u64,
-    /// Of those: the answers differed.
+    /// Number of these calls whose answers differed.
     pub(crate) differing: u64,
-    /// The first of the differences.
+    /// The first differences.
     pub(crate) differences: Vec<String>,
 }
 
-/// A release that is on its way.
+/// A release that is being rolled out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Candidate {
     /// Digest of the component: sha256:….
     pub(crate) digest: String,
-    /// Where it came from.
+    /// Source of the component.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed,
-    /// canary or active.
+    /// The last stage that was reached: offered, verified, compiled, linked, described,
+    /// configChecked, shadowed, canary or active.
     pub(crate) stage: String,
 }
 
-/// A release that does not serve, or settings.
+/// A release or settings that were refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Refused {
     /// Digest of the component: sha256:….
     pub(crate) digest: String,
-    /// Where it came from.
+    /// Source of the component.
     pub(crate) origin: String,
-    /// How far it came: offered, verified, compiled, linked, described, configChecked, shadowed,
-    /// canary or active.
+    /// The last stage that was reached: offered, verified, compiled, linked, described,
+    /// configChecked, shadowed, canary or active.
     pub(crate) stage: String,
-    /// What is wrong, in a word.
+    /// Reason in one word.
     pub(crate) code: String,
-    /// What is wrong, where, why, and the way out.
+    /// Reason and remedy as a sentence.
     pub(crate) reason: String,
     /// Whether the same component with the same settings will be refused again.
     pub(crate) lasting: bool,
-    /// Whether it had been tried once more because rollout.retry names it.
+    /// Whether the release was tried again because rollout.retry names its digest.
     pub(crate) retried: bool,
 }
 
-/// A source that has nothing to offer.
+/// Failure of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Failure {
-    /// What is wrong, in a word.
+    /// Reason in one word.
     pub(crate) code: String,
-    /// What is wrong, where, why, and the way out.
+    /// Reason and remedy as a sentence.
     pub(crate) reason: String,
 }
 
-/// The conditions of the API (`metav1.Condition`), with its own patterns.
+/// The schema of `metav1.Condition`, with the patterns of Kubernetes.
 fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -220,12 +221,12 @@ fn conditions(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
             "type": "object",
-            "description": "One thing that is true of the provider or not.",
+            "description": "One condition of the provider.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {
                     "type": "string",
-                    "description": "What it is about, in CamelCase.",
+                    "description": "Type of the condition, in CamelCase.",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
                 },
@@ -234,17 +235,17 @@ fn conditions(_: &mut SchemaGenerator) -> Schema {
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
-                    "description": "The generation of the spec that it is about.",
+                    "description": "Generation of the spec to which the condition belongs.",
                 },
-                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When its status changed last."},
+                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "Time of the last change of the status."},
                 "reason": {
                     "type": "string",
-                    "description": "Why it has this status, in a word of CamelCase.",
+                    "description": "Reason of the status, one word in CamelCase.",
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
-                "message": {"type": "string", "description": "Why it has this status, for people.", "maxLength": 32768},
+                "message": {"type": "string", "description": "Reason of the status as a sentence.", "maxLength": 32768},
             },
         },
     })

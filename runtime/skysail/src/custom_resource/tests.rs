@@ -1,5 +1,5 @@
-//! The definition is whole, and is the committed file. What an API server makes of it is tested in
-//! `tests/e2e`.
+//! The definition is complete and equals the committed file. `tests/e2e` tests it with an API
+//! server.
 
 use std::collections::BTreeSet;
 
@@ -34,26 +34,26 @@ fn nothing_is_lost_between_the_schema_and_the_definition() {
 #[rstest]
 #[case("spec")]
 #[case("status")]
-fn every_field_says_what_it_is(#[case] name: &str) {
-    let mut silent = Vec::new();
+fn every_field_has_a_description(#[case] name: &str) {
+    let mut undescribed = Vec::new();
     let mut look = |place: &str, schema: &mut Map<String, Value>| {
         let described = schema.get("description").and_then(Value::as_str).unwrap_or_default();
         let is_field = !place.ends_with(']') && !place.ends_with('*');
-        // Neither links nor marks of Rust's documentation.
+        // No links and code marks of Rust's documentation.
         if is_field
             && (!described.ends_with('.')
                 || described.contains(['`', '['].as_slice()) && !described.contains("[fd00::1]"))
         {
-            silent.push(format!("{place}: {described}"));
+            undescribed.push(format!("{place}: {described}"));
         }
         Ok(())
     };
     schema::walk(&mut part(name), name, &mut look).unwrap();
-    assert_eq!(silent, Vec::<String>::new());
+    assert_eq!(undescribed, Vec::<String>::new());
 }
 
 #[test]
-fn everything_in_the_spec_has_a_bound_and_only_what_is_off_a_default() {
+fn every_field_of_the_spec_has_a_bound_and_only_false_is_a_default() {
     let (mut without, mut off) = (Vec::new(), Vec::new());
     let mut look = |place: &str, schema: &mut Map<String, Value>| {
         let has = |keyword| schema.contains_key(keyword);
@@ -65,8 +65,8 @@ fn everything_in_the_spec_has_a_bound_and_only_what_is_off_a_default() {
             Some("boolean") => true,
             other => panic!("{place} has type {other:?}"),
         };
-        // What the API server writes into a stored object stays there when the default has become
-        // another.
+        // The API server writes defaults into stored objects, where a later release cannot change
+        // them.
         let default = schema.get("default");
         if default == Some(&Value::Bool(false)) {
             off.push(place.to_owned());
@@ -93,7 +93,7 @@ fn an_entry_without_a_field_is_an_error() {
     assert_eq!(error.to_string(), "no field at sources");
 }
 
-/// A slot about which everything is to be told.
+/// A slot in which every field is set.
 fn slot_status() -> SlotStatus {
     let (digest, origin) = ("sha256:00".to_owned(), "file x.wasm".to_owned());
     SlotStatus {
@@ -137,20 +137,19 @@ fn slot_status() -> SlotStatus {
 }
 
 #[test]
-fn the_status_has_what_a_slot_tells() {
-    let told = serde_json::to_value(slot_status()).unwrap();
+fn the_status_has_every_field_of_a_slots_status() {
+    let slot = serde_json::to_value(slot_status()).unwrap();
     let status = Value::Object(part("status"));
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
-    let differ = |told: &Value, schema: &Value| {
-        let (told, schema) = (keys(told), keys(&schema["properties"]));
-        told.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
+    let differ = |slot: &Value, schema: &Value| {
+        let (slot, schema) = (keys(slot), keys(&schema["properties"]));
+        slot.symmetric_difference(&schema).cloned().collect::<Vec<_>>()
     };
-    // The object's own name, what only the manager needs, what only the API server's users need,
-    // and what is asked of the release.
-    assert_eq!(differ(&told, &status), ["calls", "conditions", "generation", "observedGeneration", "provider"]);
+    // Only a slot has `generation` and `provider`; only an object has the other three.
+    assert_eq!(differ(&slot, &status), ["calls", "conditions", "generation", "observedGeneration", "provider"]);
     for part in ["probation", "canary", "shadow", "candidate", "refused", "sourceFailure"] {
-        assert_eq!(differ(&told[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
+        assert_eq!(differ(&slot[part], &status["properties"][part]), Vec::<String>::new(), "{part}");
     }
-    // A date in place of milliseconds; which of the swaps it was does not matter.
-    assert_eq!(differ(&told["active"], &status["properties"]["active"]), ["since", "sinceMs", "swap"]);
+    // The object has a date in place of milliseconds, and not the number of the swap.
+    assert_eq!(differ(&slot["active"], &status["properties"]["active"]), ["since", "sinceMs", "swap"]);
 }

@@ -29,7 +29,7 @@ fn o11_a_file_of_each_version_is_read() {
 }
 
 #[test]
-fn o11_what_is_no_configuration_is_refused() {
+fn o11_an_invalid_configuration_is_refused() {
     assert!(LeaderMigrationConfiguration::parse("").is_err());
     let text = refused("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n");
     assert!(
@@ -53,8 +53,7 @@ fn o11_what_is_no_configuration_is_refused() {
             "leaderName: m\nresourceLock: leases\ncontrollerLeaders: [{component: a}]\n",
             "controllerLeaders[0].name: Required value",
         ),
-        // Upstream takes the file and fails when it makes the lock: client-go has none on Endpoints
-        // any more.
+        // Upstream accepts the file and fails later: client-go no longer has locks on Endpoints.
         ("leaderName: m\nresourceLock: endpoints\n", "resource Lock must be 'leases'"),
     ] {
         let text = refused(&format!("{HEAD}{more}"));
@@ -86,9 +85,9 @@ fn o11_a_controller_is_migrated_or_not_or_not_ours() {
     assert_eq!(filters(&config("*")), [migrated, stays, migrated, migrated]);
 }
 
-/// Upstream: the lifecycle controller alone, because the other two have been renamed since.
+/// Upstream migrates only the lifecycle controller, because the other two have been renamed.
 #[test]
-fn o11_the_default_migrates_what_it_names_by_the_earlier_names_too() {
+fn o11_the_default_migrates_controllers_by_their_earlier_names_too() {
     let (main, migrated) = LeaderMigrationConfiguration::default().split(EnabledControllers::default());
     assert!(main.cloud_node && !main.service && !main.route && !main.cloud_node_lifecycle, "{main:?}");
     assert!(
@@ -98,12 +97,12 @@ fn o11_the_default_migrates_what_it_names_by_the_earlier_names_too() {
 }
 
 #[test]
-fn o11_a_controller_that_is_off_runs_under_no_lease() {
+fn o11_a_disabled_controller_runs_under_no_lease() {
     let enabled = EnabledControllers { service: false, ..EnabledControllers::default() };
     let (main, migrated) = LeaderMigrationConfiguration::default().split(enabled);
     assert!(!main.service && !migrated.service);
     let (main, migrated) = config("kube-controller-manager").split(EnabledControllers::default());
-    assert!(!main.service && !migrated.service, "another component runs it");
+    assert!(!main.service && !migrated.service, "another component runs the controller");
 }
 
 #[test]

@@ -1,29 +1,29 @@
-//! What the YAML library refuses, in our words: it knows lines and types, a reader needs the key,
-//! the reason and the way out.
+//! Converts errors of the YAML library: the library names lines and types, and this module adds the
+//! key, the reason and the remedy.
 
 use serde_saphyr::{Error, Location};
 
 use super::outline::{Outline, Place};
 
-/// An error without its file.
+/// An error without the name of its file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// 1-based; none where the text has no such place.
+    /// 1-based; `None` if the text has no such place.
     pub(super) line: Option<u64>,
     /// For example `provider "sim": spec.limits.fuel`.
     pub(super) place: String,
-    /// With the way out.
+    /// Reason and remedy.
     pub(super) reason: String,
 }
 
-/// A text that is not YAML.
+/// The error about a text that is not YAML.
 pub(super) fn syntax(error: &Error) -> Finding {
     let line = error.location().map(|location| location.line());
-    let reason = format!("this is not YAML: {}; mend it there, or in the line before", reason(error));
+    let reason = format!("this is not YAML: {}; correct this line, or the line before", reason(error));
     Finding { line, place: String::new(), reason }
 }
 
-/// YAML that is not a provider file.
+/// The error about YAML that is not a provider file.
 pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
     let error = error.without_snippet();
     let Some(location) = error.location() else { return syntax(error) };
@@ -49,31 +49,30 @@ pub(super) fn schema(outline: &Outline, error: &Error) -> Finding {
 }
 
 fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String {
-    // A value may be a secret that was written in the wrong place: only what should be a number or
-    // a flag is repeated.
+    // A value may be a secret in the wrong place: only values of numbers and flags are repeated.
     let written = place.and_then(|place| place.scalar.as_deref());
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
-            format!("{field:?} is not a key of this place; write one of {}", expected.join(", "))
+            format!("{field:?} is not a valid key here; write one of {}", expected.join(", "))
         }
         Error::SerdeUnknownVariant { expected, .. } if place.is_some_and(|place| place.is_value_at(location)) => {
             format!("this has to be a mapping; write one of the keys {} with its value", expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            format!("{variant:?} is not a key of this place; write one of {}", expected.join(", "))
+            format!("{variant:?} is not a valid key here; write one of {}", expected.join(", "))
         }
         Error::SerdeMissingField { field, .. } => format!("the key {field:?} is missing; add it"),
         Error::DuplicateMappingKey { .. } => match place {
             Some(first) if first.line != location.line() => {
-                format!("the key stands here again, and first in line {}; keep one of them", first.line)
+                format!("the key is written again, and first in line {}; keep one of them", first.line)
             }
-            Some(_) | None => "the key stands here twice; keep one of them".to_owned(),
+            Some(_) | None => "the key is written twice; keep one of them".to_owned(),
         },
         Error::InvalidScalar { ty, .. } => format!("{:?} is not {}; correct it", written.unwrap_or_default(), kind(ty)),
         Error::InvalidBooleanStrict { .. } => {
             format!("{:?} is neither true nor false; write one of them", written.unwrap_or_default())
         }
-        Error::NullIntoString { .. } => "nothing is written here; write a text".to_owned(),
+        Error::NullIntoString { .. } => "the value is empty; write a text".to_owned(),
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
             format!("this is {unexpected}, and has to be {}; correct it", kind(expected))
@@ -83,7 +82,7 @@ fn of_schema(error: &Error, place: Option<&Place>, location: Location) -> String
     }
 }
 
-/// A type of the library in words for a reader.
+/// A type of the library in plain words.
 fn kind(name: &str) -> &str {
     match name {
         "u64" | "u32" | "u16" | "unsigned integer" => "a whole number of 0 or more",
@@ -95,7 +94,7 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// The library's reason without its drawing of the text and without the place, on one line.
+/// The first line of the library's reason, without the snippet and the place.
 fn reason(error: &Error) -> String {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The files that a configuration consists of, as they were when they were read.
+//! The files of a configuration, to notice changes.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +11,10 @@ use skysail_host::read_file;
 
 use super::text;
 
-/// Every file that was asked for, also in vain: when one of them differs, the configuration has to
-/// be read again.
+/// Every file that was read, including missing files: after a change of one, the configuration has
+/// to be read again.
 ///
-/// What is remembered is of the very bytes that were handed out, so that a change is seen however
-/// soon it follows the reading.
+/// The hash is that of the bytes that were returned, so that no change after the read is missed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     seen: BTreeMap<PathBuf, Seen>,
@@ -24,22 +23,21 @@ pub(crate) struct Files {
 #[derive(Clone, Debug)]
 struct Seen {
     bytes_max: u64,
-    /// None where nothing could be read.
+    /// `None` if the file could not be read.
     hash: Option<u64>,
 }
 
 impl Files {
-    /// Reads a text file of at most `bytes_max`; the error says what is wrong and what to do.
+    /// Reads a text file of at most `bytes_max`; the error has the reason and the remedy.
     pub(super) fn text(&mut self, path: &Path, bytes_max: u64) -> Result<String, String> {
         let read = read_file(path, bytes_max);
         let seen = Seen { bytes_max, hash: hash(&read) };
-        // A file that is named twice counts as it was read first: if it changed in between, it is
-        // read again.
+        // If a file is read twice, the first content counts: a change in between is noticed.
         self.seen.entry(path.to_owned()).or_insert(seen);
         text::decode(read, bytes_max)
     }
 
-    /// Whether one of them reads otherwise now.
+    /// Whether the content of one of the files has changed.
     pub(crate) fn changed(&self) -> bool {
         self.seen.iter().any(|(path, Seen { bytes_max, hash: before })| hash(&read_file(path, *bytes_max)) != *before)
     }
@@ -59,7 +57,7 @@ mod tests {
     use super::Files;
 
     #[test]
-    fn a_file_that_appears_changes_or_goes_is_noticed() {
+    fn a_file_that_is_created_changed_or_deleted_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let read = || {
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_refused_with_a_sentence_and_nobody_waits_for_its_writer() {
+    fn a_pipe_is_refused_without_a_wait_for_its_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_between_two_readings_is_noticed() {
+    fn a_file_that_changes_between_two_reads_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let mut files = Files::default();

@@ -12,7 +12,7 @@ use super::{
     schema::{self, API_VERSION, Carrier, Check, Document, KIND},
 };
 
-/// A `Provider` of the cluster that can be read as one. What it says is not judged yet.
+/// An object of kind `Provider` that was parsed and not checked yet.
 #[derive(Debug)]
 pub(crate) struct ProviderObject {
     name: String,
@@ -22,40 +22,41 @@ pub(crate) struct ProviderObject {
 }
 
 impl ProviderObject {
-    /// From an object's name and its `spec`. The API server has compared it with the definition
-    /// that it knows, which may be an older one.
+    /// Parses an object's name and its `spec`. The API server may have validated the object with an
+    /// older definition.
     ///
     /// # Errors
-    /// It does not have the form of a `Provider`: place, reason and way out.
+    /// The object does not fit the schema of `Provider`: place, reason and remedy.
     pub(crate) fn read(name: &str, spec: &Value) -> Result<Self, String> {
         let object = json!({ "apiVersion": API_VERSION, "kind": KIND, "metadata": { "name": name }, "spec": spec });
-        // JSON is YAML: one reader for both carriers, with one set of errors.
+        // JSON is YAML: one parser, with one set of errors, reads objects and files.
         let text = object.to_string();
-        let outline = Outline::of(&text).map_err(|error| told(name, explain::syntax(&error)))?;
+        let outline = Outline::of(&text).map_err(|error| sentence(name, explain::syntax(&error)))?;
         let read = serde_saphyr::from_str(&text);
-        let mut document: Document = read.map_err(|error| told(name, explain::schema(&outline, &error)))?;
+        let mut document: Document = read.map_err(|error| sentence(name, explain::schema(&outline, &error)))?;
         let secrets = schema::secrets_of(&mut document.spec);
         Ok(Self { name: name.to_owned(), outline, document, secrets })
     }
 
-    /// The Secrets that it names.
+    /// The Secrets that the object names.
     pub(crate) const fn secrets(&self) -> &BTreeSet<SecretKeyRef> {
         &self.secrets
     }
 
-    /// Judges it, with the values of its Secrets.
+    /// Checks the object, with the values of its Secrets.
     ///
     /// # Errors
-    /// The first thing that is wrong: place, reason and way out.
+    /// The first error: place, reason and remedy.
     pub(crate) fn check(self, secrets: &SecretValues) -> Result<ProviderSpec, String> {
         let Self { name, outline, document, secrets: _ } = self;
         let check = Check::new(Carrier::Object { secrets }, (&outline, 0));
-        check.document(document).map_err(|finding| told(&name, finding))
+        check.document(document).map_err(|finding| sentence(&name, finding))
     }
 }
 
-/// In an object there are no lines, and it is plain which one is meant.
-fn told(name: &str, Finding { line: _, place, reason }: Finding) -> String {
+/// The finding as a sentence without the line and the name of the provider, which an object does
+/// not need.
+fn sentence(name: &str, Finding { line: _, place, reason }: Finding) -> String {
     let provider = format!("provider {name:?}");
     let place = place.strip_prefix(&provider).map_or(&*place, |rest| rest.trim_start_matches(": "));
     if place.is_empty() { reason } else { format!("{place}: {reason}") }
@@ -101,11 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_an_object_is_told_without_lines() {
+    fn errors_about_an_object_have_no_lines() {
         refused(
             json!({ "fuel": 1 }),
             expect![[
-                r#"spec.fuel: "fuel" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+                r#"spec.fuel: "fuel" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
             ]],
         );
         refused(
@@ -120,14 +121,12 @@ mod tests {
         );
         refused(
             json!({ "source": {} }),
-            expect![
-                "spec.source: it names no place; write file: with a path, configMap: with a name, or oci: with a reference"
-            ],
+            expect!["spec.source: the source is empty; write exactly one of file, configMap and oci"],
         );
         refused(
             json!({ "source": { "file": "/run/secrets/token" } }),
             expect![
-                "spec.source.file: an object of the cluster names no file and no variable of the manager; write configMap: or oci: for a component, secretKeyRef: with namespace, name and key for what is secret, and the text itself for everything else"
+                "spec.source.file: an object in the cluster must not name a file or an environment variable of the manager; write configMap or oci for a component, secretKeyRef for a secret, and the text itself for everything else"
             ],
         );
         refused(
@@ -137,9 +136,9 @@ mod tests {
         expect![[r#"the key "source" is missing; add it"#]].assert_eq(&take(&Value::Null).unwrap_err());
     }
 
-    /// Who may write a Provider must not get at what only the manager may read.
+    /// An account with write access to Providers must not read the manager's files and variables.
     #[test]
-    fn an_object_names_no_file_and_no_variable_of_the_manager() {
+    fn an_object_that_names_a_file_or_a_variable_of_the_manager_is_refused() {
         let map = json!({ "configMap": { "namespace": "cloud", "name": "sim" } });
         let file = json!({ "file": "/run/secrets/kubernetes.io/serviceaccount/token" });
         let api = |value: &Value| json!({ "api": { "origins": ["https://api.example.com"], "bearer": value } });
@@ -157,14 +156,15 @@ mod tests {
             (json!({ "source": map, "credentials": api(&json!({ "env": "HOME" })) }), "credentials.api.bearer.env"),
         ] {
             let error = take(&spec).unwrap_err();
-            let told =
-                format!("spec.{place}: an object of the cluster names no file and no variable of the manager; write");
-            assert!(error.starts_with(&told), "{error}");
+            let expected = format!(
+                "spec.{place}: an object in the cluster must not name a file or an environment variable of the manager; write"
+            );
+            assert!(error.starts_with(&expected), "{error}");
         }
     }
 
     #[test]
-    fn a_secret_that_is_not_there_is_named() {
+    fn a_missing_secret_is_named() {
         let absent = json!({ "namespace": "cloud", "name": "other", "key": "token" });
         let api = json!({ "origins": ["https://api.example.com"], "bearer": { "secretKeyRef": absent } });
         refused(

@@ -1,7 +1,8 @@
-//! Where everything stands in a YAML text: the line of each key's path, and the path at each place.
+//! The positions in a YAML text: the line of each key's path, and the path at each position.
 //!
-//! The schema knows what a file may say, and not where it says it; what judges origins, credentials
-//! and limits knows only their paths. Here the two meet, so that every error can name both.
+//! The schema's errors have a position without a path, and the checks of origins, credentials and
+//! limits have a path without a position. The outline maps one to the other, so that every error
+//! can name both.
 
 use std::fmt;
 
@@ -28,12 +29,12 @@ pub(super) struct Place {
     pub(super) line: u64,
     key: Location,
     value: Location,
-    /// The value as it is written, where it is a plain one.
+    /// The text of the value, if it is a scalar.
     pub(super) scalar: Option<String>,
 }
 
 impl Place {
-    /// Whether the value begins there, and not the key.
+    /// Whether the value, and not the key, begins at the location.
     pub(super) fn is_value_at(&self, location: Location) -> bool {
         is_same(self.value, location) && !is_same(self.key, location)
     }
@@ -43,9 +44,9 @@ impl Outline {
     /// Reads the places of a text.
     ///
     /// # Errors
-    /// It is not YAML.
+    /// The text is not YAML.
     pub(super) fn of(text: &str) -> Result<Self, serde_saphyr::Error> {
-        // A key that stands twice is the schema's to refuse: here the first one counts.
+        // The schema refuses duplicate keys; here the first one counts.
         let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::FirstWins };
         let mut outline = Self::default();
         for (document, node) in serde_saphyr::from_multiple_with_options::<Node>(text, options)?.into_iter().enumerate()
@@ -77,31 +78,31 @@ impl Outline {
         }
     }
 
-    /// The line of a path of a document, or of the innermost part of it that is written.
+    /// The line of a path of a document, or of the innermost part of the path that exists.
     pub(super) fn line(&self, document: usize, path: &str) -> Option<u64> {
         let of_document = || self.places.iter().filter(|place| place.document == document);
         let parts = std::iter::successors(Some(path), |part| outer(part)).chain([""]);
         parts.filter_map(|part| of_document().find(|place| place.path == part)).map(|place| place.line).next()
     }
 
-    /// The key that stands there.
+    /// The key at the location.
     pub(super) fn key_at(&self, location: Location) -> Option<&Place> {
         self.places.iter().find(|place| is_same(place.key, location))
     }
 
-    /// The innermost value that begins there.
+    /// The innermost value that begins at the location.
     pub(super) fn value_at(&self, location: Location) -> Option<&Place> {
         self.places.iter().rfind(|place| is_same(place.value, location))
     }
 
-    /// The mapping to which the key there belongs, or which begins there.
+    /// The mapping that contains the key at the location, or that begins at the location.
     pub(super) fn mapping_at(&self, location: Location) -> Option<&Place> {
         let Some(key) = self.key_at(location) else { return self.value_at(location) };
         let path = outer(&key.path).unwrap_or_default();
         self.places.iter().find(|place| place.document == key.document && place.path == path)
     }
 
-    /// The last place up to a location whose key this is.
+    /// The last place with this key up to the location.
     pub(super) fn last_before(&self, location: Location, key: &str) -> Option<&Place> {
         let is_named = |place: &&Place| place.path.rsplit('.').next() == Some(key) && place.line <= location.line();
         self.places.iter().rfind(is_named)
@@ -114,7 +115,7 @@ impl Outline {
     }
 }
 
-/// What a path lies in, one step up.
+/// The path without its last part.
 fn outer(path: &str) -> Option<&str> {
     path.get(..path.rfind(['.', '['])?)
 }
@@ -123,7 +124,7 @@ fn is_same(one: Location, other: Location) -> bool {
     (one.line(), one.column()) == (other.line(), other.column())
 }
 
-/// Anything that YAML can say.
+/// Any YAML value with its location.
 struct Node(Spanned<Value>);
 
 enum Value {
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_has_the_line_of_what_it_belongs_to() {
+    fn a_path_that_does_not_exist_has_the_line_of_its_innermost_existing_part() {
         let outline = Outline::of(TEXT).unwrap();
         assert_eq!(outline.line(0, "spec.list[1].four.five"), Some(5));
         assert_eq!(outline.line(0, "spec.none"), Some(2));

@@ -1,4 +1,4 @@
-//! `spec.rollout`: how a new release takes over.
+//! `spec.rollout`: how a new release replaces its predecessor.
 
 use std::time::Duration;
 
@@ -10,77 +10,77 @@ use skysail_sources::Digest;
 use super::{explain::Finding, schema::Check};
 use crate::args::parse_duration_or_zero;
 
-/// Unless the operator says otherwise. A cluster that is at rest makes a few calls a minute, one in
-/// a roll-out dozens.
+/// Default length of a probation and a canary. An idle cluster makes a few calls a minute, a busy
+/// one dozens.
 const WATCHED: ProbationOptions = ProbationOptions { calls: 20, time: Duration::from_mins(5) };
 
-/// Longest time that a release is watched: two of them are in memory for up to twelve times as
-/// long.
+/// Longest probation or canary: two releases are in memory for up to twelve times as long.
 pub(crate) const TIME_MAX: Duration = Duration::from_hours(24);
 
-/// The most that a canary serves: what serves all objects is none.
+/// Largest share of a canary: a release that serves all objects is not a canary.
 pub(crate) const PERCENT_MAX: u8 = 99;
 
-/// What [`OnDifference`] is called.
+/// The names of [`OnDifference`].
 pub(crate) const ON_DIFFERENCE: [&str; 2] = ["Report", "Refuse"];
 
-/// How a new release takes over: asked beside its predecessor, then for a share of the objects,
-/// then for all of them.
+/// How a new release replaces its predecessor: first it answers without effect (shadow), then it
+/// serves a share of the objects (canary), then all objects (probation).
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Rollout {
-    /// Asks a new release what its predecessor is asked, before it serves, and compares the
-    /// answers: load-balancers.get about up to 16 Services, instances.describe about nodes, the
-    /// lists of load balancers and routes. Requests that could change something are refused
-    /// meanwhile. A release that traps or meets a limit where its predecessor answers is refused.
-    /// Default: nothing is asked.
+    /// Compare the answers of a new release with those of its predecessor before it serves, by
+    /// calling both: load-balancers.get for up to 16 Services, instances.describe for nodes, and
+    /// the lists of load balancers and routes. In this phase, requests that could change something
+    /// are refused. A release that traps or hits a limit where its predecessor answers is refused.
+    /// Default: no comparison.
     shadow: Option<Shadow>,
-    /// Lets a new release serve a share of the objects first, beside its predecessor. Where it
-    /// turns out worse, its predecessor serves them again by itself. Default: a new release serves
-    /// all objects at once.
+    /// Let a new release serve a share of the objects first, beside its predecessor. If the new
+    /// release is worse, the share is rolled back automatically. Default: a new release serves all
+    /// objects at once.
     canary: Option<Canary>,
-    /// How long a release that serves all objects is compared with its predecessor, which serves
-    /// again by itself when the new one turns out worse.
+    /// How long a new release that serves all objects is watched. If the new release is worse than
+    /// its predecessor, it is rolled back automatically.
     #[serde(default)]
     probation: Probation,
-    /// The digest of a component that was taken back, to be tried once more: sha256:… as
-    /// status.refused has it. It is tried if the source still offers it. To have it tried another
-    /// time, remove it and write it again.
+    /// Digest of a component that was rolled back and that is to be tried again: sha256:…, as in
+    /// status.refused. It is tried if the source still offers it. To try it another time, remove
+    /// this field and write it again.
     retry: Option<String>,
 }
 
-/// What the answers of a new release mean.
+/// What happens if the answers of the two releases differ.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Shadow {
-    /// Report tells what differs in status.shadow, in an Event and in the log, and goes on. Refuse
-    /// refuses a release that answers otherwise than its predecessor. Default: Report.
+    /// Report writes the differences to status.shadow, an Event and the log, and continues. Refuse
+    /// refuses a release whose answers differ from those of its predecessor. Default: Report.
     on_difference: Option<String>,
 }
 
-/// A share of the objects. It ends when both are reached: so many calls and so much time.
+/// A canary serves a share of the objects. It passes after both the calls and the time.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Canary {
-    /// How many of a hundred Services and nodes: 1 to 99. Which ones is decided by their UIDs, and
-    /// is the same for each release.
+    /// Percentage of the Services and nodes: 1 to 99. The UIDs select the objects, so that they are
+    /// the same for each release.
     percent: u8,
-    /// Calls that the new release has to end. Default: 20.
+    /// Number of calls that the new release has to complete. Default: 20.
     calls: Option<u64>,
-    /// How long it has to serve its share, as a duration such as 5m or 1h30m; at most 24h. Where it
-    /// is hardly called, the share grows to all objects after twelve times as long. Default: 5m.
+    /// How long the release has to serve its share, as a duration such as 5m or 1h30m; at most 24h.
+    /// If the number of calls is not reached, the canary passes after twelve times as long.
+    /// Default: 5m.
     time: Option<String>,
 }
 
-/// A probation ends when both are reached: so many calls and so much time.
+/// A probation passes after both the calls and the time.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Probation {
-    /// Calls that a new release has to end. Default: 20.
+    /// Number of calls that the new release has to complete. Default: 20.
     calls: Option<u64>,
-    /// How long a new release has to serve, as a duration such as 5m or 1h30m; at most 24h. 0s is
-    /// no probation at all: a release stays whatever it does. Where it is hardly called, the
-    /// probation ends after twelve times as long. Default: 5m.
+    /// How long the new release has to serve, as a duration such as 5m or 1h30m; at most 24h. 0s
+    /// disables the probation, so that a release is never rolled back. If the number of calls is
+    /// not reached, the probation passes after twelve times as long. Default: 5m.
     time: Option<String>,
 }
 
@@ -91,8 +91,8 @@ impl Check<'_> {
         let canary = canary.as_ref().map(|canary| self.canary(canary)).transpose()?;
         let Probation { calls, time } = probation;
         let watched =
-            self.watched("spec.rollout.probation.time", *calls, time.as_deref(), ", and 0s is none at all")?;
-        // None: a release stays whatever it does.
+            self.watched("spec.rollout.probation.time", *calls, time.as_deref(), "; 0s disables the probation")?;
+        // Without a probation a release is never rolled back.
         let probation = (!watched.time.is_zero()).then_some(watched);
         Ok(RolloutOptions { shadow, canary, probation })
     }
@@ -113,15 +113,16 @@ impl Check<'_> {
 
     fn canary(&self, Canary { percent, calls, time }: &Canary) -> Result<CanaryOptions, Finding> {
         if !(1..=PERCENT_MAX).contains(percent) {
-            let reason =
-                format!("{percent} is no share; write 1 to {PERCENT_MAX}, or leave canary out for all objects at once");
+            let reason = format!(
+                "{percent} is not a valid share; write 1 to {PERCENT_MAX}, or leave canary out for all objects at once"
+            );
             return Err(self.wrong("spec.rollout.canary.percent", reason));
         }
         let field = "spec.rollout.canary.time";
         let watched = self.watched(field, *calls, time.as_deref(), "")?;
         if watched.time.is_zero() {
             let reason =
-                "a canary has to serve for a time; write a duration such as 5m, or leave canary out".to_owned();
+                "a canary needs a time longer than zero; write a duration such as 5m, or leave canary out".to_owned();
             return Err(self.wrong(field, reason));
         }
         Ok(CanaryOptions { percent: *percent, watched })
@@ -139,13 +140,13 @@ impl Check<'_> {
             None => WATCHED.time,
         };
         if time > TIME_MAX {
-            let reason = format!("{time:?} is too long; the longest is {TIME_MAX:?}{zero}");
+            let reason = format!("{time:?} is too long; write at most {TIME_MAX:?}{zero}");
             return Err(self.wrong(field, reason));
         }
         Ok(ProbationOptions { calls: calls.unwrap_or(WATCHED.calls), time })
     }
 
-    /// The component that a person wants to be tried once more.
+    /// The digest of the component to try again.
     pub(super) fn retry(&self, rollout: &Rollout) -> Result<Option<String>, Finding> {
         let digest = |text: &String| {
             let digest: Digest = text.parse().map_err(|error| {

@@ -1,4 +1,4 @@
-//! The schema of one document, and the step from what is written to what is meant.
+//! The schema of one document, and the check that turns a document into a [`ProviderSpec`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,20 +23,20 @@ use super::{Files, ProviderSpec, Yields, explain::Finding, outline::Outline, rol
 
 pub(crate) use skysail_controllers::names::{PROVIDER_API_VERSION as API_VERSION, PROVIDER_KIND as KIND};
 
-/// Longest cloud-config, in bytes: it reaches the guest in one piece, and a ConfigMap ends at 1
+/// Largest cloud-config, in bytes: the guest gets it in one piece, and a ConfigMap has at most 1
 /// MiB.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 256 << 10;
 
-/// Longest class, in bytes: a domain and a name, as for every label of Kubernetes.
+/// Longest load balancer class, in bytes: a domain and a name, as a Kubernetes label.
 pub(crate) const CLASS_BYTES_MAX: usize = 253;
 /// Longest scheme, in bytes; those of the large clouds have a dozen.
 pub(crate) const SCHEME_BYTES_MAX: usize = 63;
-/// Longest CA bundle, in bytes; the system's own has a fifth of this.
+/// Largest CA bundle, in bytes; that of the system has a fifth of this.
 pub(crate) const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
 
-const FILE_IN_AN_OBJECT: &str = "an object of the cluster names no file and no variable of the manager; write configMap: or oci: for a component, secretKeyRef: with namespace, name and key for what is secret, and the text itself for everything else";
+const FILE_IN_AN_OBJECT: &str = "an object in the cluster must not name a file or an environment variable of the manager; write configMap or oci for a component, secretKeyRef for a secret, and the text itself for everything else";
 const SECRET_IN_A_FILE: &str =
-    "a provider file names no Secret of the cluster; mount the Secret and write file: with its path";
+    "a provider file cannot name a Secret of the cluster; mount the Secret and write file with its path";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,88 +53,90 @@ pub(super) struct Metadata {
     pub(super) name: String,
 }
 
-/// What the operator wants of a provider: which Services and nodes are its own, which component it
-/// is, and what that may reach and use.
+/// Settings of a provider: the Services and nodes that it claims, its component, and the egress
+/// rules, credentials and limits of the component.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
-    /// Whether it takes the Services and nodes that no other provider claims. At most one provider
-    /// of a cluster may. Default: false.
+    /// Whether the provider serves the Services and nodes that no other provider claims. At most
+    /// one provider of a cluster can be the default. Default: false.
     #[serde(default)]
     pub(super) default: bool,
-    /// The classes whose Services are its own, as in spec.loadBalancerClass of a Service: for
-    /// example example.com/fast. Each has 1 to 253 characters. Default: none.
+    /// Load balancer classes that the provider claims, as in spec.loadBalancerClass of a Service,
+    /// for example example.com/fast. Each has 1 to 253 characters. Default: none.
     #[serde(default)]
     load_balancer_classes: Vec<String>,
-    /// Which nodes are its own as long as they have no provider ID. Without it none are, unless it
-    /// is the default.
+    /// Selector of the nodes without a provider ID that the provider claims. Without this field it
+    /// claims no such node, unless it is the default provider.
     node_selector: Option<NodeSelector>,
-    /// The nodes whose provider ID begins with one of these schemes are its own, whatever its
-    /// component says: aws for aws:///…, incus for incus://…. Of two providers that claim a scheme,
-    /// the older one has it. Default: the schemes that the component names.
+    /// Schemes of provider IDs that the provider claims: the nodes whose provider ID begins with
+    /// one of them belong to the provider. For example aws for aws:///…, incus for incus://…. If
+    /// two providers claim a scheme, the older provider gets it. Default: the schemes that the
+    /// component names.
     #[serde(default)]
     pub(super) provider_id_schemes: Vec<String>,
-    /// The only addresses that its load balancers may have, as CIDRs; at most 64. Loopback
-    /// addresses have to be named here; link-local ones are refused in any case. Default: every
-    /// address that is not special.
+    /// CIDRs of the addresses that the provider's load balancers may have; at most 64. Loopback
+    /// addresses are allowed only if they are named here; link-local addresses are always refused.
+    /// Default: every address that is not special.
     #[serde(default)]
     load_balancer_cidrs: Vec<String>,
-    /// The only addresses that its nodes may have, as CIDRs; at most 64. Loopback and link-local
-    /// addresses have to be named here. Default: every address that is not special.
+    /// CIDRs of the addresses that the provider's nodes may have; at most 64. Loopback and
+    /// link-local addresses are allowed only if they are named here. Default: every address that is
+    /// not special.
     #[serde(default)]
     node_cidrs: Vec<String>,
-    /// Where its component comes from: exactly one of file, configMap and oci. It is watched, and a
-    /// new component takes over while the manager runs.
+    /// Source of the component: exactly one of file, configMap and oci. The source is watched, and
+    /// a new component is rolled out while the manager runs.
     source: Source,
-    /// The cloud-config, in the form that the component reads; at most 256 KiB. It is no place for
-    /// secrets: those are credentials. Default: empty.
+    /// Cloud-config, in the format of the component; at most 256 KiB. Do not write secrets here;
+    /// use credentials. Default: empty.
     config: Option<String>,
-    /// A file with the cloud-config, in place of config; at most 256 KiB. It is read again when it
+    /// File with the cloud-config, in place of config; at most 256 KiB. It is read again when it
     /// changes.
     config_file: Option<PathBuf>,
-    /// What the component may reach over HTTP. Default: nothing.
+    /// HTTP requests that the component may send. Default: none.
     #[serde(default)]
     egress: EgressSpec,
-    /// What the host adds to the component's requests, by a name of 1 to 63 letters, digits,
-    /// dashes, underscores and dots; at most 32. The component knows the names and never sees a
-    /// value.
+    /// Credentials that the host adds to the component's requests, by a name of 1 to 63 letters,
+    /// digits, dashes, underscores and dots; at most 32. The component knows the names and never
+    /// sees a value.
     #[serde(default)]
     credentials: BTreeMap<String, CredentialSpec>,
-    /// What the component may use. Each limit that is left out has its default.
+    /// Limits of the sandbox. A limit that is left out has its default.
     #[serde(default)]
     limits: Limits,
-    /// Whether a new release may lack an interface that the one before it has, such as load
-    /// balancers or routes. Without it such a release is refused. Default: false.
+    /// Whether a new release may lack an interface of its predecessor, such as load-balancers or
+    /// routes. If false, such a release is refused. Default: false.
     #[serde(default)]
     allow_interface_loss: bool,
-    /// Whether a new release may call itself by another name, or have other schemes of provider
-    /// IDs, than the one before it. Without it such a release is refused. Default: false.
+    /// Whether a new release may have another name, or other schemes of provider IDs, than its
+    /// predecessor. If false, such a release is refused. Default: false.
     #[serde(default)]
     allow_identity_change: bool,
-    /// Whether a new release may serve that says it cannot do without an origin which no egress
-    /// rule allows. Without it such a release is refused. Default: false.
+    /// Whether a new release may serve although it declares an origin as required that no egress
+    /// rule allows. If false, such a release is refused. Default: false.
     #[serde(default)]
     allow_unmet_egress: bool,
-    /// How a new release takes over.
+    /// How a new release replaces its predecessor.
     #[serde(default)]
     rollout: Rollout,
 }
 
-/// Which nodes without a provider ID are the provider's.
+/// Selector of the nodes without a provider ID that the provider claims.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NodeSelector {
-    /// Labels that a node has to have, each with this value; at least one.
+    /// Labels and their values that a node must have; at least one.
     match_labels: BTreeMap<String, String>,
 }
 
-/// What carries a document, and with it what the document may name.
+/// Where a document comes from, which decides what it may name.
 pub(super) enum Carrier<'a> {
-    /// A provider file names other files: relative ones start in its folder. Each is remembered.
+    /// A provider file may name other files, relative to its folder. Each file is recorded.
     File { path: &'a Path, files: &'a mut Files },
-    /// Who may write an object of the cluster must not read the manager's own files and variables
-    /// through it, not even a component's: what is refused as one is shown by its beginning and its
-    /// digest.
+    /// An account with write access to objects must not read the manager's files and variables
+    /// through an object. This includes component files, because a refusal shows the first bytes
+    /// and the digest of a file.
     Object { secrets: &'a SecretValues },
 }
 
@@ -144,7 +146,7 @@ pub(super) struct Check<'a> {
     outline: &'a Outline,
     /// Number of the document in the outline.
     document: usize,
-    /// What its errors begin with; empty until it is known to be a name.
+    /// Name of the provider, with which errors begin; empty until the name was checked.
     name: String,
 }
 
@@ -158,11 +160,11 @@ impl<'a> Check<'a> {
     pub(super) fn document(mut self, document: Document) -> Checked<ProviderSpec> {
         let Document { api_version, kind, metadata: Metadata { name }, spec } = document;
         if api_version != API_VERSION {
-            let reason = format!("{api_version:?} is not what this file holds; write {API_VERSION}");
+            let reason = format!("{api_version:?} is not supported; write {API_VERSION}");
             return Err(self.wrong("apiVersion", reason));
         }
         if kind != KIND {
-            return Err(self.wrong("kind", format!("{kind:?} is not what this file holds; write {KIND}")));
+            return Err(self.wrong("kind", format!("{kind:?} is not supported; write {KIND}")));
         }
         if !is_dns_label(&name) {
             let reason = format!(
@@ -183,7 +185,8 @@ impl<'a> Check<'a> {
         spec.limits.validate().map_err(|error| self.limits(&error))?;
         let load_balancer_classes = self.classes(spec.load_balancer_classes)?;
         if spec.node_selector.as_ref().is_some_and(|selector| selector.match_labels.is_empty()) {
-            let reason = "it selects every node; name a label, or mark the provider as default instead".to_owned();
+            let reason = "matchLabels is empty and would select every node; name a label, or set spec.default instead"
+                .to_owned();
             return Err(self.wrong("spec.nodeSelector.matchLabels", reason));
         }
         let provider_id_schemes = self.schemes(spec.provider_id_schemes)?;
@@ -232,7 +235,7 @@ impl<'a> Check<'a> {
         };
         if let Some(index) = schemes.iter().position(|scheme| !is_scheme(scheme)) {
             let reason =
-                "this is no scheme; write what stands before :// in spec.providerID of a node, as in aws or incus"
+                "this is not a scheme; write the text before :// in spec.providerID of a node, such as aws or incus"
                     .to_owned();
             return Err(self.wrong(&format!("spec.providerIdSchemes[{index}]"), reason));
         }
@@ -242,7 +245,7 @@ impl<'a> Check<'a> {
     fn config(&mut self, text: Option<String>, file: Option<&Path>) -> Checked<String> {
         match (text, file) {
             (Some(_), Some(_)) => {
-                Err(self.wrong("spec.config", "config and configFile are both there; keep one".to_owned()))
+                Err(self.wrong("spec.config", "config and configFile are both set; keep one".to_owned()))
             }
             (Some(text), None) => Ok(text),
             (None, Some(file)) => self.text("spec.configFile", file, CONFIG_BYTES_MAX),
@@ -250,7 +253,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The rules with the certificates' text in place of the file that holds it.
+    /// Replaces the file of the CA bundle by its content.
     fn egress(&mut self, mut egress: EgressSpec) -> Checked<EgressSpec> {
         if let Some(CaBundleSpec::File(file)) = &egress.ca_bundle {
             let pem = self.text("spec.egress.caBundle.file", file, CA_BUNDLE_BYTES_MAX)?;
@@ -273,8 +276,8 @@ impl<'a> Check<'a> {
         Credentials::load(&specs, &environment, secrets).map_err(|error| self.of_host("spec.", error))
     }
 
-    /// Whether the carrier may name that place; a file is known to be there afterwards, by its
-    /// whole path.
+    /// Checks that the carrier may name this place. A file is read once, and its path is made
+    /// absolute to the folder of the provider file.
     fn value(&mut self, place: &str, value: &mut ValueFrom) -> Checked<()> {
         match (&self.carrier, value) {
             (Carrier::File { .. }, ValueFrom::File(file)) => {
@@ -296,7 +299,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A file that the provider file names.
+    /// The content of a file that the provider file names.
     pub(super) fn text(&mut self, place: &str, file: &Path, bytes_max: u64) -> Checked<String> {
         let file = self.resolve(place, file)?;
         let Carrier::File { files, .. } = &mut self.carrier else {
@@ -329,7 +332,7 @@ impl<'a> Check<'a> {
         self.wrong(&format!("{root}{place}"), reason.to_owned())
     }
 
-    /// Each problem begins with the key that it is about; the first one's place stands for all.
+    /// The place of the first problem, with the text of all; each problem begins with its key.
     fn limits(&self, error: &LimitsError) -> Finding {
         let key = error.problems.first().and_then(|problem| problem.split(' ').next()).unwrap_or_default();
         self.wrong(&format!("spec.limits.{key}"), error.to_string())

@@ -18,9 +18,9 @@ use skysail_sources::{
 use super::{explain::Finding, schema::Check};
 use crate::args::{object_name, parse_duration};
 
-/// Longest CA bundle, in bytes; the system's own has a fifth of this.
+/// Largest CA bundle, in bytes; that of the system has a fifth of this.
 const CA_BUNDLE_BYTES_MAX: u64 = 1 << 20;
-/// Longest public key, in bytes: one of RSA with 8,192 bits has a fifth of this.
+/// Largest public key, in bytes: an RSA key with 8,192 bits has a fifth of this.
 pub(crate) const KEY_BYTES_MAX: u64 = 8 << 10;
 
 /// Where a provider's component comes from.
@@ -40,8 +40,7 @@ pub(crate) struct OciComponent {
     reference: Reference,
     registry: Registry,
     settings: OciSourceSettings,
-    /// All that the operator wrote, certificates and credentials included: equal where the sources
-    /// are.
+    /// All settings, including certificates and credentials, to compare sources.
     written: (String, Option<Credentials>),
 }
 
@@ -54,7 +53,8 @@ impl PartialEq for OciComponent {
 impl Eq for OciComponent {}
 
 impl ComponentSource {
-    /// Whether what was offered from there is as good as from here: all is the same but who asks.
+    /// Whether the sources differ at most in their credentials, so that offers of one are also
+    /// offers of the other.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Oci(one), Self::Oci(other)) => one.written.0 == other.written.0,
@@ -62,13 +62,13 @@ impl ComponentSource {
         }
     }
 
-    /// Whether it is read through the Kubernetes API.
+    /// Whether the source is read through the Kubernetes API.
     pub(crate) const fn needs_kubernetes(&self) -> bool {
         matches!(self, Self::ConfigMap(_))
     }
 
-    /// What comes from there, now and whenever it changes; nothing at all where a cluster is needed
-    /// and there is none.
+    /// The components that the source offers, now and after each change; `None` if the source needs
+    /// a cluster and there is none.
     pub(crate) fn watch(&self, bytes_max: u64, kubernetes: Option<&Client>) -> Option<Offers> {
         Some(match self {
             Self::File(path) => {
@@ -86,12 +86,13 @@ impl ComponentSource {
         })
     }
 
-    /// What its component is kept under on disk.
+    /// The key of the component in the archive on disk.
     pub(crate) fn kept_as(&self) -> String {
         match self {
             Self::File(path) => format!("file {}", path.display()),
             Self::ConfigMap(reference) => reference.to_string(),
-            // What was not signed as is asked now is not what was kept.
+            // The policy is part of the key: a component that was archived under another policy
+            // must not serve.
             Self::Oci(component) => match &component.settings.signatures {
                 None => format!("oci {}", component.reference.whole()),
                 Some(policy) => format!("oci {}, signed by {policy}", component.reference.whole()),
@@ -99,7 +100,7 @@ impl ComponentSource {
         }
     }
 
-    /// The file, where it is one.
+    /// The path, if the source is a file.
     pub(crate) fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::File(path) => Some(path),
@@ -108,15 +109,15 @@ impl ComponentSource {
     }
 }
 
-/// Where a provider's component comes from: exactly one place.
+/// Source of the component: exactly one of the fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Source {
     /// Path of a .wasm file in the manager's container, for example a key of a mounted ConfigMap.
-    /// It is taken up again when it changes.
+    /// It is loaded again when it changes.
     file: Option<PathBuf>,
     /// One or several ConfigMaps, read and watched through the Kubernetes API. The manager's
-    /// account needs the right to get, list and watch them.
+    /// account needs permission to get, list and watch them.
     config_map: Option<ConfigMaps>,
     /// An artifact in an OCI registry.
     oci: Option<Oci>,
@@ -126,15 +127,15 @@ pub(super) struct Source {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConfigMaps {
-    /// The namespace that the ConfigMaps are in.
+    /// Namespace of the ConfigMaps.
     namespace: String,
-    /// The ConfigMap that holds the whole component. Write this or names.
+    /// Name of the ConfigMap with the whole component. Write name or names.
     name: Option<String>,
-    /// The ConfigMaps that hold the component's parts, in their order: 1 to 64. Each part carries
-    /// the digest of the whole component in its annotation skysail.dev/component-digest.
+    /// Names of the ConfigMaps with the parts of the component, in order: 1 to 64. Each ConfigMap
+    /// has the digest of the whole component in its annotation skysail.dev/component-digest.
     names: Option<Vec<String>>,
-    /// The key of binaryData that holds the component, which may be compressed with gzip. Default:
-    /// the only key that there is.
+    /// Key of binaryData with the component, which may be compressed with gzip. Default: the only
+    /// key.
     key: Option<String>,
 }
 
@@ -142,83 +143,84 @@ struct ConfigMaps {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Oci {
-    /// The artifact: ghcr.io/org/provider:v1. A tag is followed; a reference by digest (…@sha256:…)
-    /// is final.
+    /// Reference of the artifact: ghcr.io/org/provider:v1. A tag is polled; a reference with a
+    /// digest (…@sha256:…) never changes.
     reference: String,
-    /// How often the tag is looked up, give or take a tenth, as a duration such as 30s, 5m or
+    /// Interval at which the tag is polled, give or take a tenth, as a duration such as 30s, 5m or
     /// 1h30m. At least 1s. Default: 1m.
     poll_interval: Option<String>,
-    /// Longest time for one look-up with its download, as a duration such as 30s or 5m. Default:
-    /// 5m.
+    /// Longest time of one poll with its download, as a duration such as 30s or 5m. Default: 5m.
     timeout: Option<String>,
-    /// Who asks. Default: nobody in particular.
+    /// Credentials for the registry. Default: anonymous.
     credentials: Option<CredentialsFrom>,
-    /// Certificates of authorities that are trusted beside the system's when the registry is asked.
+    /// CA certificates that are trusted for the registry, in addition to those of the system.
     ca_bundle: Option<CaBundleSpec>,
-    /// Hosts that are asked first, in this order, as in a reference: mirror.local:5000. The
-    /// registry itself is asked last.
+    /// Hosts that are tried before the registry, in this order, as in a reference:
+    /// mirror.local:5000.
     #[serde(default)]
     mirrors: Vec<String>,
-    /// Hosts that are spoken to without TLS, as in a reference: mirror.local:5000. Default: none.
+    /// Hosts to connect to without TLS, as in a reference: mirror.local:5000. Default: none.
     #[serde(default, rename = "plainHTTP")]
     plain_http: BTreeSet<String>,
-    /// Hosts in a private network that the registry may lead to, and that may be told its
-    /// credentials: token services and blob stores. Without it, it may lead to public addresses
-    /// only. Default: none.
+    /// Hosts with private addresses to which the registry may redirect, and which may get its
+    /// credentials: token services and blob stores. Other hosts must have public addresses.
+    /// Default: none.
     #[serde(default)]
     trusted_hosts: BTreeSet<String>,
-    /// Who has to have signed the artifact, before anything of it is read. Without it anybody may
-    /// have made it.
+    /// Signatures that the artifact must have. They are verified before the component is read.
+    /// Default: signatures are not verified.
     signatures: Option<Signatures>,
 }
 
-/// Whose signatures an artifact has to have.
+/// Signatures that an artifact must have.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Signatures {
-    /// Public keys of those who may sign, as cosign public-key prints them: at most 16, none twice.
+    /// Public keys of the signers, as cosign public-key prints them: at most 16, without
+    /// duplicates.
     #[serde(default)]
     keys: Vec<KeyFrom>,
-    /// Those who may sign without a key, with a certificate of Fulcio: at most 16, none twice.
+    /// Identities of the signers of keyless signatures, with a certificate of Fulcio: at most 16,
+    /// without duplicates.
     #[serde(default)]
     identities: Vec<IdentitySpec>,
-    /// Whom to believe about the certificates and times of identities. It has to be there where
-    /// there are identities; nothing is fetched.
+    /// Trusted root that verifies the certificates and times of identities. Required with
+    /// identities. Skysail does not download one.
     trust_root: Option<TrustRootFrom>,
-    /// How many of the keys and identities have to have signed: 1 up to their number. Default: 1.
+    /// Number of keys and identities that must have signed: 1 up to their number. Default: 1.
     require: Option<usize>,
 }
 
-/// Who may sign without a key.
+/// Identity of a signer without a key.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IdentitySpec {
-    /// The issuer of tokens who knows them, exactly as the certificate has it, with its scheme. 1
-    /// to 1024 bytes.
+    /// OIDC issuer of the identity, exactly as in the certificate, with its scheme. 1 to 1024
+    /// bytes.
     issuer: String,
-    /// Their name there, exactly as the certificate has it: an address, or the URI of a workflow
-    /// with its ref. 1 to 1024 bytes.
+    /// Subject of the identity, exactly as in the certificate: an e-mail address, or the URI of a
+    /// workflow with its ref. 1 to 1024 bytes.
     subject: String,
 }
 
-/// Where a `trusted_root.json` of Sigstore is: exactly one place. What it has is what is asked for:
-/// where it has transparency logs or certificate logs, a signature needs an entry there.
+/// Where a `trusted_root.json` of Sigstore is: exactly one of the fields. If it names transparency
+/// logs or certificate logs, a signature needs an entry there.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum TrustRootFrom {
     /// Path of the file, at most 256 KiB. It is read again when it changes.
     File(PathBuf),
-    /// The text itself, at most 256 KiB.
+    /// Content of the file, at most 256 KiB.
     Json(String),
 }
 
-/// Where a public key is: exactly one place. Keys of the kinds P-256, P-384 and RSA are known.
+/// Where a public key is: exactly one of the fields. P-256, P-384 and RSA keys are supported.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum KeyFrom {
     /// Path of a file with the key as PEM, at most 8 KiB.
     File(PathBuf),
-    /// The key itself as PEM, at most 8 KiB.
+    /// Key as PEM, at most 8 KiB.
     Pem(String),
 }
 
@@ -226,16 +228,16 @@ enum KeyFrom {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum CredentialsFrom {
-    /// Path of a Docker configuration, as docker login or a mounted Secret of type
+    /// Path of a Docker configuration, as docker login writes it or a mounted Secret of type
     /// kubernetes.io/dockerconfigjson has it; at most 1 MiB. It is read at each log-in.
     File(PathBuf),
-    /// A key of a Secret with a Docker configuration, as those of type
-    /// kubernetes.io/dockerconfigjson have it under .dockerconfigjson.
+    /// Key of a Secret with a Docker configuration; a Secret of type
+    /// kubernetes.io/dockerconfigjson has the key .dockerconfigjson.
     SecretKeyRef(SecretKeyRef),
 }
 
 impl Source {
-    /// The Secret that it names.
+    /// The Secret that the source names.
     pub(super) fn secret(&self) -> Option<&SecretKeyRef> {
         match self.oci.as_ref()?.credentials.as_ref()? {
             CredentialsFrom::SecretKeyRef(secret) => Some(secret),
@@ -255,14 +257,13 @@ impl Check<'_> {
                 Ok(ComponentSource::Oci(Box::new(self.oci(oci)?)))
             }
             Source { file: None, config_map: None, oci: None } => {
-                let reason =
-                    "it names no place; write file: with a path, configMap: with a name, or oci: with a reference";
+                let reason = "the source is empty; write exactly one of file, configMap and oci";
                 Err(self.wrong("spec.source", reason.to_owned()))
             }
-            Source { .. } => {
-                Err(self
-                    .wrong("spec.source", "it names several places; keep one of file, configMap and oci".to_owned()))
-            }
+            Source { .. } => Err(self.wrong(
+                "spec.source",
+                "the source names several places; write exactly one of file, configMap and oci".to_owned(),
+            )),
         }
     }
 
@@ -272,11 +273,14 @@ impl Check<'_> {
             (Some(name), None) => vec![name],
             (None, Some(names)) if (1..=ConfigMapReference::PARTS_MAX).contains(&names.len()) => names,
             (None, Some(names)) => {
-                let reason = format!("{} names; there are 1 to {}", names.len(), ConfigMapReference::PARTS_MAX);
+                let reason =
+                    format!("{} names are not allowed; write 1 to {}", names.len(), ConfigMapReference::PARTS_MAX);
                 return Err(self.wrong("spec.source.configMap.names", reason));
             }
             (Some(_), Some(_)) | (None, None) => {
-                let reason = "write name: with the ConfigMap, or names: with those of its parts, in order".to_owned();
+                let reason =
+                    "write exactly one of name (one ConfigMap) and names (the ConfigMaps of the parts, in order)"
+                        .to_owned();
                 return Err(self.wrong("spec.source.configMap", reason));
             }
         };
@@ -289,13 +293,13 @@ impl Check<'_> {
 
     fn oci(&mut self, mut oci: Oci) -> Result<OciComponent, Finding> {
         let reference: Reference = oci.reference.parse().map_err(|error| {
-            let reason = format!("{:?} is no reference ({error}); write ghcr.io/org/provider:v1", oci.reference);
+            let reason = format!("{:?} is not a reference ({error}); write ghcr.io/org/provider:v1", oci.reference);
             self.wrong("spec.source.oci.reference", reason)
         })?;
         let defaults = OciSourceSettings::default();
         let poll = self.duration("pollInterval", oci.poll_interval.as_deref(), defaults.poll)?;
         if poll < OciSourceSettings::POLL_MIN {
-            let reason = format!("{poll:?} is too often; the shortest is {:?}", OciSourceSettings::POLL_MIN);
+            let reason = format!("{poll:?} is too short; write at least {:?}", OciSourceSettings::POLL_MIN);
             return Err(self.wrong("spec.source.oci.pollInterval", reason));
         }
         let timeout = self.duration("timeout", oci.timeout.as_deref(), defaults.timeout)?;
@@ -329,7 +333,7 @@ impl Check<'_> {
     fn registry_credentials(&mut self, from: &CredentialsFrom) -> Result<Credentials, Finding> {
         match from {
             CredentialsFrom::File(file) => {
-                // The source reads it at each log-in; here it is known to be there.
+                // The source reads the file at each log-in; this read only checks the file.
                 self.text("spec.source.oci.credentials.file", file, DockerConfig::BYTES_MAX)?;
                 Ok(Credentials::File(self.resolve("spec.source.oci.credentials.file", file)?))
             }

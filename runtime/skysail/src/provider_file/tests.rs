@@ -1,5 +1,5 @@
-//! Good and bad provider files. Each bad one has to name the file, the place, the reason and the
-//! way out.
+//! Valid and invalid provider files. Each error has to name the file, the place, the reason and the
+//! remedy.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -60,7 +60,7 @@ fn a_good_file_is_read_with_everything_that_it_names() {
     assert!(!file.files.changed());
     fs::write(folder.path().join("token"), "another").unwrap();
     assert!(file.files.changed());
-    assert!(!format!("{file:?}").contains("s3cret-token"), "a value never shows");
+    assert!(!format!("{file:?}").contains("s3cret-token"), "Debug prints the value of a credential");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn several_documents_are_several_providers() {
 }
 
 #[test]
-fn a_release_takes_over_at_once_unless_the_operator_says_otherwise() {
+fn by_default_a_rollout_has_only_a_probation() {
     let loaded = |text: &str| {
         let folder = folder(&document(text));
         load(&folder.path().join("providers.yaml")).unwrap().providers.remove(0)
@@ -86,7 +86,7 @@ fn a_release_takes_over_at_once_unless_the_operator_says_otherwise() {
     let refusing = loaded("rollout: {shadow: {onDifference: Refuse}}\n").rollout.shadow;
     assert_eq!(refusing, Some(ShadowOptions { on_difference: OnDifference::Refuse }));
 
-    // What is tried once more is no setting: it ends no probation.
+    // `retry` is not part of the slot's settings, so that it ends no probation.
     let digest = format!("sha256:{}", "0a".repeat(32));
     let asking = loaded(&format!("rollout: {{retry: \"{digest}\"}}\n"));
     assert_eq!(asking.retry, Some(digest));
@@ -109,19 +109,19 @@ fn a_wrong_rollout_is_refused() {
     refused(
         &document("rollout: {canary: {percent: 100}}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.percent: 100 is no share; write 1 to 99, or leave canary out for all objects at once"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.percent: 100 is not a valid share; write 1 to 99, or leave canary out for all objects at once"#
         ]],
     );
     refused(
         &document("rollout: {canary: {percent: 10, time: 0s}}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: a canary has to serve for a time; write a duration such as 5m, or leave canary out"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: a canary needs a time longer than zero; write a duration such as 5m, or leave canary out"#
         ]],
     );
     refused(
         &document("rollout: {canary: {percent: 10, time: 25h}}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: 90000s is too long; the longest is 86400s"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.rollout.canary.time: 90000s is too long; write at most 86400s"#
         ]],
     );
     refused(
@@ -137,7 +137,7 @@ fn an_unknown_key_is_refused() {
     refused(
         &document("egres: {}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a key of this place; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.egres: "egres" is not a valid key here; write one of default, loadBalancerClasses, nodeSelector, providerIdSchemes, loadBalancerCidrs, nodeCidrs, source, config, configFile, egress, credentials, limits, allowInterfaceLoss, allowIdentityChange, allowUnmetEgress, rollout"#
         ]],
     );
 }
@@ -147,17 +147,17 @@ fn an_unknown_limit_is_refused() {
     refused(
         &document("limits: {fule: 5}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fule: "fule" is not a key of this place; write one of fuel, cpuTimeMs, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpHeaderBytes, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.limits.fule: "fule" is not a valid key here; write one of fuel, cpuTimeMs, deadlineMs, memoryBytes, tableElements, instances, handles, hostCallBytes, resultBytes, stackBytes, logLines, logBytes, events, httpRequests, httpRequestsPerSecond, httpConcurrency, httpRequestBytes, httpResponseBytes, httpHeaders, httpHeaderBytes, httpTimeMs, cacheBytes, cacheEntries, cacheTtlMs, concurrentCalls, componentBytes, compileTimeMs, compileMemoryBytes"#
         ]],
     );
 }
 
 #[test]
-fn a_key_that_stands_twice_is_refused() {
+fn a_duplicate_key_is_refused() {
     refused(
         &document("config: a\nlimits: {}\nconfig: b\n"),
         expect![[
-            r#"DIR/providers.yaml:9: provider "sim": spec.config: the key stands here again, and first in line 7; keep one of them"#
+            r#"DIR/providers.yaml:9: provider "sim": spec.config: the key is written again, and first in line 7; keep one of them"#
         ]],
     );
 }
@@ -188,9 +188,9 @@ fn a_missing_key_is_refused_where_its_mapping_begins() {
     );
 }
 
-/// A secret that was written in the place of its path must not get into a log.
+/// A secret that was written in place of its path must not get into a log.
 #[test]
-fn what_may_be_a_secret_is_not_repeated() {
+fn an_error_does_not_contain_a_value_that_may_be_a_secret() {
     let api = "origins: [\"https://api.example.com\"]";
     for wrong in ["bearer: s3cret", "basic: s3cret", "bearer: {file: [s3cret]}", "header: {name: X-A, value: s3cret}"] {
         let folder = folder(&document(&format!("credentials:\n  api: {{{api}, {wrong}}}\n")));
@@ -211,7 +211,7 @@ fn a_limit_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn a_flag_that_is_no_flag_is_refused() {
+fn a_flag_that_is_not_true_or_false_is_refused() {
     refused(
         &document("default: maybe\n"),
         expect![[r#"DIR/providers.yaml:7: provider "sim": spec.default: "maybe" is not true or false; correct it"#]],
@@ -219,7 +219,7 @@ fn a_flag_that_is_no_flag_is_refused() {
 }
 
 #[test]
-fn a_list_that_is_none_is_refused() {
+fn a_text_in_place_of_a_list_is_refused() {
     refused(
         &document("loadBalancerClasses: example.com/fast\n"),
         expect![[
@@ -229,7 +229,7 @@ fn a_list_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_mapping_that_is_none_is_refused() {
+fn a_text_in_place_of_a_mapping_is_refused() {
     refused(
         &document("egress: all\n"),
         expect![[
@@ -239,7 +239,7 @@ fn a_mapping_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_value_that_is_a_text_is_refused() {
+fn a_credential_as_a_plain_text_is_refused() {
     refused(
         &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: the-token}\n"),
         expect![[
@@ -249,11 +249,11 @@ fn a_value_that_is_a_text_is_refused() {
 }
 
 #[test]
-fn a_value_from_elsewhere_is_refused() {
+fn an_unknown_place_of_a_credential_is_refused() {
     refused(
         &document("credentials:\n  api: {origins: [\"https://api.example.com\"], bearer: {vault: x}}\n"),
         expect![[
-            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer.vault: "vault" is not a key of this place; write one of file, env, secretKeyRef"#
+            r#"DIR/providers.yaml:8: provider "sim": spec.credentials.api.bearer.vault: "vault" is not a valid key here; write one of file, env, secretKeyRef"#
         ]],
     );
 }
@@ -267,30 +267,30 @@ fn a_document_without_content_is_refused() {
 }
 
 #[test]
-fn a_text_that_is_no_yaml_is_refused() {
+fn a_text_that_is_not_yaml_is_refused() {
     refused(
         "kind: Provider\nspec: {a: [b}\n",
         expect![
-            "DIR/providers.yaml:2: this is not YAML: mismatched bracket '[' closed by '}'; mend it there, or in the line before"
+            "DIR/providers.yaml:2: this is not YAML: mismatched bracket '[' closed by '}'; correct this line, or the line before"
         ],
     );
 }
 
 #[test]
-fn a_text_that_is_no_mapping_is_refused() {
+fn a_document_that_is_not_a_mapping_is_refused() {
     refused("hello\n", expect!["DIR/providers.yaml:1: this has to be a mapping of keys to values; correct it"]);
 }
 
 #[test]
 fn an_empty_file_is_refused() {
-    refused("", expect!["DIR/providers.yaml: no provider in it; write at least one document of kind Provider"]);
+    refused("", expect!["DIR/providers.yaml: the file has no provider; write at least one document of kind Provider"]);
 }
 
 #[test]
 fn another_kind_is_refused() {
     refused(
         &document("").replace("kind: Provider", "kind: ConfigMap"),
-        expect![[r#"DIR/providers.yaml:2: kind: "ConfigMap" is not what this file holds; write Provider"#]],
+        expect![[r#"DIR/providers.yaml:2: kind: "ConfigMap" is not supported; write Provider"#]],
     );
 }
 
@@ -298,14 +298,12 @@ fn another_kind_is_refused() {
 fn another_version_is_refused() {
     refused(
         &document("").replace("v1alpha1", "v2"),
-        expect![[
-            r#"DIR/providers.yaml:1: apiVersion: "skysail.dev/v2" is not what this file holds; write skysail.dev/v1alpha1"#
-        ]],
+        expect![[r#"DIR/providers.yaml:1: apiVersion: "skysail.dev/v2" is not supported; write skysail.dev/v1alpha1"#]],
     );
 }
 
 #[test]
-fn a_name_that_is_none_is_refused() {
+fn an_invalid_name_is_refused() {
     refused(
         &document("").replace("name: sim", "name: Sim"),
         expect![[
@@ -329,7 +327,7 @@ fn a_selector_of_everything_is_refused() {
     refused(
         &document("nodeSelector: {matchLabels: {}}\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.nodeSelector.matchLabels: it selects every node; name a label, or mark the provider as default instead"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.nodeSelector.matchLabels: matchLabels is empty and would select every node; name a label, or set spec.default instead"#
         ]],
     );
 }
@@ -524,9 +522,7 @@ fn limits_that_contradict_each_other_are_refused() {
 fn a_cloud_config_given_twice_is_refused() {
     refused(
         &document("config: a\nconfigFile: token\n"),
-        expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.config: config and configFile are both there; keep one"#
-        ]],
+        expect![[r#"DIR/providers.yaml:7: provider "sim": spec.config: config and configFile are both set; keep one"#]],
     );
 }
 
@@ -550,7 +546,7 @@ fn two_defaults_are_refused() {
     refused(
         &text,
         expect![[
-            r#"DIR/providers.yaml:15: provider "other": spec.default: provider "sim" of line 7 is the default already; at most one can take what no other claims, so remove one"#
+            r#"DIR/providers.yaml:15: provider "other": spec.default: provider "sim" of line 7 is the default already; at most one provider can be the default, so set spec.default of one of them to false"#
         ]],
     );
 }
@@ -567,7 +563,7 @@ fn the_same_name_twice_is_refused() {
 
 /// A key of the second document, after a document without content.
 #[test]
-fn lines_are_those_of_the_document_that_is_wrong() {
+fn the_line_of_an_error_is_in_the_right_document() {
     let other = document("limits:\n  fuel: 0\n").replace("name: sim", "name: other");
     refused(
         &format!("---\n---\n{}---\n{other}", document("")),
@@ -578,13 +574,13 @@ fn lines_are_those_of_the_document_that_is_wrong() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_refused() {
+fn a_missing_file_is_refused() {
     let error = load(Path::new("no/such/file.yaml")).expect_err("there is no such file");
     expect!["no/such/file.yaml: does not exist; create it, or correct the path"].assert_eq(&error.to_string());
 }
 
 #[test]
-fn what_a_provider_owns_and_hands_out_is_read() {
+fn schemes_and_addresses_of_a_provider_are_part_of_its_claims() {
     let spec = "providerIdSchemes: [sim, sim.v2]\nloadBalancerCidrs: [\"127.0.0.0/8\"]\nnodeCidrs: [\"10.0.0.0/8\"]\n";
     let folder = folder(&document(spec));
     let file = load(&folder.path().join("providers.yaml")).unwrap();
@@ -596,34 +592,34 @@ fn what_a_provider_owns_and_hands_out_is_read() {
     let claims = provider.claims();
     fs::write(folder.path().join("providers.yaml"), document(&spec.replace("10.0.0.0/8", "11.0.0.0/8"))).unwrap();
     let changed = load(&folder.path().join("providers.yaml")).unwrap();
-    assert_ne!(changed.providers[0].claims(), claims, "the controllers take it up");
+    assert_ne!(changed.providers[0].claims(), claims, "the claims of the changed file are the same");
 }
 
 #[test]
-fn a_scheme_of_two_providers_is_refused_whole() {
+fn a_scheme_of_two_providers_and_an_invalid_scheme_are_refused() {
     let other = document("providerIdSchemes: [other, sim]\n").replace("name: sim", "name: other");
     refused(
         &format!("{}---\n{other}", document("providerIdSchemes: [sim]\n")),
         expect![[
-            r#"DIR/providers.yaml:15: provider "other": spec.providerIdSchemes[1]: provider "sim" has "sim" already of line 7; a node has one owner, so give it to one of them"#
+            r#"DIR/providers.yaml:15: provider "other": spec.providerIdSchemes[1]: provider "sim" has "sim" already of line 7; a node has one owner, so give the scheme to one provider"#
         ]],
     );
     refused(
         &document("providerIdSchemes: [sim, sim]\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[1]: "sim" stands here twice; keep one of them"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[1]: "sim" is written twice; keep one of them"#
         ]],
     );
     refused(
         &document("providerIdSchemes: [\"sim://\"]\n"),
         expect![[
-            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[0]: this is no scheme; write what stands before :// in spec.providerID of a node, as in aws or incus"#
+            r#"DIR/providers.yaml:7: provider "sim": spec.providerIdSchemes[0]: this is not a scheme; write the text before :// in spec.providerID of a node, such as aws or incus"#
         ]],
     );
 }
 
 #[test]
-fn an_address_range_that_cannot_be_meant_is_refused() {
+fn a_link_local_or_inexact_address_range_is_refused() {
     refused(
         &document("loadBalancerCidrs: [10.0.0.0/8, 169.254.0.0/16]\n"),
         expect![[

@@ -1,4 +1,4 @@
-//! Admission webhooks from the request of the API server to the answer of a provider.
+//! Tests of the webhooks, from the request of the API server to the answer of a provider.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ async fn a_volume_that_is_created_is_patched() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_looked_at() {
+async fn other_operations_and_kinds_are_allowed_without_a_call_of_a_provider() {
     let fake = fake();
     for (operation, kind) in [("UPDATE", "PersistentVolume"), ("DELETE", "PersistentVolume"), ("CREATE", "Pod")] {
         let answer = handle(providers(&fake), request(operation, kind, "vol-1")).await.unwrap();
@@ -67,18 +67,18 @@ async fn nothing_else_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_volume_that_the_cloud_does_not_have_is_refused_with_its_words() {
+async fn a_volume_that_the_cloud_does_not_have_is_denied_with_the_providers_message() {
     let answer = handle(providers(&fake()), request("CREATE", "PersistentVolume", "vol-2")).await.unwrap();
     assert_eq!(answer, AdmissionResponse::deny("no volume \"vol-2\""));
 }
 
-/// Then the configuration's `failurePolicy` decides.
+/// After an error the `failurePolicy` of the webhook configuration decides.
 #[tokio::test]
-async fn what_is_not_known_is_an_error_and_no_decision() {
+async fn a_provider_that_cannot_answer_is_an_error_and_not_a_decision() {
     let fake = fake();
     fake.fail_always("labels", Some(Error::new(Code::Unavailable, "503")));
     let error = handle(providers(&fake), request("CREATE", "PersistentVolume", "vol-1")).await.unwrap_err();
-    assert_eq!(error.to_string(), "cannot tell where the volume is: 503");
+    assert_eq!(error.to_string(), "the provider could not locate the volume: 503");
     let error = handle(Providers::default(), request("CREATE", "PersistentVolume", "vol-1")).await.unwrap_err();
-    assert_eq!(error.to_string(), "the manager is starting: it has no providers yet");
+    assert_eq!(error.to_string(), "the manager is starting and has no providers yet");
 }

@@ -1,4 +1,4 @@
-//! `skysail dev` as a process: how it takes a new component, and how it ends.
+//! Tests of `skysail dev` as a process: a changed component, and the end by a signal.
 
 use std::{
     ffi::OsStr,
@@ -17,11 +17,10 @@ use tokio::{
 
 use crate::program::{SKYSAIL, built};
 
-/// A component compiles in seconds, on a busy machine in many.
+/// Longest wait: a component compiles in seconds, on a busy machine in many seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `skysail dev`; it is killed when this is dropped, and what it left behind goes with
-/// its folder of temporary files.
+/// A running `skysail dev`. Dropping this value kills the process and deletes its temporary files.
 struct Dev {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -43,7 +42,7 @@ impl Dev {
         Self { process, lines, _temporary: temporary }
     }
 
-    /// Reads on to the first line that the look finds something in.
+    /// Reads up to the first line for which `look` returns a value.
     async fn until<T>(&mut self, mut look: impl FnMut(&str) -> Option<T>) -> T {
         let read = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -51,9 +50,9 @@ impl Dev {
                     return found;
                 }
             }
-            panic!("it ended");
+            panic!("the process ended");
         };
-        timeout(PATIENCE, read).await.expect("what is waited for should be said in time")
+        timeout(PATIENCE, read).await.expect("the expected line should be printed in time")
     }
 }
 
@@ -63,7 +62,7 @@ fn provider_file(line: &str) -> Option<PathBuf> {
     Some(PathBuf::from(file.trim()))
 }
 
-/// The release that a line says is serving: its name.
+/// The name of the release in a line that reports a serving release.
 fn serving(line: &str) -> Option<String> {
     assert!(!line.contains("refused"), "{line}");
     let (before, _) = line.split_once(" serves (")?;
@@ -71,7 +70,7 @@ fn serving(line: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_component_of_another_name_with_fewer_interfaces_is_taken() {
+async fn a_component_with_another_name_and_fewer_interfaces_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let (file, beside) = (folder.path().join("provider.wasm"), folder.path().join("next"));
     fs::copy(built("simcloud"), &file).unwrap();
@@ -98,7 +97,7 @@ async fn a_cloud_config_is_the_providers_and_an_edit_of_the_provider_file_has_it
 }
 
 #[tokio::test]
-async fn every_signal_that_asks_for_the_end_leaves_nothing_behind() {
+async fn after_every_terminating_signal_the_temporary_files_are_deleted() {
     for signal in ["INT", "TERM", "HUP"] {
         let mut dev = Dev::start(&built("simcloud"));
         let file = dev.until(provider_file).await;
@@ -106,7 +105,7 @@ async fn every_signal_that_asks_for_the_end_leaves_nothing_behind() {
         assert!(folder.join("token").is_file());
         let pid = dev.process.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap().success());
-        let status = timeout(PATIENCE, dev.process.wait()).await.expect("it should end").unwrap();
+        let status = timeout(PATIENCE, dev.process.wait()).await.expect("the process should end").unwrap();
         assert_eq!((status.code(), folder.exists()), (Some(0), false), "SIG{signal}");
     }
 }

@@ -1,4 +1,4 @@
-//! The program as people run it: a process, its two outputs and its exit code.
+//! Tests of the program as a process: standard output, standard error and exit code.
 
 #[cfg(test)]
 mod dev;

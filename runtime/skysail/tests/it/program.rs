@@ -1,4 +1,4 @@
-//! The program and what it is given.
+//! Paths of the program and of components.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Commands that answer and end: `call`, `inspect`, `crd`, `completions`.
+//! Tests of the commands that print a result and exit: `call`, `inspect`, `crd`, `completions`.
 
 use std::{
     ffi::OsStr,
@@ -25,7 +25,7 @@ fn run(args: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_component_says_who_it_is_without_a_cloud_config() {
+fn identity_describe_needs_no_cloud_config() {
     for name in ["simcloud", "incus"] {
         let (code, stdout, stderr) = run(&[&"call", &built(name), &"identity.describe"]);
         assert_eq!(code, Some(0), "{stderr}");
@@ -35,7 +35,7 @@ fn a_component_says_who_it_is_without_a_cloud_config() {
 }
 
 #[test]
-fn a_cloud_config_is_checked_before_there_is_a_good_one() {
+fn identity_check_config_needs_no_valid_cloud_config() {
     let text = r#"{"text": "[Global]\nendpiont = http://127.0.0.1\n"}"#;
     let (code, stdout, stderr) = run(&[&"call", &built("simcloud"), &"identity.check-config", &"--json", &text]);
     assert_eq!(code, Some(0), "{stderr}");
@@ -52,21 +52,21 @@ fn other_functions_say_how_to_give_a_cloud_config() {
 }
 
 #[test]
-fn a_function_that_is_not_exported_is_told_with_what_is() {
+fn the_error_about_a_function_that_is_not_exported_lists_the_exported_interfaces() {
     let (code, _, stderr) = run(&[&"call", &built("dummy"), &"routes.list"]);
     assert_eq!(code, Some(1));
     assert!(stderr.ends_with("dummy.wasm does not export routes; it has load-balancers, instances\n"), "{stderr}");
 }
 
 #[test]
-fn a_file_that_is_no_component_is_told_as_what_it_is_and_no_more() {
+fn the_inspection_of_a_file_that_is_not_a_component_has_only_its_digest_size_and_refusal() {
     let (code, stdout, _) = run(&[&"inspect", &concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
     let names: Vec<_> = stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!((code, names), (Some(3), vec!["file", "digest", "size", "refused"]));
 }
 
 #[test]
-fn what_it_costs_to_compile_is_told_for_people_and_for_programs() {
+fn the_cost_of_compiling_is_printed_as_text_and_as_json() {
     let (code, stdout, stderr) = run(&[&"inspect", &"--compile", &built("dummy")]);
     assert_eq!(code, Some(0), "{stderr}");
     let cost = stdout.lines().find_map(|line| line.strip_prefix("compile")).unwrap_or_else(|| panic!("{stdout}"));
@@ -79,13 +79,13 @@ fn what_it_costs_to_compile_is_told_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_wrong_log_filter_is_told_once() {
+fn the_error_about_an_invalid_log_filter_names_the_cause_once() {
     let (code, _, stderr) = run(&[&"call", &"p.wasm", &"identity.describe", &"--log", &"x=y=z"]);
     assert_eq!((code, stderr.matches("error parsing level filter").count()), (Some(2), 1), "{stderr}");
 }
 
 #[test]
-fn a_file_that_is_too_large_is_told_with_its_true_size_and_no_digest() {
+fn a_file_that_is_too_large_is_refused_with_its_size_and_without_a_digest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
     File::create(&path).unwrap().set_len(100_000_000).unwrap();
@@ -102,14 +102,14 @@ fn a_file_that_is_too_large_is_told_with_its_true_size_and_no_digest() {
 }
 
 #[test]
-fn the_definition_of_the_resource_is_the_one_among_the_manifests() {
+fn the_printed_crd_equals_the_one_in_deploy_manifests() {
     let (code, definition, _) = run(&[&"crd"]);
     assert!(code == Some(0) && definition == include_str!("../../../../deploy/manifests/crd.yaml"), "{definition}");
 }
 
 #[test]
 fn completions_offer_the_functions_of_the_contract() {
-    // What clap makes for fish completes flags and commands, and no arguments.
+    // clap's script for fish completes flags and commands, but no arguments.
     for shell in ["bash", "zsh"] {
         let (_, script, _) = run(&[&"completions", &shell]);
         for function in ["load-balancers.ensure", "node-legacy.scrub-dns", "persistent-volume-labels.labels"] {
@@ -128,7 +128,7 @@ fn completions_offer_no_hidden_command() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_standard_output_is_not_a_failure() {
     let component = built("dummy");
     let call: &[&dyn AsRef<OsStr>] = &[&"call", &component, &"identity.describe"];
     let shells = SHELLS.map(|shell| [&"completions" as &dyn AsRef<OsStr>, Box::leak(Box::new(shell))]);
@@ -143,7 +143,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_full_disk_is_a_failure_that_says_so() {
+fn a_full_disk_is_a_failure_with_the_reason() {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     for args in [&[&"completions" as &dyn AsRef<OsStr>, &"bash"], &[&"inspect" as &dyn AsRef<OsStr>, &built("dummy")]] {
         let output = skysail(args).stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();

@@ -1,5 +1,5 @@
-//! `skysail run` as a process against the in-memory Kubernetes API: what becomes of a provider file
-//! that changes.
+//! Tests of `skysail run` as a process, with the in-memory Kubernetes API and a provider file that
+//! changes.
 
 use std::{
     fs,
@@ -26,9 +26,9 @@ use tokio::{
 
 use crate::program::{SKYSAIL, built};
 
-/// A component compiles in seconds, on a busy machine in many.
+/// Longest wait: a component compiles in seconds, on a busy machine in many seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often an object is looked at.
+/// Pause between two reads of an object.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A provider without a cloud, with a class and a pool of addresses.
@@ -79,24 +79,24 @@ impl Run {
         fs::write(self.path("providers.yaml"), providers).unwrap();
     }
 
-    /// The next line of the log that contains this.
+    /// Waits for the next log line that contains this text.
     async fn says(&mut self, part: &str) -> String {
         self.says_all(&[part]).await
     }
 
-    /// Reads until all of these were said, in whichever order; the last line of them.
+    /// Waits until the log has contained all of these texts, in any order; returns the last line.
     async fn says_all(&mut self, parts: &[&str]) -> String {
         let mut missing = parts.to_vec();
         let read = async {
             loop {
-                let line = self.log.next_line().await.unwrap().expect("it should not end");
+                let line = self.log.next_line().await.unwrap().expect("the manager should run on");
                 missing.retain(|part| !line.contains(part));
                 if missing.is_empty() {
                     return line;
                 }
             }
         };
-        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("it should say {parts:?}"))
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("the log should contain {parts:?}"))
     }
 
     fn services(&self) -> Api<Service> {
@@ -109,7 +109,7 @@ impl Run {
         self.services().create(&PostParams::default(), &service).await.unwrap();
     }
 
-    /// Looks again and again until there is something to find.
+    /// Repeats `look` until it returns a value.
     async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
         let looks = async {
             let mut turns = interval(LOOK);
@@ -120,10 +120,10 @@ impl Run {
                 }
             }
         };
-        timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} should come"))
+        timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("{what} did not appear in time"))
     }
 
-    /// The address of a Service's load balancer, as soon as there is one.
+    /// Waits for the address of a Service's load balancer.
     async fn address(&self, name: &str) -> String {
         let address = async || {
             let status = self.services().get(name).await.unwrap().status?;
@@ -142,19 +142,17 @@ impl Run {
     }
 
     async fn ask(&self, path: &str) -> (u16, String) {
-        // The tests of this process share it: the first one installs it.
+        // All tests of this process share the provider: only the first installation succeeds.
         drop(rustls::crypto::ring::default_provider().install_default());
-        // The certificate is one that the manager made for itself.
+        // The manager's certificate is self-signed.
         let client = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
         let answer = client.get(format!("{}/{path}", self.admin)).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 }
 
-/// One provider's component finds its new cloud-config wrong: what the file says about the other
-/// holds all the same.
 #[tokio::test]
-async fn what_one_component_refuses_holds_back_no_other_provider() {
+async fn a_cloud_config_that_one_component_refuses_does_not_affect_other_providers() {
     let (a, b) = (provider("a", "old.example/lb", "192.0.2.0/24"), provider("b", "b.example/lb", "203.0.113.0/24"));
     let mut run = Run::start(&format!("{a}---\n{b}")).await;
     run.add_service("kept", "old.example/lb").await;
@@ -165,10 +163,10 @@ async fn what_one_component_refuses_holds_back_no_other_provider() {
     let line = run.says("keeps its old cloud-config").await;
     assert!(line.contains("provider.name=b") && line.contains("ConfigRefused"), "{line}");
     run.add_service("other", "b.example/lb").await;
-    assert!(run.address("other").await.starts_with("203.0.113."), "it serves on with its old pool");
+    assert!(run.address("other").await.starts_with("203.0.113."), "provider b does not serve with its old pool");
 
     run.add_service("late", "new.example/lb").await;
-    assert!(run.address("late").await.starts_with("192.0.2."), "the controllers know the new class");
+    assert!(run.address("late").await.starts_with("192.0.2."), "the controllers do not know the new class");
     assert!(run.event("UnclaimedLoadBalancer").await.contains("old.example/lb"));
     run.services().delete("kept", &DeleteParams::default()).await.unwrap();
     let gone = async || run.services().get_opt("kept").await.unwrap().is_none().then_some(());
@@ -176,7 +174,7 @@ async fn what_one_component_refuses_holds_back_no_other_provider() {
 }
 
 #[tokio::test]
-async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
+async fn a_changed_path_to_an_invalid_component_leaves_the_provider_serving() {
     let a = provider("a", "a.example/lb", "192.0.2.0/24");
     let mut run = Run::start(&a).await;
     run.says("release active").await;
@@ -189,7 +187,7 @@ async fn another_path_with_junk_in_it_leaves_the_provider_serving() {
 }
 
 #[tokio::test]
-async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
+async fn readyz_fails_and_the_log_names_the_missing_component() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
     run.says_all(&["nothing to offer", "serving HTTPS"]).await;
     let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\nreadyz check failed\n";
@@ -198,7 +196,7 @@ async fn a_component_that_is_missing_is_told_where_readiness_is_asked() {
     assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
 }
 
-/// Outside of a pod and without a kubeconfig for it, only what is public is served.
+/// Outside of a pod and without --authorization-kubeconfig, only public paths are served.
 #[tokio::test]
 async fn i3_health_is_public_and_metrics_are_not() {
     let mut run = Run::start(&provider("a", "a.example/lb", "192.0.2.0/24")).await;
@@ -209,9 +207,9 @@ async fn i3_health_is_public_and_metrics_are_not() {
     assert!(text.contains("User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\""), "{text}");
 }
 
-/// Nothing is started: the file is judged before a cluster is looked for.
+/// The file is checked before the manager connects to a cluster.
 #[tokio::test]
-async fn a_wrong_provider_file_ends_the_start_with_its_place() {
+async fn an_invalid_provider_file_ends_the_start_and_the_error_names_the_place() {
     let good = provider("a", "a.example/lb", "192.0.2.0/24");
     let cases = [
         (format!("{good}  egres: {{}}\n"), 8, "spec.egres: "),
@@ -238,17 +236,19 @@ async fn a_wrong_provider_file_ends_the_start_with_its_place() {
             .output()
             .await
             .unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{told}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
         let begin = format!("skysail: {}:{line}: provider \"a\": {place}", file.display());
-        assert!(told.starts_with(&begin), "{told} should begin with {begin}");
-        assert!(!place.contains("file") || told.contains(&folder.path().join("none").display().to_string()), "{told}");
+        assert!(error.starts_with(&begin), "{error} should begin with {begin}");
+        assert!(
+            !place.contains("file") || error.contains(&folder.path().join("none").display().to_string()),
+            "{error}"
+        );
     }
 }
 
-/// Nothing has begun yet, and it ends as it would later.
 #[tokio::test]
-async fn a_sigterm_while_it_starts_ends_it_well() {
+async fn a_sigterm_during_the_start_ends_the_manager_with_success() {
     // An API server that accepts and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();

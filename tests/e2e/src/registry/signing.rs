@@ -1,5 +1,5 @@
-//! Signatures beside artifacts, made with a tool that is not ours: OpenSSL signs, and what is put
-//! into the registry is what cosign 1 and 2 put there.
+//! Signatures of artifacts: OpenSSL signs, and the signatures are stored in the registry in the
+//! format of cosign 1 and 2.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     workspace::{digest_of, run},
 };
 
-/// What most manifests are.
+/// The media type of most manifests.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -23,7 +23,7 @@ impl Registry {
     /// key on P-256.
     ///
     /// # Errors
-    /// OpenSSL is missing, or the registry does not take what is put there.
+    /// OpenSSL is missing, or the registry refuses the signature.
     pub async fn sign(&self, artifact: &str, key: &Path) -> Result<()> {
         let payload = json!({
             "critical": {
@@ -50,20 +50,20 @@ impl Registry {
         self.put_manifest(&tag, MANIFEST, manifest.to_string().as_bytes()).await
     }
 
-    /// Puts a manifest of this media type into `org/provider`, under a tag or its digest.
+    /// Stores a manifest of this media type in `org/provider`, under a tag or its digest.
     ///
     /// # Errors
-    /// The registry does not take it.
+    /// The registry refuses the manifest.
     pub async fn put_manifest(&self, name: &str, media_type: &str, bytes: &[u8]) -> Result<()> {
         let put = self.request("PUT", &format!("{}/manifests/{name}", self.api()))?;
         put.header("content-type", media_type).body(bytes.to_vec()).send().await?.error_for_status()?;
         Ok(())
     }
 
-    /// Puts a blob into `org/provider`; its digest.
+    /// Stores a blob in `org/provider` and returns its digest.
     ///
     /// # Errors
-    /// The registry does not take it.
+    /// The registry refuses the blob.
     pub async fn put_blob(&self, bytes: &[u8]) -> Result<String> {
         let file = self.path("blob");
         fs::write(&file, bytes)?;

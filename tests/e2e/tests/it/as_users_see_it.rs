@@ -1,7 +1,7 @@
 //! Upstream's end-to-end cases of LoadBalancer Services, on a real API server, with real TCP
 //! through the simulated cloud.
 //!
-//! One story: the environment is started once, each step is one case and leaves nothing behind.
+//! The environment is started once; each step is one case and cleans up.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Event, Service};
@@ -139,12 +139,12 @@ impl World {
         self.set("e6", json!({ "type": "LoadBalancer", "ports": ports(8080, NODE_PORT) })).await?;
         self.address("e6").await?;
         ensure!(self.has_finalizer("e6").await?, "the finalizer did not come back");
-        // While the cloud is down the object stays: nobody else remembers what has to be deleted.
+        // While the cloud is down, the object has to stay: it is the only record of what to delete.
         self.cloud.cloud.set_knobs(Knobs { error_rate: 1.0, ..Knobs::default() })?;
         delete_service(&self.client, "e6").await?;
         let tried = || async {
             let failed = self.reasons("e6").await?.iter().any(|reason| reason == "SyncLoadBalancerFailed");
-            ensure!(failed, "nothing was tried");
+            ensure!(failed, "there is no Event SyncLoadBalancerFailed");
             anyhow::Ok(())
         };
         eventually("the deletion is tried", 30, tried).await?;
@@ -159,13 +159,13 @@ impl World {
             "spec": { "type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{ "port": 8080 }] },
         });
         services(&self.client).create(&PostParams::default(), &serde_json::from_value(object)?).await?;
-        // This cloud reaches pods through node ports only, and says so.
-        let told = || async {
+        // This cloud reaches pods only through node ports, and reports that in an Event.
+        let reported = || async {
             let messages = self.messages("e7").await?;
             ensure!(messages.iter().any(|text| text.contains("has no node port")), "the Events say {messages:?}");
             anyhow::Ok(())
         };
-        eventually("the Event says what is missing", 30, told).await?;
+        eventually("the Event names the missing node port", 30, reported).await?;
         self.set("e7", json!({ "allocateLoadBalancerNodePorts": true, "ports": ports(8080, NODE_PORT) })).await?;
         let address = self.address("e7").await?;
         wait_for_answers(&address, 8080, &NODES).await?;
@@ -207,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// The Service is still there, and nothing in it or in the cloud speaks of a load balancer.
+    /// Waits until neither the Service nor the cloud has a trace of a load balancer.
     async fn is_cleaned_up(&self, name: &str) -> Result<()> {
         let clean = || async {
             let service = services(&self.client).get(name).await?;

@@ -7,7 +7,7 @@ use skysail_test_e2e::{api_server::ApiServer, manager::Manager, wait::eventually
 
 use crate::simulated::Simulated;
 
-/// As the documents say.
+/// Creates the ConfigMap as the documentation describes.
 fn write(server: &ApiServer, file: &Path) -> Result<()> {
     let from = format!("--from-file=provider.wasm={}", file.display());
     let yaml = server.kubectl(&["create", "configmap", "provider", &from, "--dry-run=client", "-o", "yaml"])?;
@@ -18,11 +18,11 @@ fn write(server: &ApiServer, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The manager has said this so many times.
+/// Waits until the manager has logged this text a number of times.
 async fn says(manager: &Manager, text: &str, times: usize) -> Result<()> {
     eventually(text, 120, || {
-        let told = manager.log().matches(text).count();
-        std::future::ready(if told >= times { Ok(()) } else { Err(format!("{told} times")) })
+        let count = manager.log().matches(text).count();
+        std::future::ready(if count >= times { Ok(()) } else { Err(format!("{count} times")) })
     })
     .await
 }

@@ -1,5 +1,5 @@
-//! Two managers on a real API server, one of which leads: what becomes of the other's leadership
-//! when it is stopped, killed or frozen.
+//! Leader election between two managers on a real API server, when the leader is stopped, killed or
+//! frozen.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -28,11 +28,11 @@ const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Shorter than the defaults, in proportion.
 const FLAGS: [&str; 3] =
     ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"];
-/// Between two looks at who leads: far below what is measured.
+/// Pause between two reads of the Lease: far below the times that are measured.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// One of the managers: with a user and a door to the cloud of its own, so that each request has a
-/// name on it.
+/// One of the managers, with its own account and its own proxy to the cloud, so that each request
+/// can be attributed.
 struct Replica {
     manager: Manager,
     front: Front,
@@ -75,44 +75,43 @@ impl World {
 
     async fn leader(&self) -> Result<String> {
         let holder = self.lease().await?.spec.and_then(|spec| spec.holder_identity);
-        holder.filter(|holder| !holder.is_empty()).context("nobody leads")
+        holder.filter(|holder| !holder.is_empty()).context("no manager holds the Lease")
     }
 
-    /// Returns half a retry period after a renewal: the one before it is done, and the next one has
-    /// not begun.
+    /// Returns half a retry period after a renewal, when no renewal is in flight.
     async fn until_between_two_renewals(&self) -> Result<()> {
         let renewed = || async { Ok::<_, anyhow::Error>(self.lease().await?.spec.and_then(|spec| spec.renew_time)) };
         let (before, began) = (renewed().await?, Instant::now());
         while renewed().await? == before {
-            ensure!(began.elapsed() < LEASE_DURATION, "nobody renews the lease");
+            ensure!(began.elapsed() < LEASE_DURATION, "the Lease is not renewed");
             tokio::time::sleep(LOOK).await;
         }
         tokio::time::sleep(RETRY_PERIOD / 2).await;
         Ok(())
     }
 
-    /// How long until somebody else than `last` leads.
+    /// How long until another manager than `last` is the leader.
     async fn until_handed_over(&self, last: &str, since: Instant) -> Result<Duration> {
         while self.leader().await.is_ok_and(|leader| leader == last) || self.leader().await.is_err() {
-            ensure!(since.elapsed() < LEASE_DURATION * 3, "nobody takes over");
+            ensure!(since.elapsed() < LEASE_DURATION * 3, "no other manager acquires the Lease");
             tokio::time::sleep(LOOK).await;
         }
         Ok(since.elapsed())
     }
 }
 
-/// The two replicas, the first of which leads.
+/// Starts two replicas, of which the first is the leader.
 async fn two(world: &World) -> Result<(Replica, Replica, String)> {
     let first = world.replica("first").await?;
-    let leader = eventually("somebody leads", 30, || world.leader()).await?;
+    let leader = eventually("the first replica is the leader", 30, || world.leader()).await?;
     let second = world.replica("second").await?;
-    ensure!(world.leader().await? == leader, "the first one leads on");
+    ensure!(world.leader().await? == leader, "the first replica is no longer the leader");
     for name in NODES {
         eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
     }
     ensure!(
         world.server.writes_of(&second.user)?.is_empty(),
-        "the replica that stands by writes nothing: {:?}",
+        "the replica that is not the leader wrote {:?}",
         world.server.writes_of(&second.user)?
     );
     Ok((first, second, leader))
@@ -131,7 +130,7 @@ async fn b19_a_leader_that_is_stopped_hands_over_within_a_second() -> Result<()>
     ensure!(first.manager.ended().await?.success(), "{}", first.manager.last_words());
     let writes = world.server.writes_of(&first.user)?;
     let last = writes.last().map(String::as_str).unwrap_or_default();
-    ensure!(last.starts_with("update ") && last.contains("/leases/"), "the release is the last write: {writes:?}");
+    ensure!(last.starts_with("update ") && last.contains("/leases/"), "the last write is not the release: {writes:?}");
     create_service(&world.client, "web", 80, NODE_PORT).await?;
     eventually("the second one serves", 60, || address_of(&world.client, "web"))
         .await
@@ -157,19 +156,19 @@ async fn b19_a_leader_that_is_killed_is_followed_within_the_lease_duration() -> 
         since_renewal.as_millis()
     );
     ensure!(gap <= LEASE_DURATION, "{gap:?}; {}", second.manager.last_words());
-    // Both times are of this machine. Not sooner, because the killed one might only be slow; not
-    // later than it takes to see a renewal, to wake up and to read the lease on a busy machine.
+    // Both times are of this machine. An earlier hand-over would be wrong, because the killed
+    // leader might only be slow; the margin is for reading the Lease on a busy machine.
     ensure!((LEASE_DURATION..LEASE_DURATION + RETRY_PERIOD / 2).contains(&since_renewal), "{since_renewal:?}");
     Ok(())
 }
 
-/// A call that the time to end cannot wait for may still do something: a lease that is given back
-/// would let the next one begin beside it.
+/// A call that outlives the grace period may still change the cloud: after a release of the Lease
+/// the next leader would act at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> Result<()> {
     let world = World::start().await?;
     let mut replica = world.replica("first").await?;
-    let leader = eventually("it leads", 30, || world.leader()).await?;
+    let leader = eventually("the replica is the leader", 30, || world.leader()).await?;
     for name in NODES {
         eventually("the node is initialised", 60, || initialized(&world.client, name)).await?;
     }
@@ -180,17 +179,17 @@ async fn b19_a_leader_whose_calls_are_cut_off_leaves_its_lease_to_run_out() -> R
         ensure!(replica.front.sent() > before, "no request yet");
         Ok(())
     };
-    eventually("it is in the middle of an ensure", 60, begun).await?;
+    eventually("the manager calls ensure", 60, begun).await?;
     replica.manager.signal(Signal::TERM)?;
     let status = replica.manager.ended().await?;
     ensure!(status.code() == Some(1), "{status}; {}", replica.manager.last_words());
-    ensure!(replica.manager.log().contains("the lease is left to run out"), "{}", replica.manager.last_words());
-    ensure!(world.leader().await? == leader, "the lease is its own still");
+    ensure!(replica.manager.log().contains("so the Lease is not released"), "{}", replica.manager.last_words());
+    ensure!(world.leader().await? == leader, "the manager released its Lease");
     Ok(())
 }
 
-/// Frozen in the middle of an ensure, it wakes when another one has done the work: it must not send
-/// one request more, to nobody.
+/// The leader is frozen during an ensure and wakes up after another replica has done the work: it
+/// must not send any further request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<()> {
     let world = World::start().await?;
@@ -219,6 +218,6 @@ async fn b19_a_leader_that_was_frozen_writes_nothing_when_it_wakes() -> Result<(
     ensure!(first.front.sent() == bytes, "{} bytes more to the cloud", first.front.sent() - bytes);
     let after = world.server.writes_of(&first.user)?;
     ensure!(after == writes, "more writes: {:?}", after.get(writes.len()..));
-    ensure!(world.cloud.cloud.snapshot().virtual_servers.len() == 1, "one load balancer, not two");
+    ensure!(world.cloud.cloud.snapshot().virtual_servers.len() == 1, "there is not exactly one load balancer");
     Ok(())
 }

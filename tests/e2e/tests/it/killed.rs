@@ -1,9 +1,9 @@
-//! SIGKILL at 200 random moments, while Services and nodes come and go: afterwards nothing is lost,
-//! and nothing is there twice.
+//! SIGKILL at 200 random moments, while Services and nodes are created and deleted: afterwards
+//! nothing is lost and nothing exists twice.
 //!
-//! The manager is a process, the API server real, the cloud slow: requests of a killed manager are
-//! under way when it dies, and the cloud carries them out. `SKYSAIL_SEED` repeats what users do and
-//! how long each manager lives; how the processes meet that is never quite the same.
+//! The manager is a process, the API server is real, and the cloud is slow: the cloud executes
+//! requests that were in flight when their manager was killed. `SKYSAIL_SEED` repeats the actions
+//! of users and the lifetimes of managers, but not the exact timing.
 
 mod verdict;
 mod workload;
@@ -32,29 +32,27 @@ use self::{
 };
 use crate::{ALONE, simulated::Simulated};
 
-/// Each with its own API server, cloud, users and manager: a manager that compiles its component
-/// wants a core, one that works waits for the cloud.
+/// Clusters in parallel, each with its own API server, cloud, users and manager.
 const CLUSTERS: u32 = 4;
 const KILLS: u32 = 200;
 
-/// Every controller has work. No lease: the process that starts after a kill would wait until it
-/// expires, and hand-overs have other tests. No breaker: most machines may go while no manager
-/// looks.
+/// All controllers have work. There is no Lease, because the next process would wait until it
+/// expires; other tests cover hand-overs. There is no breaker, because most machines may be deleted
+/// while no manager runs.
 const FLAGS: [&str; 3] = ["--leader-elect=false", "--cluster-cidr=10.244.0.0/16", "--node-deletion-max-percent=100"];
 
-/// Milliseconds that a request to the cloud takes before it is looked at, at most.
+/// Longest delay of a request before the cloud handles it, in milliseconds.
 const LATENCY_MAX: u64 = 150;
 
-/// Of a hundred kills so many come between the start of a manager and its first request to the
-/// cloud, and the others up to this time later.
+/// Percentage of the kills between the start of a manager and its first request to the cloud; the
+/// others come up to [`WORK_MAX`] after that request.
 const STARTING_PERCENT: u64 = 40;
 const WORK_MAX: Duration = Duration::from_secs(2);
 
-/// Between two looks at what the cloud is asked for.
+/// Pause between two looks at the cloud's requests.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a manager may take until it asks the cloud for something, and the last one until
-/// everything is as it shall be.
+/// Longest wait for a manager's first request to the cloud, and for the final state.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +92,7 @@ async fn one_cluster(component: PathBuf, mut random: Rng) -> Result<Tally> {
         Ok(tally)
     };
     let (workload, tally) = tokio::try_join!(workload.run(stopped), lives)?;
-    eventually("all is as it shall be", PATIENCE.as_secs(), || verdict(&client, &cloud, &workload))
+    eventually("cluster and cloud are in the wanted state", PATIENCE.as_secs(), || verdict(&client, &cloud, &workload))
         .await
         .map_err(|error| error.context(killer.manager.last_words()))?;
     killer.births.none_twice(&workload)?;
@@ -109,19 +107,19 @@ struct Killer {
     manager: Manager,
     random: Rng,
     births: Births,
-    /// From the start of a manager to its first request to the cloud, when that was seen last.
+    /// Last measured time from the start of a manager to its first request to the cloud.
     start_up: Duration,
 }
 
-/// In which moments the kills came.
+/// Numbers of kills by moment.
 #[derive(Debug, Default)]
 struct Tally {
     kills: u32,
-    /// Before the manager had asked the cloud for anything.
+    /// Before the manager's first request to the cloud.
     starting: u32,
     /// While the cloud worked on a request of the manager.
     calling: u32,
-    /// The same, and the request changes something.
+    /// While the cloud worked on a request that changes something.
     writing: u32,
 }
 
@@ -134,7 +132,7 @@ impl Tally {
         self.writing += writing;
     }
 
-    /// Whether these kills can show anything.
+    /// Checks that enough kills came at each kind of moment.
     fn check(&self) -> Result<()> {
         let Self { kills, starting, calling, writing } = self;
         ensure!(*kills == KILLS, "{kills} kills, not {KILLS}");
@@ -146,7 +144,7 @@ impl Tally {
 }
 
 impl Killer {
-    /// The kills; the manager that was started after the last one lives on.
+    /// Kills managers; the manager that is started after the last kill runs on.
     async fn run(&mut self) -> Result<Tally> {
         let began = Instant::now();
         let cloud = &self.cloud;
@@ -156,7 +154,7 @@ impl Killer {
         };
         eventually("the first manager asks the cloud", PATIENCE.as_secs(), asked).await?;
         self.start_up = began.elapsed();
-        // Not at a random moment: it does not count.
+        // This kill is not at a random moment and does not count.
         self.manager.kill()?;
         self.manager.start_again()?;
         let mut tally = Tally::default();
@@ -166,7 +164,7 @@ impl Killer {
         Ok(tally)
     }
 
-    /// Lets the manager live for a random time, kills it and starts the next one.
+    /// Lets the manager run for a random time, kills it and starts the next one.
     async fn life(&mut self, tally: &mut Tally) -> Result<()> {
         let latency_ms = self.random.u64(0..LATENCY_MAX);
         self.cloud.set_knobs(Knobs { latency_ms, ..Knobs::default() })?;
@@ -183,8 +181,8 @@ impl Killer {
         self.manager.start_again()
     }
 
-    /// Waits for a random moment, uniform in its part of a life. How long the start took, where it
-    /// ended.
+    /// Waits for a random moment, uniform in its phase. Returns how long the start took, if the
+    /// start ended before that moment.
     async fn wait_for_the_moment(&mut self, before: u64) -> Result<Option<Duration>> {
         let began = Instant::now();
         let starting = self.random.u64(0..100) < STARTING_PERCENT;

@@ -1,4 +1,4 @@
-//! The tests from end to end. Each sets up its environment, and fails where it cannot.
+//! The end-to-end tests. Each sets up its environment, and fails if it cannot.
 
 mod as_users_see_it;
 mod config_map;
@@ -16,6 +16,5 @@ mod real_registry;
 mod simulated;
 mod volume_labels;
 
-/// Held by a test that measures how long a hand-over takes, and by one that leaves no core to
-/// others.
+/// A lock for tests that measure the time of a hand-over or that use all cores.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

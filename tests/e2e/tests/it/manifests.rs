@@ -1,5 +1,5 @@
-//! `deploy/manifests` on a real API server: they apply without a warning, and the manager lives on
-//! the rights that they give.
+//! `deploy/manifests` on a real API server: they apply without a warning, and their RBAC rules are
+//! what the manager needs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ fn manifests() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// The same with an account for each controller.
+/// The same with a ServiceAccount for each controller.
 fn manifests_per_controller() -> Result<TempDir> {
     let folder = manifests()?;
     let part = folder.path().join("per-controller");
@@ -123,8 +123,7 @@ async fn the_manifests_apply_without_a_warning_and_again() -> Result<()> {
     Ok(())
 }
 
-/// The API server says in two headers of an answer which `FlowSchema` and which level the request
-/// had.
+/// Two headers of an answer name the `FlowSchema` and the priority level of the request.
 #[tokio::test]
 async fn the_lease_of_the_service_account_has_the_priority_of_leader_election() -> Result<()> {
     let (server, folder) = (ApiServer::start()?, manifests()?);
@@ -184,8 +183,7 @@ struct World {
 impl World {
     async fn start(folder: &TempDir) -> Result<Self> {
         let server = ApiServer::start()?;
-        // What the API server gives to accounts of these names by itself would hide what the
-        // manifests do not give.
+        // The API server's default bindings for accounts of these names would hide missing rules.
         for controller in CONTROLLERS {
             server.kubectl(&["delete", "clusterrolebinding", &format!("system:controller:{controller}")])?;
         }
@@ -241,7 +239,7 @@ impl World {
         Ok(())
     }
 
-    /// The account of the manager may not read them, an administrator may.
+    /// The manager's account must not read /configz; an administrator may.
     async fn the_figures_are_for_those_who_may(&self) -> Result<()> {
         let Self { manager, server, .. } = self;
         ensure!(manager.ask("configz", &self.token).await? == 403, "an account without the right reads /configz");
@@ -250,7 +248,7 @@ impl World {
         Ok(())
     }
 
-    /// By the API server: its own count, not the manager's word.
+    /// Checks the API server's metrics for requests that RBAC refused.
     fn nothing_was_refused(&self) -> Result<()> {
         let figures = self.server.kubectl(&["get", "--raw", "/metrics"])?;
         let refused: Vec<_> = figures
@@ -258,14 +256,18 @@ impl World {
             .filter(|line| line.starts_with("apiserver_request_total") && line.contains("code=\"403\""))
             .collect();
         ensure!(refused.is_empty(), "refused by RBAC: {refused:#?}; {}", self.manager.last_words());
-        // Nor would it be: it asks for its rights when it starts, and warns.
+        // The manager also checks its permissions at the start and logs missing ones.
         let log = self.manager.log().to_lowercase();
-        ensure!(!log.contains("forbidden") && !log.contains("this account may not"), "{}", self.manager.last_words());
+        ensure!(
+            !log.contains("forbidden") && !log.contains("this account has no permission"),
+            "{}",
+            self.manager.last_words()
+        );
         Ok(())
     }
 }
 
-/// Those of the applied Deployment that are not about this cluster, its providers or the
+/// The flags of the applied Deployment without those for the cluster's name, the providers and the
 /// container's folders.
 fn flags(server: &ApiServer) -> Result<Vec<String>> {
     let path = "jsonpath={.spec.template.spec.containers[0].args}";
@@ -276,8 +278,7 @@ fn flags(server: &ApiServer) -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Every right that the manifests give, each used by a test above; a further one has to be argued
-/// here.
+/// Every permission in the manifests; a test above uses each of them.
 const RIGHTS: [(&str, &[&str]); 1] = [(
     "skysail-system/skysail",
     &[
@@ -359,7 +360,7 @@ fn rights_are(folder: &TempDir, expected: &[(&str, &[&str])]) -> Result<()> {
     Ok(())
 }
 
-/// What is bound to each account, `NAMESPACE/NAME`. A role of the API server's own is one entry.
+/// The permissions of each account, `NAMESPACE/NAME`. A built-in role is one entry.
 fn rights(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>> {
     let ours = |kinds: &str| -> Result<Value> {
         let label = "kubernetes.io/bootstrapping!=rbac-defaults";
@@ -389,7 +390,7 @@ fn rights(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(rights)
 }
 
-/// What one rule gives in a place: verb, resource, the name it is restricted to.
+/// The permissions of one rule: verb, resource and resource name.
 fn rights_of(place: &str, rule: &Value) -> Result<Vec<String>> {
     let groups: Vec<_> = texts(rule, "/apiGroups").collect();
     let group = match (groups.as_slice(), place.is_empty()) {

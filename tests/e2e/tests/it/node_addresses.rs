@@ -12,8 +12,8 @@ use skysail_test_e2e::{
     workspace::component,
 };
 
-/// What the cloud knows of each machine: more than a kubelet was given. This provider takes it from
-/// the kubelet's first report.
+/// The addresses of each machine in the cloud: more than a kubelet has in `--node-ip`. This
+/// provider takes them from the kubelet's first report.
 const MACHINE: [&str; 4] = ["10.0.0.1", "192.168.0.1", "2001:db8::1", "2001:db8::2"];
 
 /// Name of the node, and the kubelet's `--node-ip`.

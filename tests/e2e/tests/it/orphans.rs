@@ -1,5 +1,5 @@
-//! `skysail orphans` against a real API server and the simulated cloud: what a Service left behind
-//! is found and goes when it is named.
+//! `skysail orphans` with a real API server and the simulated cloud: it finds an orphaned load
+//! balancer and deletes it by name.
 
 use std::{fs, path::Path};
 
@@ -16,9 +16,9 @@ use skysail_test_e2e::{
 
 use crate::simulated::Simulated;
 
-// The cloud is served by this process, and the command is waited for on this thread.
+// Two threads: one serves the cloud, the other waits for the command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Result<()> {
+async fn an_orphaned_load_balancer_is_listed_and_deleted_by_its_name() -> Result<()> {
     let cloud = Simulated::start(&["a"]).await?;
     let (server, wasm) = (ApiServer::start()?, component("simcloud")?);
     let manager = Manager::start(&server.kubeconfig(), &wasm, &cloud.provider_file(), &[cloud.token()]).await?;
@@ -28,7 +28,7 @@ async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Resul
         let address = eventually("the Service gets an address", 60, || address_of(&client, name)).await;
         address.map_err(|error| error.context(manager.last_words()))?;
     }
-    // While nobody looks, somebody takes the finalizer away and deletes the Service.
+    // While no manager runs, the finalizer is removed and the Service is deleted.
     ensure!(manager.end().await?.success(), "the manager failed");
     let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     services(&client).patch("left", &PatchParams::default(), &bare).await?;
@@ -45,10 +45,10 @@ async fn what_a_service_left_behind_is_listed_and_deleted_by_its_name() -> Resul
     let [orphan] = found.as_slice() else { anyhow::bail!("the orphans are {found:?}") };
     ensure!(orphan["service"] == "default/left" && orphan["provider"] == "sim", "{orphan}");
     let name = orphan["name"].as_str().context("it has no name")?;
-    ensure!(ask(&["--delete", name, "another"]).is_err(), "a name that is no orphan's is taken");
-    ensure!(ask(&[])?.len() == 1, "and something was deleted");
+    ensure!(ask(&["--delete", name, "another"]).is_err(), "a name that is not an orphan was accepted");
+    ensure!(ask(&[])?.len() == 1, "a load balancer was deleted");
     ask(&["--delete", name])?;
-    ensure!(ask(&[])?.is_empty(), "it is still there");
+    ensure!(ask(&[])?.is_empty(), "the orphan was not deleted");
     let left = cloud.cloud.snapshot().elastic_ips.len();
     ensure!(left == 1, "{left} addresses are left; the one of `wanted` has to be");
     Ok(())

@@ -1,5 +1,5 @@
-//! Tools that are not ours, against a real registry with TLS and a password: what they push is
-//! served, and they read what `skysail push` writes.
+//! Tools of other projects with a real registry with TLS and a password: components that they push
+//! are served, and they pull components that `skysail push` pushed.
 
 use std::fs;
 
@@ -12,23 +12,23 @@ use skysail_test_e2e::{
 use crate::simulated::Simulated;
 
 #[tokio::test]
-async fn what_wkg_pushes_is_pulled_and_served() -> Result<()> {
+async fn a_component_that_wkg_pushed_is_pulled_and_served() -> Result<()> {
     is_pulled_and_served(Tool::Wkg).await
 }
 
 #[tokio::test]
-async fn what_oras_pushes_is_pulled_and_served() -> Result<()> {
+async fn a_component_that_oras_pushed_is_pulled_and_served() -> Result<()> {
     is_pulled_and_served(Tool::Oras).await
 }
 
 #[tokio::test]
-async fn wkg_reads_what_skysail_pushes() -> Result<()> {
-    reads_what_skysail_pushes(Tool::Wkg).await
+async fn wkg_pulls_a_component_that_skysail_pushed() -> Result<()> {
+    pulls_from_skysail(Tool::Wkg).await
 }
 
 #[tokio::test]
-async fn oras_reads_what_skysail_pushes() -> Result<()> {
-    reads_what_skysail_pushes(Tool::Oras).await
+async fn oras_pulls_a_component_that_skysail_pushed() -> Result<()> {
+    pulls_from_skysail(Tool::Oras).await
 }
 
 async fn is_pulled_and_served(tool: Tool) -> Result<()> {
@@ -52,7 +52,7 @@ async fn is_pulled_and_served(tool: Tool) -> Result<()> {
     let release = manager.release()?;
     ensure!(printed.contains(&release), "{release} serves, and pulled was {printed}");
     create_service(&server.client().await?, "web", 8080, 30_080).await?;
-    eventually("it makes a load balancer", 60, || {
+    eventually("the release creates a load balancer", 60, || {
         let calls = manager.calls("load-balancers.ensure");
         std::future::ready(if calls.contains(&release) { Ok(()) } else { Err(format!("calls by {calls:?}")) })
     })
@@ -63,7 +63,7 @@ async fn is_pulled_and_served(tool: Tool) -> Result<()> {
     Ok(())
 }
 
-async fn reads_what_skysail_pushes(tool: Tool) -> Result<()> {
+async fn pulls_from_skysail(tool: Tool) -> Result<()> {
     let registry = Registry::secured().await?;
     let wasm = component("dummy")?;
     registry.push(&wasm, "v1")?;
@@ -73,7 +73,7 @@ async fn reads_what_skysail_pushes(tool: Tool) -> Result<()> {
         "{} is another component than the one that was pushed",
         pulled.display()
     );
-    // wkg takes the file's name as an argument, oras reads it in the artifact.
+    // wkg has the file's name as an argument; oras reads it from the artifact.
     ensure!(tool == Tool::Wkg || pulled.ends_with("dummy.wasm"), "the file is called {}", pulled.display());
     Ok(())
 }

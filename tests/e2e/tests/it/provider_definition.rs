@@ -1,5 +1,5 @@
-//! The resource `Provider` on a real API server: it takes the definition, explains it, and judges
-//! objects by it.
+//! The CRD of `Provider` on a real API server: the API server accepts the CRD, explains its fields
+//! and validates objects with it.
 
 use std::{collections::BTreeSet, fs, future};
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use skysail_test_e2e::{api_server::ApiServer, wait::eventually, workspace::root};
 
-/// An API server that knows the resource.
+/// An API server with the CRD.
 struct Cluster {
     server: ApiServer,
     folder: tempfile::TempDir,
@@ -19,14 +19,14 @@ impl Cluster {
         let file = root().join("deploy/manifests/crd.yaml").display().to_string();
         cluster.server.kubectl(&["apply", "--server-side", "--warnings-as-errors", "-f", &file])?;
         cluster.server.wait_for_definition("providers.skysail.dev")?;
-        // Between the condition and the first answer lies a moment.
+        // The resource is served a moment after the condition is true.
         let served = || future::ready(cluster.server.kubectl(&["get", "providers"]));
         eventually("the resource is served", 60, served).await?;
         Ok(cluster)
     }
 
-    /// Creates an object; with `--dry-run=server` the API server judges it and keeps nothing. A
-    /// warning is a failure.
+    /// Creates an object; with `--dry-run=server` the API server only validates it. A warning is a
+    /// failure.
     fn create(&self, provider: &Value, more: &[&str]) -> Result<String> {
         let file = self.folder.path().join("provider.json");
         fs::write(&file, provider.to_string())?;
@@ -39,7 +39,7 @@ impl Cluster {
     }
 }
 
-/// The least that is a provider.
+/// The smallest valid provider.
 fn provider() -> Value {
     with_spec(json!({"source": source()}))
 }
@@ -56,12 +56,12 @@ fn with_source(source: Value) -> Value {
     with_spec(json!({"source": source}))
 }
 
-/// A right one.
+/// A valid source.
 fn source() -> Value {
     json!({"configMap": {"namespace": "skysail-system", "name": "provider"}})
 }
 
-/// From a registry, with one more field.
+/// A provider with a source in a registry, with one more field.
 fn with_oci(field: &str, value: Value) -> Value {
     with_source(json!({"oci": {"reference": "ghcr.io/org/provider:v1", field: value}}))
 }
@@ -71,7 +71,7 @@ fn with_credential(credential: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_definition_is_sound_and_explains_itself() -> Result<()> {
+async fn the_crd_is_structural_and_kubectl_explain_shows_its_descriptions() -> Result<()> {
     let cluster = Cluster::start().await?;
     let definition = cluster.definition()?;
     for condition in definition["status"]["conditions"].as_array().context("it has conditions")? {
@@ -96,17 +96,17 @@ async fn the_definition_is_sound_and_explains_itself() -> Result<()> {
     explain("provider.status.refused.lasting", "will be refused again").await
 }
 
-/// Without the line breaks that kubectl puts in.
+/// The text without kubectl's line breaks.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Where a value is.
+/// A reference to a key of a Secret.
 fn secret(key: &str) -> Value {
     json!({"secretKeyRef": {"namespace": "skysail-system", "name": "cloud", "key": key}})
 }
 
-/// A wrong provider, and what the refusal says.
+/// An invalid provider, and texts in the error.
 type Wrong = (Value, &'static [&'static str]);
 
 fn wrong_names_and_owners() -> Vec<Wrong> {
@@ -128,7 +128,7 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
         (with("loadBalancerClasses", json!([""])), &["spec.loadBalancerClasses[0]"]),
         (
             with("nodeSelector", json!({"matchLabels": {}})),
-            &["spec.nodeSelector.matchLabels", "it selects every node; name a label"],
+            &["spec.nodeSelector.matchLabels", "matchLabels is empty and would select every node; name a label"],
         ),
         (with("providerIdSchemes", json!(["aws://"])), &["spec.providerIdSchemes[0]"]),
         (with("loadBalancerCidrs", json!(["198.51.100.0"])), &["spec.loadBalancerCidrs[0]", "cidr"]),
@@ -157,7 +157,7 @@ fn wrong_names_and_owners() -> Vec<Wrong> {
             &["spec.rollout.shadow.onDifference", "\"Refuse\""],
         ),
         (with("rollout", json!({"retry": "v3"})), &["spec.rollout.retry", "sha256"]),
-        // What only a provider file names.
+        // A field that only a provider file has.
         (with("configFile", json!("cloud.conf")), &["unknown field \"spec.configFile\""]),
     ]
 }
@@ -166,22 +166,25 @@ fn wrong_sources() -> Vec<Wrong> {
     let maps = |maps: Value| with_source(json!({"configMap": maps}));
     let signed = |signatures: Value| with_oci("signatures", signatures);
     vec![
-        (with_source(json!({})), &["spec.source", "name one place"]),
+        (with_source(json!({})), &["spec.source", "write exactly one of configMap and oci"]),
         (
             with_source(json!({"configMap": {"namespace": "n", "name": "a"}, "oci": {"reference": "y"}})),
-            &["spec.source", "name one place"],
+            &["spec.source", "write exactly one of configMap and oci"],
         ),
         (with_source(json!({"oci": null})), &["spec.source"]),
         (with_source(json!({"file": "/run/secrets/token"})), &["unknown field \"spec.source.file\""]),
         (maps(json!({"name": "a"})), &["spec.source.configMap.namespace: Required"]),
-        (maps(json!({"namespace": "n"})), &["spec.source.configMap", "write name: with the ConfigMap, or names:"]),
-        (maps(json!({"namespace": "n", "name": "a", "names": ["b"]})), &["spec.source.configMap", "or names:"]),
+        (
+            maps(json!({"namespace": "n"})),
+            &["spec.source.configMap", "write exactly one of name (one ConfigMap) and names"],
+        ),
+        (maps(json!({"namespace": "n", "name": "a", "names": ["b"]})), &["spec.source.configMap", "and names"]),
         (maps(json!({"namespace": "n", "names": []})), &["spec.source.configMap.names"]),
         (maps(json!({"namespace": "n", "name": "A_B"})), &["spec.source.configMap.name"]),
         (with_source(json!({"oci": {}})), &["spec.source.oci.reference: Required"]),
         (with_oci("pollInterval", json!("900ms")), &["spec.source.oci.pollInterval", "at least 1s"]),
         (with_oci("pollInterval", json!("5 min")), &["spec.source.oci.pollInterval", "write a duration"]),
-        (with_oci("timeout", json!("0s")), &["spec.source.oci.timeout", "longer than nothing"]),
+        (with_oci("timeout", json!("0s")), &["spec.source.oci.timeout", "longer than zero"]),
         (with_oci("mirrors", json!(["https://mirror.local"])), &["spec.source.oci.mirrors[0]"]),
         (with_oci("plainHttp", json!(["mirror.local"])), &["unknown field \"spec.source.oci.plainHttp\""]),
         (with_oci("caBundle", json!({})), &["spec.source.oci.caBundle.pem: Required"]),
@@ -190,7 +193,7 @@ fn wrong_sources() -> Vec<Wrong> {
         (signed(json!({"keys": [{"file": "a"}]})), &["unknown field \"spec.source.oci.signatures.keys[0].file\""]),
         (
             signed(json!({"keys": [{"pem": "a"}], "require": 2})),
-            &["spec.source.oci.signatures", "more signatures than there are keys"],
+            &["spec.source.oci.signatures", "larger than the number of keys and identities"],
         ),
         (signed(json!({"keys": [{"pem": "a"}], "require": 0})), &["spec.source.oci.signatures.require"]),
     ]
@@ -201,15 +204,18 @@ fn wrong_identities() -> Vec<Wrong> {
     let one = json!({"issuer": "https://a", "subject": "b"});
     let root = json!({"json": "{}"});
     vec![
-        (signed(json!({"require": 1})), &["spec.source.oci.signatures", "nobody is named"]),
-        (signed(json!({"identities": [one]})), &["spec.source.oci.signatures", "identities and trustRoot go together"]),
+        (signed(json!({"require": 1})), &["spec.source.oci.signatures", "no signer is named"]),
+        (
+            signed(json!({"identities": [one]})),
+            &["spec.source.oci.signatures", "identities and trustRoot need each other"],
+        ),
         (
             signed(json!({"keys": [{"pem": "a"}], "trustRoot": root})),
-            &["spec.source.oci.signatures", "identities and trustRoot go together"],
+            &["spec.source.oci.signatures", "identities and trustRoot need each other"],
         ),
         (
             signed(json!({"keys": [{"pem": "a"}], "identities": [one], "trustRoot": root, "require": 3})),
-            &["spec.source.oci.signatures", "more signatures than there are keys and identities"],
+            &["spec.source.oci.signatures", "larger than the number of keys and identities"],
         ),
         (signed(json!({"identities": [], "trustRoot": root})), &["spec.source.oci.signatures.identities"]),
         (
@@ -271,31 +277,31 @@ fn wrong_reach_and_limits() -> Vec<Wrong> {
         ),
         (
             with("credentials", json!({"a b": {"origins": at, "bearer": value}})),
-            &["spec.credentials", "a credential cannot have that name"],
+            &["spec.credentials", "the name of a credential is not valid"],
         ),
         (with("credentials", Value::Object(many)), &["spec.credentials", "32"]),
         (limit(json!({"fuel": 99_999})), &["spec.limits.fuel", "greater than or equal to 100000"]),
         (limit(json!({"concurrentCalls": 65})), &["spec.limits.concurrentCalls", "less than or equal to 64"]),
         (limit(json!({"fuel": 1.5e5 + 0.5})), &["spec.limits.fuel", "must be of type integer"]),
         (limit(json!({"httpTimeMs": 40_000})), &["spec.limits.httpTimeMs", "cannot take longer than its call"]),
-        (limit(json!({"deadlineMs": 5_000})), &["spec.limits.httpTimeMs", "each by its default"]),
+        (limit(json!({"deadlineMs": 5_000})), &["spec.limits.httpTimeMs", "longer than deadlineMs (or its default)"]),
     ]
 }
 
 #[tokio::test]
-async fn a_wrong_provider_is_refused_with_the_field_and_the_way_out() -> Result<()> {
+async fn an_invalid_provider_is_refused_with_the_field_and_the_remedy() -> Result<()> {
     let cluster = Cluster::start().await?;
-    // What is wrong below is one thing in this.
+    // This provider is valid; each one below has one error.
     cluster.create(&provider(), &["--dry-run=server"])?;
     let mut problems = Vec::new();
     let all = [wrong_names_and_owners(), wrong_sources(), wrong_identities(), wrong_reach_and_limits()];
     for (wrong, expected) in all.concat() {
         match cluster.create(&wrong, &["--dry-run=server"]) {
-            Ok(_) => problems.push(format!("taken: {wrong}")),
+            Ok(_) => problems.push(format!("accepted: {wrong}")),
             Err(error) => {
-                let said = words(&format!("{error:#}"));
-                if let Some(missing) = expected.iter().find(|part| !said.contains(**part)) {
-                    problems.push(format!("{missing:?} is not in: {said}"));
+                let message = words(&format!("{error:#}"));
+                if let Some(missing) = expected.iter().find(|part| !message.contains(**part)) {
+                    problems.push(format!("{missing:?} is not in: {message}"));
                 }
             }
         }
@@ -304,8 +310,8 @@ async fn a_wrong_provider_is_refused_with_the_field_and_the_way_out() -> Result<
     Ok(())
 }
 
-/// Right ones. Together they have every field of the schema.
-fn right() -> Vec<Value> {
+/// Valid providers, which together have every field of the schema.
+fn valid() -> Vec<Value> {
     let at = json!(["https://*.example.com:8443", "http://127.0.0.1:9000", "https://[fd00::1]"]);
     let credential = |field: &str, proof: Value| json!({"origins": at, field: proof});
     let value = secret(".dockerconfigjson");
@@ -398,12 +404,12 @@ fn limits() -> Value {
 }
 
 #[tokio::test]
-async fn right_providers_with_every_field_are_taken_and_their_status_is_shown() -> Result<()> {
+async fn valid_providers_with_every_field_are_accepted_and_their_status_is_shown() -> Result<()> {
     let cluster = Cluster::start().await?;
     let definition = cluster.definition()?;
     let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").context("a schema")?;
     let mut written = BTreeSet::new();
-    for provider in right() {
+    for provider in valid() {
         cluster.create(&provider, &["--dry-run=server"])?;
         fields_of(&schema["spec"], &provider["spec"], "spec", &mut written)?;
     }
@@ -412,7 +418,7 @@ async fn right_providers_with_every_field_are_taken_and_their_status_is_shown() 
     let untried: Vec<_> = known.difference(&written).collect();
     ensure!(untried.is_empty(), "no provider here has {untried:?}");
 
-    // What is stored is what was written, and what is off; no other default comes to it.
+    // The stored object is the written one with the defaults that are false; it has no other ones.
     let mut expected = provider()["spec"].clone();
     for off in ["allowIdentityChange", "allowInterfaceLoss", "allowUnmetEgress", "default"] {
         expected[off] = json!(false);
@@ -421,10 +427,10 @@ async fn right_providers_with_every_field_are_taken_and_their_status_is_shown() 
     let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "provider", "sim", "-o", "json"])?)?;
     ensure!(stored["spec"] == expected, "stored: {}", stored["spec"]);
     let status = status();
-    let (mut told, mut known) = (BTreeSet::new(), BTreeSet::new());
-    fields_of(&schema["status"], &status, "status", &mut told)?;
+    let (mut written, mut known) = (BTreeSet::new(), BTreeSet::new());
+    fields_of(&schema["status"], &status, "status", &mut written)?;
     known_fields(&schema["status"], "status", &mut known);
-    ensure!(told == known, "{:?}", known.difference(&told));
+    ensure!(written == known, "{:?}", known.difference(&written));
     let patch = json!({"status": status}).to_string();
     cluster.server.kubectl(&["patch", "provider", "sim", "--subresource=status", "--type=merge", "-p", &patch])?;
     let stored: Value = serde_json::from_str(&cluster.server.kubectl(&["get", "skyp", "sim", "-o", "json"])?)?;
@@ -504,8 +510,7 @@ fn status() -> Value {
     })
 }
 
-/// Every field that a schema has: fields of a map's values are those of `*`, of a list's entries
-/// those of `[]`.
+/// All fields of a schema; `.*` stands for the values of a map, `[]` for the entries of a list.
 fn known_fields(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");

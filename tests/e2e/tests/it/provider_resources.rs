@@ -1,5 +1,5 @@
-//! `Provider`s of the cluster as operators use them: applied, waited for, patched, rolled back and
-//! refused on a real API server, from a real registry.
+//! `Provider`s of the cluster with a real API server and a real registry: apply, wait, patch,
+//! rollback and refusal.
 
 mod parts;
 mod rollout;
@@ -72,7 +72,7 @@ impl World {
         apply(&server, folder.path(), &definition)?;
         server.wait_for_definition("providers.skysail.dev")?;
         let client = server.client().await?;
-        ensure!(of_cluster(&server, &["status"])?.starts_with("No Providers."), "there are some");
+        ensure!(of_cluster(&server, &["status"])?.starts_with("No Providers in the cluster."), "there are Providers");
         refused(&server, &["orphans"], "the cluster has no Provider")?;
         let manager = Manager::spawn_with_resources(&flags, &kubeconfig)?;
         Ok(Self { cloud, server, client, registry, manager, folder })
@@ -174,14 +174,14 @@ impl World {
         ])
     }
 
-    /// Waits until an Event says so.
-    async fn until_told(&self, reason: &str) -> Result<()> {
+    /// Waits for an Event with this reason.
+    async fn until_event(&self, reason: &str) -> Result<()> {
         eventually(reason, 30, || {
-            let told = self.events().and_then(|events| {
+            let found = self.events().and_then(|events| {
                 ensure!(events.contains(reason), "{events}");
                 Ok(())
             });
-            std::future::ready(told)
+            std::future::ready(found)
         })
         .await
     }
@@ -254,7 +254,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     let second = swapped(&world, &wasm, &first).await.context("a tag that moves")?;
     // Its probation needs a call, which the swap itself asks for.
     world.until("it passed probation", |status| status.get("probation").is_none()).await?;
-    told(&world, &second).context("skysail status")?;
+    status_shows(&world, &second).context("skysail status")?;
     rolled_back(&world, &second).await.context("a release that traps")?;
     restarted(&mut world, &second).await.context("a restart without the registry")?;
     wrong_objects(&world, &second).await.context("wrong objects")?;
@@ -267,7 +267,7 @@ async fn a_provider_is_applied_followed_rolled_back_and_refused() -> Result<()> 
     set_port(&world.client, "web", 9090, NODE_PORT).await?;
     wait_for_answers(&address, 9090, &["a"]).await?;
     world.server.kubectl(&["delete", "provider", "sim"])?;
-    eventually("the controllers go on without it", 60, || {
+    eventually("the controllers continue without the provider", 60, || {
         let edits = world.manager.log().matches("the claims of the providers have changed").count();
         std::future::ready(if edits >= 2 { Ok(()) } else { Err(format!("{edits} edits")) })
     })
@@ -283,22 +283,22 @@ fn of_cluster(server: &ApiServer, arguments: &[&str]) -> Result<String> {
     run(skysail()?, &[arguments, &["--kubeconfig", &kubeconfig]].concat())
 }
 
-/// It fails and says so.
-fn refused(server: &ApiServer, arguments: &[&str], way_out: &str) -> Result<()> {
+/// Checks that the command fails with a message that contains the remedy.
+fn refused(server: &ApiServer, arguments: &[&str], remedy: &str) -> Result<()> {
     let Err(error) = of_cluster(server, arguments) else { anyhow::bail!("{arguments:?} succeeds") };
-    ensure!(error.to_string().contains(way_out), "{error}");
+    ensure!(error.to_string().contains(remedy), "{error}");
     Ok(())
 }
 
-/// What `skysail status` says of the second release, from the object and from the manager itself.
-fn told(world: &World, serving: &str) -> Result<()> {
+/// Checks the output of `skysail status` from the object and from the manager.
+fn status_shows(world: &World, serving: &str) -> Result<()> {
     let page = of_cluster(&world.server, &["status", "sim"])?;
-    // The swap asked for the load balancer again, and what ended the probation was written with the
-    // figures.
+    // After the swap the load balancer was ensured again, and the end of the probation was written
+    // with the call statistics.
     for text in ["Provider sim: ready\n", serving, "load-balancers.", "FUEL MAX"] {
         ensure!(page.contains(text), "{text:?} is not in\n{page}");
     }
-    refused(&world.server, &["status", "other"], "there is no provider \"other\"; there is sim")?;
+    refused(&world.server, &["status", "other"], "there is no provider \"other\"; the providers are sim")?;
 
     let token = world.folder.path().join("admin-token");
     fs::write(&token, world.server.token())?;
@@ -312,17 +312,17 @@ fn told(world: &World, serving: &str) -> Result<()> {
     let calls = list.pointer("/items/0/status/calls").and_then(Value::as_array).context("no calls")?;
     let ended = |calls: &Value| calls.pointer("/calls").and_then(Value::as_u64) > Some(0);
     ensure!(calls.len() > 2 && calls.iter().all(ended), "{list:#}");
-    for (flags, way_out) in
+    for (flags, remedy) in
         [(&["--insecure-skip-tls-verify"][..], "--non-resource-url=/providers"), (&[], "does not answer")]
     {
         let Err(error) = ask(flags) else { anyhow::bail!("{flags:?} succeeds") };
-        ensure!(error.to_string().contains(way_out), "{error}");
+        ensure!(error.to_string().contains(remedy), "{error}");
     }
     Ok(())
 }
 
-/// Another release takes over while Services are made: no call fails, and each of the two has made
-/// load balancers. Returns its digest.
+/// A new release becomes active while Services are created: no call fails, and both releases have
+/// created load balancers. Returns the digest of the new release.
 async fn swapped(world: &World, wasm: &Path, first: &str) -> Result<String> {
     let mut made = Vec::new();
     make_services(world, &mut made, SERVICES_BESIDE).await?;
@@ -363,7 +363,7 @@ async fn make_services(world: &World, made: &mut Vec<String>, count: usize) -> R
     Ok(())
 }
 
-/// The orphans of the cluster's Providers: none, and not because nobody was asked.
+/// Checks that there are no orphans, and that the provider was asked.
 fn orphans(world: &World) -> Result<()> {
     let found = of_cluster(&world.server, &["orphans", "--cluster-name=e2e", "--output=json"])?;
     ensure!(found == "[]", "{found}");
@@ -372,15 +372,15 @@ fn orphans(world: &World) -> Result<()> {
 
 async fn rolled_back(world: &World, before: &str) -> Result<()> {
     let trap = world.push(&component("probe-regression")?)?;
-    let status = world.until("it is taken back", |status| at(status, "/refused/digest") == trap).await?;
+    let status = world.until("the release is rolled back", |status| at(status, "/refused/digest") == trap).await?;
     ensure!(at(&status, "/active/digest") == before && at(&status, "/refused/code") == "ProbationTrap", "{status:#}");
     ensure!(is(&status, "Ready", "True") && is(&status, "Degraded", "True"), "{status:#}");
-    world.until_told("RolledBack").await?;
+    world.until_event("RolledBack").await?;
     let metrics = world.manager.metrics().await?;
     let counted = |line: &str| {
         line.starts_with("skysail_slot_rollbacks_total{") && line.contains("ProbationTrap") && line.ends_with(" 1")
     };
-    ensure!(metrics.lines().any(counted), "no metric tells of it:\n{metrics}");
+    ensure!(metrics.lines().any(counted), "no metric counts the rollback:\n{metrics}");
     world.wait("Ready").map(drop)
 }
 
@@ -390,20 +390,21 @@ async fn restarted(world: &mut World, before: &str) -> Result<()> {
     world.manager.start_again()?;
     world.manager.wait_until_ready().await.map_err(|error| error.context(world.manager.last_words()))?;
     let away = |status: &Value| at(status, "/sourceFailure/code") == "RegistryUnreachable";
-    let status = world.until("the registry is missed", away).await?;
+    let status = world.until("the source failure is reported", away).await?;
     ensure!(at(&status, "/active/digest") == before && is(&status, "Ready", "True"), "{status:#}");
-    world.until_told("SourceFailed").await?;
-    // What was taken back is still there, and still taken back.
+    world.until_event("SourceFailed").await?;
+    // The tag still names the release that was rolled back, and the manager refuses it again.
     world.registry.start_again().await?;
-    let status = world.until("it is known", |status| at(status, "/refused/code") == "Quarantined").await?;
+    let status =
+        world.until("the release is in quarantine", |status| at(status, "/refused/code") == "Quarantined").await?;
     ensure!(at(&status, "/active/digest") == before && is(&status, "Ready", "True"), "{status:#}");
     Ok(())
 }
 
 async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
     let refused = world.patch(&json!({ "spec": { "limits": { "fuel": 1 } } }));
-    ensure!(refused.is_err(), "the API server takes what is out of range");
-    // What only the manager can judge.
+    ensure!(refused.is_err(), "the API server accepts a limit that is out of range");
+    // Only the manager can check this.
     world.patch(&json!({ "spec": { "egress": { "allowCidrs": ["0.0.0.0/0"] } } }))?;
     let is_refused = |status: &Value| {
         condition(status, "ReleaseAccepted").is_some_and(|condition| at(condition, "/reason") == "SpecRefused")
@@ -413,14 +414,14 @@ async fn wrong_objects(world: &World, serving: &str) -> Result<()> {
     let generations = ["/metadata/generation", "/status/observedGeneration"].map(|place| object.pointer(place));
     ensure!(generations[0].is_some() && generations[0] == generations[1], "{object:#}");
     ensure!(at(&status, "/active/digest") == serving && is(&status, "Ready", "True"), "{status:#}");
-    world.until_told("SpecRefused").await?;
+    world.until_event("SpecRefused").await?;
     world.patch(&json!({ "spec": { "egress": { "allowCidrs": ["127.0.0.1/32"] } } }))?;
-    world.until("it is right again", |status| !is_refused(status)).await?;
+    world.until("the object is valid again", |status| !is_refused(status)).await?;
     Ok(())
 }
 
-/// By the command that everybody uses: it keeps what it applied in an annotation, which has room
-/// for 256 KiB, so the component is compressed.
+/// With client-side `kubectl apply`, which stores the object in an annotation of at most 256 KiB,
+/// so the component is compressed.
 async fn from_a_config_map(world: &World, wasm: &Path) -> Result<()> {
     let (packed, object) = (world.folder.path().join("provider.wasm.gz"), world.folder.path().join("configmap.yaml"));
     let write = |file: &Path| -> Result<()> {

@@ -135,7 +135,7 @@ impl World<'_> {
         Ok(address)
     }
 
-    /// The containers' servers speak TCP: of UDP we see what Incus was told.
+    /// The containers' servers speak TCP: for UDP the test checks the configuration in Incus.
     async fn e3_type_and_ports_of_a_udp_service_change(&self) -> Result<()> {
         let object = json!({
             "metadata": { "name": "dns" },

@@ -17,14 +17,14 @@ use tokio::{
     time::timeout,
 };
 
-/// A component compiles in seconds, on a busy machine in many.
+/// Longest wait: a component compiles in seconds, on a busy machine in many seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is said of a file that will never change.
+/// Part of the warning about a file that will never change.
 const NEVER_UPDATED: &str = "Kubernetes never updates such a file";
 
 #[tokio::test]
-async fn a_file_mounted_by_sub_path_is_served_and_said_to_stay_as_it_is() -> Result<()> {
+async fn a_file_mounted_by_sub_path_is_served_with_a_warning_that_it_never_changes() -> Result<()> {
     let folder = folder()?;
     fs::write(folder.path().join("mount/provider.wasm"), "")?;
     let mount = "mount --bind volume/provider.wasm mount/provider.wasm";
@@ -34,9 +34,9 @@ async fn a_file_mounted_by_sub_path_is_served_and_said_to_stay_as_it_is() -> Res
     Ok(())
 }
 
-/// A volume of type `image`, and a whole ConfigMap: a folder of its own that only kubelet writes.
+/// As a volume of type `image` or a whole ConfigMap: a mounted folder that only kubelet writes.
 #[tokio::test]
-async fn a_component_in_an_image_volume_is_served_without_a_word_about_it() -> Result<()> {
+async fn a_component_in_an_image_volume_is_served_without_a_warning() -> Result<()> {
     let folder = folder()?;
     let mount = "mount --bind volume mount && mount -o remount,bind,ro mount && ! touch mount/x 2>/dev/null";
     let said = until_it_serves(&folder, mount, Path::new("mount/provider.wasm")).await?;
@@ -54,8 +54,8 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Mounts, starts `skysail dev` there with the component at this path, and gives all that it says
-/// until it serves.
+/// Mounts, starts `skysail dev` with the component at this path, and returns its output up to the
+/// line about the serving release.
 async fn until_it_serves(folder: &TempDir, mount: &str, path: &Path) -> Result<Vec<String>> {
     let program: PathBuf = skysail()?;
     let script = format!("{mount} && exec \"$@\" 2>&1");

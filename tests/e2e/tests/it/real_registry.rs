@@ -1,4 +1,4 @@
-//! A real registry: what `skysail push` and `pull` do with it, and a manager that follows a tag.
+//! Tests with a real registry: `skysail push` and `pull`, and a manager that polls a tag.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -15,7 +15,7 @@ use skysail_test_e2e::{
 use crate::simulated::Simulated;
 
 #[tokio::test]
-async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Result<()> {
+async fn a_pushed_component_is_pulled_over_tls_and_only_with_the_password() -> Result<()> {
     let registry = Registry::secured().await?;
     let wasm = component("dummy")?;
     let digest = registry.push(&wasm, "v1")?;
@@ -34,9 +34,9 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
     fs::write(&config, "{}")?;
     let program = skysail()?;
     let pull = ["pull", &reference, "--registry-ca", &ca, "--registry-config", &config];
-    let refused = run(&program, &pull).err().context("it was given to an unknown account")?;
+    let refused = run(&program, &pull).err().context("an unknown account could pull")?;
     ensure!(refused.to_string().contains("rejects the authentication (without credentials)"), "{refused}");
-    let refused = run(&program, &["pull", &reference]).err().context("no TLS at all")?;
+    let refused = run(&program, &["pull", &reference]).err().context("the registry was reached without its CA")?;
     ensure!(refused.to_string().contains("cannot be reached"), "{refused}");
     Ok(())
 }
@@ -44,7 +44,7 @@ async fn what_is_pushed_is_pulled_again_over_tls_by_who_has_the_password() -> Re
 /// What cosign 3 wrote, byte for byte, in a registry that has no referrers API: with a key, then
 /// with a certificate instead.
 #[tokio::test]
-async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -> Result<()> {
+async fn a_component_that_cosign_signed_is_pulled_only_with_its_key_or_identity() -> Result<()> {
     const INDEX: &str = "application/vnd.oci.image.index.v1+json";
     let registry = Registry::secured().await?;
     let recorded = root().join("runtime/sources/src/oci/tests/cosign");
@@ -64,8 +64,8 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
         let issuer = ["--certificate-oidc-issuer", "http://127.0.0.1:5081", "--trusted-root", &trusted_root];
         [&["--certificate-identity", subject], &issuer[..]].concat()
     };
-    let unsigned = pull(&key).err().context("nobody has signed it")?.to_string();
-    ensure!(unsigned.contains("is not signed, and signatures are required: sign it with cosign sign"), "{unsigned}");
+    let unsigned = pull(&key).err().context("an unsigned artifact was accepted")?.to_string();
+    ensure!(unsigned.contains("sign the artifact with cosign sign"), "{unsigned}");
 
     // The tag under which what refers to the artifact is listed.
     let listed = digest_of(&recorded.join("artifact.json"))?.replace(':', "-");
@@ -82,15 +82,15 @@ async fn what_cosign_signed_is_pulled_by_its_key_or_identity_and_by_no_other() -
         let printed = pull(signed_by).with_context(|| format!("{form}, by who signed it"))?;
         ensure!(fs::read(&file)? == b"component one", "{printed}");
         fs::remove_file(&file)?;
-        let refused = pull(not_by).err().context("it was signed by another")?.to_string();
-        ensure!(refused.contains("sign it with the trusted keys or identities"), "{refused}");
-        ensure!(!fs::exists(&file)?, "it was written all the same");
+        let refused = pull(not_by).err().context("an artifact of another signer was accepted")?.to_string();
+        ensure!(refused.contains("sign the artifact with the expected keys or identities"), "{refused}");
+        ensure!(!fs::exists(&file)?, "the refused component was written to the file");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_credential_helper_on_the_path_tells_the_password_and_one_that_fails_is_named() -> Result<()> {
+async fn a_credential_helper_on_the_path_is_used_and_the_error_names_one_that_fails() -> Result<()> {
     let registry = Registry::secured().await?;
     registry.push(&component("dummy")?, "v1")?;
     let answer = r#"{"ServerURL":"","Username":"pilot","Secret":"clear skies"}"#;
@@ -112,7 +112,7 @@ async fn a_credential_helper_on_the_path_tells_the_password_and_one_that_fails_i
     };
     pull("knows")?;
     ensure!(fs::read(&file)? == fs::read(component("dummy")?)?, "another component than the one that was pushed");
-    let refused = pull("fails").err().context("it was given to an unknown account")?.to_string();
+    let refused = pull("fails").err().context("an unknown account could pull")?.to_string();
     ensure!(
         refused.contains("docker-credential-fails, which") && refused.contains("failed: run it by hand"),
         "{refused}"
@@ -165,7 +165,7 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     manager.kill()?;
     let (kubeconfig, lines) = (server.kubeconfig(), manager.log().lines().count());
     let reachable = fs::read_to_string(&kubeconfig)?;
-    fs::write(&kubeconfig, of_nobody(&reachable)?)?;
+    fs::write(&kubeconfig, unreachable(&reachable)?)?;
     manager.start_again()?;
     let status = manager.ended().await?;
     let log = manager.log();
@@ -185,8 +185,8 @@ async fn a_manager_follows_a_tag_and_serves_while_its_registry_is_away_also_afte
     Ok(())
 }
 
-/// The same kubeconfig for a server that nobody is.
-fn of_nobody(kubeconfig: &str) -> Result<String> {
+/// The same kubeconfig with the address of a server that does not exist.
+fn unreachable(kubeconfig: &str) -> Result<String> {
     let (before, rest) = kubeconfig.split_once("server: ").context("the kubeconfig names no server")?;
     let (_, after) = rest.split_once('\n').context("the kubeconfig ends with its server")?;
     Ok(format!("{before}server: https://127.0.0.1:1\n{after}"))

@@ -1,5 +1,5 @@
-//! The manager as a process on a real API server, with the provider of the simulated cloud:
-//! everything but the cloud is real, and the cloud's virtual servers carry real TCP.
+//! The manager as a process with a real API server and the provider of the simulated cloud: only
+//! the cloud is simulated, and its virtual servers forward real TCP.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -29,7 +29,7 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// Starts one with these machines, each with a private and a public address.
+    /// Starts a cloud with these machines, each with a private and a public address.
     pub(crate) async fn start(names: &[&str]) -> Result<Self> {
         let cloud = SimCloud::new(SimOptions::isolated());
         for name in names {

@@ -1,4 +1,4 @@
-//! The webhook that labels volumes: a real API server asks the manager, which asks a real
+//! The webhook that labels volumes: a real API server calls the manager, which calls a real
 //! component.
 
 use anyhow::{Context as _, Result, ensure};
@@ -59,8 +59,7 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
     Api::<MutatingWebhookConfiguration>::all(client.clone()).create(&PostParams::default(), &hook).await?;
 
     let volumes = Api::<PersistentVolume>::all(client);
-    // The API server takes up a new webhook within a second or so: until then volumes come without
-    // labels.
+    // The API server uses a new webhook after about a second; until then volumes have no labels.
     let mut turn = 0;
     let labelled = skysail_test_e2e::wait::eventually("a new volume is labelled", 30, || {
         turn += 1;
@@ -76,7 +75,7 @@ async fn a_new_volume_gets_the_zone_of_its_disk_and_an_unknown_one_is_refused() 
     let spec = labelled.spec.context("it has no spec")?;
     ensure!(spec.node_affinity.is_some(), "pods may be scheduled where the disk is not");
     let refused = volumes.create(&PostParams::default(), &volume("nothing", "d-4711")?).await;
-    ensure!(refused.is_err(), "a volume without a disk is taken: {refused:?}");
+    ensure!(refused.is_err(), "a volume without a disk was accepted: {refused:?}");
     let status = manager.end().await?;
     ensure!(status.success(), "the manager ended with {status}");
     Ok(())

@@ -1,4 +1,4 @@
-//! `--controllers`: which controllers run, by upstream's rules.
+//! The flag `--controllers`, which selects the controllers that run, by upstream's rules.
 
 use clap::{
     Args,
@@ -6,12 +6,12 @@ use clap::{
 };
 use skysail_controllers::EnabledControllers;
 
-/// A controller by its names: the canonical one first. Each is written as the list switches it off,
-/// which holds the name as well.
+/// The names of a controller, the canonical name first. Each name begins with `-`, as an entry that
+/// disables the controller; [`bare`] removes the sign.
 struct Controller(&'static [&'static str]);
 
-/// The names are upstream's; the last aliases are those that upstream's controllers had once, and
-/// that its leader migration still has.
+/// The names are upstream's. The last aliases are earlier names of upstream's controllers, which
+/// its leader migration still uses.
 const CLOUD_NODE: Controller = Controller(&["-cloud-node-controller", "-cloud-node"]);
 const CLOUD_NODE_LIFECYCLE: Controller = Controller(&["-cloud-node-lifecycle-controller", "-cloud-node-lifecycle"]);
 const NODE_ROUTE: Controller = Controller(&["-node-route-controller", "-route", "-route-controller"]);
@@ -44,8 +44,8 @@ enum Entry {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Generic flags")]
 pub(crate) struct ControllersArgs {
-    /// Controllers to run, separated by commas: `NAME` runs one, `-NAME` does not, and the first
-    /// entry that names it counts; `*` runs all that no entry names.
+    /// Controllers to run, separated by commas: `NAME` enables a controller, `-NAME` disables it,
+    /// `*` enables all controllers that no entry names. The first entry with a name counts.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "*", allow_hyphen_values = true,
         value_parser = entry())]
     controllers: Vec<Entry>,
@@ -61,7 +61,7 @@ impl ControllersArgs {
         }
     }
 
-    /// Upstream looks for the name first, and for `*` only when it finds none.
+    /// As upstream: an entry with the controller's name comes before `*`.
     fn runs(&self, controller: &Controller) -> bool {
         let named = self.controllers.iter().find_map(|entry| match *entry {
             Entry::On(name) if name == controller.name() => Some(true),
@@ -72,7 +72,7 @@ impl ControllersArgs {
     }
 }
 
-/// Reads an entry; completion, help and errors list all there are.
+/// Parses an entry; completion, help and errors list all possible entries.
 fn entry() -> impl TypedValueParser<Value = Entry> {
     let all = std::iter::once(PossibleValue::new("*").help("all"));
     let offered = |names: &[&'static str], shown: fn(&'static str) -> &'static str| {

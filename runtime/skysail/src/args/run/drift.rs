@@ -1,4 +1,4 @@
-//! Drift repair; upstream has none.
+//! The flags of drift repair, which upstream does not have.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use crate::args::values::parse_duration_or_zero;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Drift repair")]
 pub(crate) struct DriftArgs {
-    /// Each load balancer is ensured once in this time though nothing changed, at a moment of its
-    /// own, so that one that was changed or deleted in the cloud comes back. It costs the requests
-    /// of one ensure for each Service and period. 0s: never.
+    /// Period of drift repair. In each period the provider ensures the load balancer of every
+    /// Service once, spread over the period, although the Service did not change; this restores
+    /// load balancers that were changed or deleted in the cloud. The cost is one ensure for each
+    /// Service and period. 0s disables drift repair.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration_or_zero)]
     pub(crate) drift_repair_period: Duration,
-    /// Most of these that begin in a minute, for each provider, from 1 to 6000. Where the period
-    /// asks for more, it takes longer.
+    /// Largest number of drift repairs that start in a minute, for each provider, from 1 to 6000.
+    /// If --drift-repair-period needs more, the period becomes longer.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6000))]
     pub(crate) drift_repairs_per_minute: u32,
 }

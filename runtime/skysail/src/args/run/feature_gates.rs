@@ -1,4 +1,4 @@
-//! `--feature-gates`: what is not the default yet, under upstream's names, stages and rules.
+//! The flag `--feature-gates`, with upstream's names, stages and rules.
 
 use clap::Args;
 use prometheus_client::{
@@ -7,20 +7,20 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// A feature behind a gate. All there are now are alpha, and so off until somebody asks.
+/// A feature behind a gate. All features are alpha now, so they are off by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     /// Serves the webhooks that providers export.
     CloudControllerManagerWebhook,
-    /// Reconciles routes when nodes change, and seldom besides.
+    /// Reconciles routes when nodes change, and with a long period besides.
     CloudControllerManagerWatchBasedRoutesReconciliation,
 }
 
 const FEATURES: [Feature; 2] =
     [Feature::CloudControllerManagerWebhook, Feature::CloudControllerManagerWatchBasedRoutesReconciliation];
-/// All alpha features that are not named themselves.
+/// The gate of all alpha features that no entry names.
 const ALL_ALPHA: &str = "AllAlpha";
-/// All beta features that are not named themselves; there are none now.
+/// The gate of all beta features that no entry names; there is no beta feature now.
 const ALL_BETA: &str = "AllBeta";
 
 impl Feature {
@@ -34,8 +34,9 @@ impl Feature {
     }
 }
 
-const HELP: &str = "Features to switch on or off, as NAME=true or NAME=false, separated by commas: \
-    CloudControllerManagerWebhook, CloudControllerManagerWatchBasedRoutesReconciliation (both alpha: off), AllAlpha, AllBeta";
+const HELP: &str = "Features to enable or disable, as NAME=true or NAME=false, separated by commas: \
+    CloudControllerManagerWebhook, CloudControllerManagerWatchBasedRoutesReconciliation (both alpha, off by default), \
+    AllAlpha, AllBeta";
 
 /// `NAME=BOOL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,20 +49,20 @@ struct Setting {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Generic flags")]
 pub(crate) struct FeatureGates {
-    /// Features to switch on or off.
+    /// Features to enable or disable.
     #[arg(long, help = HELP, value_name = "LIST", value_delimiter = ',', value_parser = setting)]
     feature_gates: Vec<Setting>,
 }
 
 impl FeatureGates {
-    /// Whether a feature is on: what its own gate says last, else `AllAlpha`.
+    /// Whether a feature is on: the last entry with its name decides, else the last `AllAlpha`.
     pub(crate) fn enabled(&self, feature: Feature) -> bool {
         let last =
             |name| self.feature_gates.iter().rev().find(|setting| setting.name == name).map(|setting| setting.on);
         last(feature.name()).or_else(|| last(ALL_ALPHA)).unwrap_or(false)
     }
 
-    /// Counts the gates as upstream does.
+    /// Registers upstream's metric of the gates.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let family = Family::<GateLabels, Gauge>::default();
         let count = |name, stage, on| {

@@ -1,4 +1,4 @@
-//! Upstream's set "cloud provider" that all controllers share.
+//! Upstream's flag set "cloud provider", which all controllers share.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use skysail_controllers::ControllerSettings;
 
 use crate::args::values::parse_duration;
 
-/// What all controllers share.
+/// Flags of all controllers.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster flags")]
 pub(crate) struct KubeCloudSharedArgs {
-    /// Name of the cluster, handed to the provider: load balancers of two clusters in one account
-    /// are kept apart by it.
+    /// Name of the cluster. The provider uses the name to tell the load balancers of two clusters
+    /// in one cloud account apart.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
-    /// Period of the node lifecycle controller: how often nodes that are not Ready are looked up in
-    /// the cloud.
+    /// Period of the node lifecycle controller, which looks up nodes that are not Ready in the
+    /// cloud.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     pub(crate) node_monitor_period: Duration,
 }

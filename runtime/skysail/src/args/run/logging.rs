@@ -1,13 +1,13 @@
-//! Upstream's set "logs".
+//! Upstream's flag set "logs".
 
 use clap::{Args, ValueEnum};
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LoggingFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One object a line.
+    /// One JSON object for each line.
     Json,
 }
 
@@ -15,20 +15,20 @@ pub(crate) enum LoggingFormat {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging flags")]
 pub(crate) struct LogArgs {
-    /// Level, or directives by module: `info`, `warn,skysail_host=debug`.
+    /// Log level, or levels by module: `info`, `warn,skysail_host=debug`.
     #[arg(long, default_value = "info", value_name = "FILTER", env = "SKYSAIL_LOG")]
     log: String,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) logging_format: LoggingFormat,
-    /// Upstream's levels, in place of --log: up to 3 is `info`, 4 and 5 `debug` and from 6 on
-    /// `trace` for what is ours.
+    /// Verbosity as in klog, in place of --log: 0 to 3 is `info`; 4 and 5 is `debug` and 6 and more
+    /// is `trace` for Skysail's own modules.
     #[arg(short, long = "v", value_name = "N", conflicts_with = "log")]
     verbosity: Option<u8>,
 }
 
 impl LogArgs {
-    /// What is logged.
+    /// The filter of log lines.
     pub(crate) fn filter(&self) -> &str {
         match self.verbosity {
             None => &self.log,

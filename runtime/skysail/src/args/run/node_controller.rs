@@ -1,4 +1,4 @@
-//! Upstream's set "node controller".
+//! Upstream's flag set "node controller".
 
 use std::time::Duration;
 
@@ -11,19 +11,21 @@ use crate::args::values::{boolean, parse_duration};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Node controller flags")]
 pub(crate) struct NodeControllerArgs {
-    /// Period in which the addresses of all nodes are brought up to date.
+    /// Period after which the addresses of all nodes are updated from the cloud.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub(crate) node_status_update_frequency: Duration,
-    /// Nodes of one provider that are written at once after the provider described them, from 1 to
-    /// 1024.
+    /// Nodes of one provider that are written in parallel after the provider described them, from 1
+    /// to 1024.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) concurrent_node_syncs: u16,
-    /// The same for the periodic addresses, up to 1024; 0 takes --concurrent-node-syncs.
+    /// Nodes of one provider whose addresses are written in parallel in the periodic update, up to
+    /// 1024; 0 takes the value of --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) concurrent_node_status_updates: u16,
-    /// That period also sets the labels for type, zone and region and the provider's others where
-    /// they differ, also where somebody else wrote them: for clouds where machines are resized or
-    /// moved. Upstream sets them once, when a node is initialised.
+    /// Let the periodic update also overwrite the node labels for type, zone and region and the
+    /// provider's other labels if they differ, even if somebody else wrote them. Use this in clouds
+    /// where machines are resized or moved. By default, as upstream, the labels are set once, when
+    /// a node is initialised.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean())]
     pub(crate) refresh_node_labels: bool,

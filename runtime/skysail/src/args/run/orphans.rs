@@ -1,4 +1,4 @@
-//! Load balancers that no Service wants; upstream has nothing of the kind.
+//! The flags for load balancers that no Service needs; upstream does not look for them.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use skysail_controllers::ControllerSettings;
 
 use crate::args::values::parse_duration_or_zero;
 
-/// What becomes of orphans.
+/// What the manager does with orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OrphanPolicy {
-    /// An Event on the Namespace kube-system, a log line and a metric; `skysail orphans` lists and
-    /// deletes them.
+    /// Report orphans by an Event on the Namespace kube-system, a log line and a metric; `skysail
+    /// orphans` lists and deletes them.
     Report,
-    /// They are deleted too. Only where no other cluster of the same --cluster-name uses the same
-    /// account: its load balancers would go.
+    /// Report and delete orphans. Use this only if no other cluster with the same --cluster-name
+    /// uses the same cloud account: the load balancers of that cluster would be deleted.
     Delete,
 }
 
-/// Load balancers that no Service wants.
+/// Load balancers that no Service needs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Orphans")]
 pub(crate) struct OrphanArgs {
-    /// Pause between two looks for load balancers of this cluster that no Service wants, of
-    /// providers that can list them. One that is seen three times in a row is an orphan. 0s: never.
+    /// Pause between two scans for orphans: load balancers of this cluster that no Service needs.
+    /// Only providers that can list load balancers are scanned. A load balancer is an orphan after
+    /// three scans in a row. 0s disables the scans.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration_or_zero)]
     pub(crate) orphan_scan_period: Duration,
-    /// What becomes of them.
+    /// What the manager does with orphans.
     #[arg(long, value_name = "POLICY", default_value = "report")]
     pub(crate) orphan_policy: OrphanPolicy,
 }

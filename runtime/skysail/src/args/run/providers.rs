@@ -1,31 +1,32 @@
-//! Where the providers come from; upstream has them compiled in.
+//! The flags that say where the provider definitions come from; upstream compiles one provider in.
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueHint};
 
-/// Where the providers come from.
+/// Where the provider definitions come from.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Providers")]
 #[group(skip)]
 #[command(group = ArgGroup::new("providers").required(true).args(["provider_file", "provider_resources"]))]
 pub(crate) struct ProviderArgs {
-    /// Providers: YAML documents of kind Provider. Watched; a wrong file is refused whole and the
-    /// last good one stays in force.
+    /// YAML file with documents of kind Provider. The file is watched. If a change makes it
+    /// invalid, the whole file is refused and the last valid version stays in force.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) provider_file: Option<PathBuf>,
-    /// Providers: the objects of kind Provider in the cluster, which `skysail crd` defines.
-    /// Watched; a wrong one is refused by itself, and its last good settings stay in force. Their
-    /// status says what became of them: `kubectl get providers`.
+    /// Use the objects of kind Provider in the cluster, which `skysail crd` defines. The objects
+    /// are watched. An invalid object is refused without effect on the others, and its last valid
+    /// settings stay in force. `kubectl get providers` shows the state of each provider.
     #[arg(long)]
     pub(crate) provider_resources: bool,
-    /// Folder in which the last release of each provider that passed probation is kept, so that a
-    /// restart serves while its source is away, and which releases were taken back. Made where it
-    /// is not there; one manager each. Without it nothing is kept.
+    /// Folder that keeps the last release of each provider that passed probation, so that a
+    /// restarted manager can serve while the source is unreachable, and the list of releases that
+    /// were rolled back. It is created if it is missing. Each manager needs its own folder. Without
+    /// this flag nothing is kept.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// The most that --state-dir may hold, in MiB: one half for components, the other for their
-    /// machine code.
+    /// Largest size of --state-dir, in MiB: one half for components, the other half for their
+    /// compiled machine code.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub(crate) state_dir_max: u64,
 }

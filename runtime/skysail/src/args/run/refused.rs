@@ -1,16 +1,15 @@
-//! Upstream's flags that this program does not honour: each is known, so that its error says why
-//! and what to do instead.
-//!
-//! They are judged while they are parsed. A value that asks for what happens anyway is taken.
+//! Upstream's flags that Skysail does not support. Each is known to the parser, so that its error
+//! gives the reason and the alternative. A value that asks for what Skysail does anyway is
+//! accepted.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// A flag of upstream that asks for what is not here.
+/// A flag of upstream that Skysail does not support.
 pub(super) struct Refused {
     pub(super) name: &'static str,
-    /// Values that ask for what happens anyway.
+    /// Values that are accepted, because Skysail behaves like that anyway.
     pub(super) taken: &'static [&'static str],
-    /// Whether upstream takes it without a value.
+    /// Whether upstream accepts the flag without a value.
     switch: bool,
     /// Why other values are refused, and what to do instead.
     pub(super) why: &'static str,
@@ -26,59 +25,60 @@ const fn switch(name: &'static str, taken: &'static [&'static str], why: &'stati
 
 const OFF: &[&str] = &["false", "0", "f", "F", "FALSE", "False"];
 const ON_OR_OFF: &[&str] = &["true", "1", "t", "T", "TRUE", "True", "false", "0", "f", "F", "FALSE", "False"];
-const NO_SPLIT: &str = "log lines go to standard error, each at once; let whatever collects them sort them by level";
+const NO_SPLIT: &str =
+    "each log line goes to standard error at once; leave this flag out and let the log collector split lines by level";
 
-/// All of them. `deploy/docs/flags.md` has the same table for people.
+/// All unsupported flags. `deploy/docs/flags.md` documents the same flags.
 pub(super) const FLAGS: &[Refused] = &[
     flag(
         "cloud-provider",
         &["", "external"],
-        "providers are not compiled in: --provider-file names them; leave this flag out, or say --cloud-provider=external",
+        "providers are not compiled in; name them with --provider-file and leave this flag out or set it to external",
     ),
     flag(
         "cloud-config",
         &[""],
-        "each provider has its own cloud-config: put the file's text into spec.config of the provider file",
+        "each provider has its own cloud-config; put the text of the file into spec.config of the provider file",
     ),
     switch(
         "allow-untagged-cloud",
         OFF,
-        "whether a cluster without an ID is taken is for the provider to say, in its cloud-config; leave this flag out",
+        "the provider decides whether a cluster without an ID is accepted; set it in the cloud-config and leave this flag out",
     ),
     switch(
         "allocate-node-cidrs",
         OFF,
-        "node IPAM is not part of this program: let kube-controller-manager do it (--allocate-node-cidrs there), or the CNI",
+        "Skysail has no node IPAM; use --allocate-node-cidrs of kube-controller-manager, or the IPAM of the CNI",
     ),
     flag(
         "cidr-allocator-type",
         &["RangeAllocator"],
-        "node IPAM is not part of this program: let kube-controller-manager do it, or the CNI",
+        "Skysail has no node IPAM; use the IPAM of kube-controller-manager or of the CNI",
     ),
-    flag("external-cloud-volume-plugin", &[""], "volumes are the business of CSI drivers; leave this flag out"),
+    flag("external-cloud-volume-plugin", &[""], "CSI drivers manage volumes; leave this flag out"),
     flag(
         "node-sync-period",
         &["0", "0s"],
-        "it has had no effect upstream for years; --node-monitor-period and --node-status-update-frequency are what you look for",
+        "the flag has no effect upstream; use --node-monitor-period and --node-status-update-frequency",
     ),
     flag(
         "min-resync-period",
         &["12h", "12h0m0s"],
-        "nothing is replayed from a cache here, so there is no period to set; leave this flag out",
+        "Skysail does not replay objects from a cache, so there is no resync period; leave this flag out",
     ),
     flag(
         "kube-api-content-type",
         &["", "application/json"],
-        "this program speaks JSON to the API server, whose answers are the same; leave this flag out",
+        "Skysail sends JSON to the API server; leave this flag out",
     ),
-    switch("contention-profiling", OFF, "there are no Go profiles to serve; leave this flag out"),
+    switch("contention-profiling", OFF, "Skysail is not written in Go and has no Go profiles; leave this flag out"),
     switch(
         "permit-address-sharing",
         ON_OR_OFF,
-        "the port is always taken with SO_REUSEADDR, as every program in Go does; leave this flag out",
+        "the port is always bound with SO_REUSEADDR, as by every program in Go; leave this flag out",
     ),
-    flag("vmodule", &[""], "levels by module are set with --log: --log=info,skysail_host=debug"),
-    flag("log-flush-frequency", &["5s", "0", "0s"], "each line is written at once; leave this flag out"),
+    flag("vmodule", &[""], "set log levels by module with --log: --log=info,skysail_host=debug"),
+    flag("log-flush-frequency", &["5s", "0", "0s"], "each log line is written at once; leave this flag out"),
     switch("log-text-split-stream", OFF, NO_SPLIT),
     flag("log-text-info-buffer-size", &["0"], NO_SPLIT),
     switch("log-json-split-stream", OFF, NO_SPLIT),
@@ -97,7 +97,7 @@ impl Refused {
     }
 }
 
-/// Holds nothing: what is refused ends the program, what is taken happens anyway.
+/// The unsupported flags as a group of clap. It has no fields: no accepted value has an effect.
 #[derive(Debug)]
 pub(crate) struct RefusedArgs;
 

@@ -1,4 +1,4 @@
-//! Upstream's sets "secure serving" and "debugging": the HTTPS port of the process's own endpoints.
+//! Upstream's flag sets "secure serving" and "debugging": the HTTPS port of this process.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -10,7 +10,7 @@ use skysail_serving::options::{KeyPairFiles, PAIR_NAME, SECURE_PORT, SecureServi
 
 use crate::args::values::boolean;
 
-/// What is served, and where.
+/// The HTTPS port of this process.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving flags")]
 pub(crate) struct SecureServingArgs {
@@ -18,53 +18,54 @@ pub(crate) struct SecureServingArgs {
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub(crate) bind_address: IpAddr,
     /// HTTPS port of /healthz, /livez, /readyz, /metrics, /metrics/slis, /configz, /providers and
-    /// /debug; 0 serves nothing.
+    /// /debug; 0 disables the port.
     #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     pub(crate) secure_port: u16,
-    /// Folder with cloud-controller-manager.crt and .key, made there where they are missing.
-    /// Without it: a certificate in memory.
+    /// Folder with cloud-controller-manager.crt and .key; both files are created if they are
+    /// missing. Without this flag a self-signed certificate is created in memory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cert_dir: Option<PathBuf>,
-    /// Certificate in PEM, and those between it and a root. Read again when it changes.
+    /// PEM file with the server certificate and its intermediate certificates. It is read again
+    /// when it changes.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
     /// Private key of --tls-cert-file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// A certificate for some names: CERT,KEY or CERT,KEY:NAME,*.NAME. May be given again and
-    /// again.
+    /// Certificate for some host names (SNI): CERT,KEY or CERT,KEY:NAME,*.NAME. May be repeated.
     #[arg(long, value_name = "PAIR", value_parser = sni_key_pair)]
     pub(crate) tls_sni_cert_key: Vec<SniKeyPair>,
-    /// Cipher suites of TLS 1.2 by IANA's names, with commas. Without it: all that rustls has.
-    /// Those of TLS 1.3 are always on.
+    /// Cipher suites of TLS 1.2 by their IANA names, separated by commas. Default: all that rustls
+    /// supports. The cipher suites of TLS 1.3 are always enabled.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tls_cipher_suites: Vec<String>,
-    /// `VersionTLS12` or `VersionTLS13`. Without it: 1.2.
+    /// Lowest TLS version: `VersionTLS12` or `VersionTLS13`. Default: `VersionTLS12`.
     #[arg(long, value_name = "VERSION")]
     pub(crate) tls_min_version: Option<String>,
-    /// Key exchanges by their numbers, with commas: 23, 24, 29. Without it: all that rustls has.
+    /// Key exchange groups by their IANA numbers, separated by commas: 23, 24, 29. Default: all
+    /// that rustls supports.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     pub(crate) tls_curve_preferences: Vec<u16>,
-    /// Streams of one HTTP/2 connection; 0 is 100.
+    /// Largest number of streams in one HTTP/2 connection; 0 means 100.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) http2_max_streams_per_connection: u32,
     /// Serve HTTP/1.1 only.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) disable_http2_serving: bool,
-    /// Let others bind the same port.
+    /// Let other processes bind the same port (SO_REUSEPORT).
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) permit_port_sharing: bool,
-    /// Serve /debug/flags/v, where the log level is changed while the process runs. There is no
-    /// /debug/pprof: that is Go's.
+    /// Serve /debug/flags/v, which changes the log level while the process runs. There is no
+    /// /debug/pprof, because Skysail is not written in Go.
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) profiling: bool,
 }
 
 impl SecureServingArgs {
-    /// The port as `skysail-serving` takes it.
+    /// The same as a value of `skysail-serving`.
     pub(crate) fn options(&self) -> SecureServingOptions {
         SecureServingOptions {
             bind_address: self.bind_address,
@@ -85,17 +86,17 @@ impl SecureServingArgs {
     }
 }
 
-/// The two files of a pair; clap sees to it that none comes alone.
+/// The two files of a pair; clap requires both or neither.
 pub(super) fn key_pair(certificate: Option<&PathBuf>, key: Option<&PathBuf>) -> Option<KeyPairFiles> {
     certificate.zip(key).map(|(certificate, key)| KeyPairFiles { certificate: certificate.clone(), key: key.clone() })
 }
 
-/// Without empty words: `--flag=` empties a list, as in Go.
+/// The list without empty entries: `--flag=` is an empty list, as in Go.
 pub(super) fn filled(list: &[String]) -> Vec<String> {
     list.iter().filter(|word| !word.is_empty()).cloned().collect()
 }
 
-/// Reads `CERT,KEY` and `CERT,KEY:NAME,NAME`, as upstream.
+/// Parses `CERT,KEY` and `CERT,KEY:NAME,NAME`, as upstream.
 pub(super) fn sni_key_pair(text: &str) -> Result<SniKeyPair, String> {
     let (files, names) = text.rsplit_once(':').unwrap_or((text, ""));
     let (certificate, key) = files
@@ -103,7 +104,7 @@ pub(super) fn sni_key_pair(text: &str) -> Result<SniKeyPair, String> {
         .filter(|(certificate, key)| !certificate.is_empty() && !key.is_empty())
         .ok_or_else(|| {
             format!(
-                "{text:?} is no pair; write CERT,KEY or CERT,KEY:NAME,NAME with the files of a certificate and its key"
+                "{text:?} does not name two files; write CERT,KEY or CERT,KEY:NAME,NAME with the files of a certificate and its key"
             )
         })?;
     let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
@@ -129,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn o1_nothing_said_is_upstreams_defaults() {
+    fn o1_without_flags_the_defaults_are_upstreams() {
         let serving = parse(&[]).unwrap();
         assert_eq!(serving.options(), SecureServingOptions::endpoints());
         assert!(serving.profiling);
     }
 
     #[test]
-    fn o2_a_command_line_comes_through() {
+    fn o2_the_options_are_those_of_the_command_line() {
         let options = parse(&[
             "--bind-address=192.0.2.1",
             "--secure-port=10001",

@@ -1,4 +1,4 @@
-//! Upstream's set "service controller".
+//! Upstream's flag set "service controller".
 
 use clap::Args;
 use skysail_controllers::ControllerSettings;
@@ -7,7 +7,7 @@ use skysail_controllers::ControllerSettings;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Service controller flags")]
 pub(crate) struct ServiceControllerArgs {
-    /// Services of one provider that are reconciled at once, from 1 to 1024.
+    /// Services of one provider that are reconciled in parallel, from 1 to 1024.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) concurrent_service_syncs: u16,
 }

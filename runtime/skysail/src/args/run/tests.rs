@@ -1,4 +1,4 @@
-//! The flags as an operator writes them.
+//! Tests of the flags of `skysail run`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,8 +34,8 @@ fn default_of(arg: &Arg) -> String {
     arg.get_default_values().iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(",")
 }
 
-/// Upstream's defaults, flag by flag, for all that is honoured; except the rates and the
-/// concurrency, of which `deploy/docs/differences.md` says why.
+/// The defaults of all supported flags of upstream. The rates and the concurrency differ;
+/// `deploy/docs/differences.md` gives the reason.
 #[test]
 fn o1_the_defaults_are_upstreams_but_for_rates_and_concurrency() {
     let upstream = [
@@ -82,15 +82,14 @@ fn o1_the_defaults_are_upstreams_but_for_rates_and_concurrency() {
     }
 }
 
-/// What upstream's defaults mean: nothing that is said, nothing that is set. Upstream's quirk of a
-/// versioned config between the two is not ours.
+/// Upstream fills a versioned configuration from the flags' defaults; Skysail has none.
 #[test]
 fn o9_defaults_change_no_setting() {
     assert_eq!(settings(&[]), ControllerSettings::default());
 }
 
 #[test]
-fn o2_a_full_command_line_becomes_what_it_says() {
+fn o2_each_flag_of_a_full_command_line_sets_its_setting() {
     let flags = [
         "--cluster-name=k8s",
         "--cluster-cidr=10.0.0.0/8,fd00::/48",
@@ -141,8 +140,8 @@ fn o2_a_full_command_line_becomes_what_it_says() {
     assert_eq!(args.settings(), expected);
 }
 
-/// The old names of upstream's controllers, which its test uses, are aliases too; the last entry
-/// for a controller is no second chance.
+/// The old names of upstream's controllers, which its test uses, are aliases too; the first entry
+/// for a controller counts.
 #[test]
 fn o5_aliases_are_the_controllers_they_stand_for() {
     let controllers =
@@ -164,7 +163,7 @@ fn o5_aliases_are_the_controllers_they_stand_for() {
 #[rstest]
 #[case::b20_star_is_all("*", [true, true, true, true])]
 #[case::b20_named_only("cloud-node", [false, true, false, false])]
-#[case::b20_the_place_of_the_star_is_no_matter("-service,*", [false, true, true, true])]
+#[case::b20_the_position_of_the_star_has_no_effect("-service,*", [false, true, true, true])]
 #[case::b20_a_name_counts_more_than_the_star("*,-service", [false, true, true, true])]
 #[case::b20_the_first_of_two_counts("-service,service,*", [false, true, true, true])]
 #[case::b20_the_first_of_two_counts_either_way("service,-service", [true, false, false, false])]
@@ -179,8 +178,8 @@ fn the_list_of_controllers_says_which_run(#[case] list: &str, #[case] runs: [boo
     assert_eq!(settings(&repeated).controllers, enabled, "as several flags");
 }
 
-/// Upstream: negative and zero syncs are invalid, no status workers are fine, fewer than none are
-/// not.
+/// As upstream: zero and negative numbers of syncs are invalid; zero status workers are valid, a
+/// negative number is not.
 #[rstest]
 #[case::o6_no_flag(&[], true)]
 #[case::o6_negative_syncs(&["--concurrent-node-syncs=-5"], false)]
@@ -192,24 +191,23 @@ fn node_controller_flags(#[case] flags: &[&str], #[case] valid: bool) {
     assert_eq!(parse(flags).is_ok(), valid, "{flags:?}");
 }
 
-/// As upstream: no lifecycle syncs are invalid. What is ours is judged as well.
+/// As upstream, zero lifecycle syncs are invalid. The other flags are Skysail's own.
 #[rstest]
 #[case::no_lifecycle_syncs("--concurrent-node-lifecycle-syncs=0", "1..=1024")]
 #[case::no_confirmation("--node-deletion-confirmations=0", "1..=1000")]
 #[case::no_percent("--node-deletion-max-percent=0", "1..=100")]
 #[case::more_than_all("--node-deletion-max-percent=101", "1..=100")]
-#[case::no_window("--node-deletion-window=0s", "longer than nothing")]
+#[case::no_window("--node-deletion-window=0s", "longer than zero")]
 #[case::no_drift_repairs("--drift-repairs-per-minute=0", "1..=6000")]
 #[case::unknown_policy("--orphan-policy=keep", "report, delete")]
-fn what_no_controller_can_do_is_refused_and_told(#[case] flag: &str, #[case] told: &str) {
+fn an_invalid_value_is_refused_with_the_flag_and_the_valid_values(#[case] flag: &str, #[case] valid: &str) {
     let error = parse(&[flag]).unwrap_err();
     let name = flag.split_once('=').unwrap().0;
-    assert!(error.contains(name) && error.contains(told), "{error}");
+    assert!(error.contains(name) && error.contains(valid), "{error}");
 }
 
-/// What upstream does not have, next to what it does.
 #[test]
-fn our_own_flags_become_what_they_say() {
+fn each_flag_that_upstream_does_not_have_sets_its_setting() {
     let flags = [
         "--node-deletion-confirmations=1",
         "--node-deletion-max-percent=100",
@@ -236,9 +234,9 @@ fn our_own_flags_become_what_they_say() {
 }
 
 #[test]
-fn o7_the_names_of_the_controllers_are_upstreams_four_and_an_unknown_one_lists_them() {
-    let told = parse(&["--controllers=*,-nodes"]).unwrap_err();
-    let listed = told.split_once("[possible values: ").unwrap().1.split_once(']').unwrap().0;
+fn o7_the_names_of_the_controllers_are_upstreams_four_and_the_error_about_an_unknown_name_lists_them() {
+    let error = parse(&["--controllers=*,-nodes"]).unwrap_err();
+    let listed = error.split_once("[possible values: ").unwrap().1.split_once(']').unwrap().0;
     let names: Vec<_> = listed.split(", ").filter(|name| !name.starts_with(['-', '*'])).collect();
     let upstream =
         ["cloud-node-controller", "cloud-node-lifecycle-controller", "node-route-controller", "service-lb-controller"];
@@ -246,7 +244,7 @@ fn o7_the_names_of_the_controllers_are_upstreams_four_and_an_unknown_one_lists_t
     for name in names {
         assert!(name.ends_with("-controller") && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
     }
-    assert!(told.contains("'-nodes'"), "{told}");
+    assert!(error.contains("'-nodes'"), "{error}");
 }
 
 #[test]
@@ -260,7 +258,7 @@ fn the_last_of_a_repeated_flag_counts_and_a_switch_takes_its_value_after_the_equ
 }
 
 #[test]
-fn verbosity_is_a_level_and_excludes_the_other_way_to_say_it() {
+fn the_flag_v_sets_the_log_level_and_excludes_the_flag_log() {
     for (flag, filter) in [("-v=2", "info"), ("--v=5", "info,skysail=debug"), ("-v10", "info,skysail=trace")] {
         assert_eq!(parse(&[flag]).unwrap().log.filter(), filter);
     }
@@ -268,10 +266,10 @@ fn verbosity_is_a_level_and_excludes_the_other_way_to_say_it() {
 }
 
 #[test]
-fn what_upstream_knows_and_we_do_not_do_is_an_error_that_says_why() {
+fn a_flag_of_upstream_that_is_not_supported_is_refused_with_the_reason() {
     for flag in FLAGS {
-        let told = parse(&[&format!("--{}=7x", flag.name)]).unwrap_err();
-        assert!(told.contains(flag.why) && told.contains(flag.name), "{told}");
+        let error = parse(&[&format!("--{}=7x", flag.name)]).unwrap_err();
+        assert!(error.contains(flag.why) && error.contains(flag.name), "{error}");
         for taken in flag.taken {
             assert!(parse(&[&format!("--{}={taken}", flag.name)]).is_ok(), "--{}={taken}", flag.name);
         }
@@ -285,11 +283,11 @@ fn what_upstream_knows_and_we_do_not_do_is_an_error_that_says_why() {
         assert!(parse(&[on]).is_err(), "{on}");
     }
     let help = run_command().render_long_help().to_string();
-    assert!(FLAGS.iter().all(|flag| !help.contains(&format!("--{} ", flag.name))), "they are no offer");
+    assert!(FLAGS.iter().all(|flag| !help.contains(&format!("--{} ", flag.name))), "the help lists one of them");
 }
 
 #[test]
-fn gates_switch_features_and_the_metric_tells() {
+fn gates_enable_features_and_the_metric_shows_the_gates() {
     let on = |flags: &[&str]| {
         let gates = parse(flags).unwrap().generic.feature_gates;
         let routes = Feature::CloudControllerManagerWatchBasedRoutesReconciliation;
@@ -318,15 +316,15 @@ fn a_wrong_gate_lists_the_gates() {
     for wrong in ["Webhook=true", "CloudControllerManagerWebhook=yes", "CloudControllerManagerWebhook"] {
         assert!(parse(&[&format!("--feature-gates={wrong}")]).is_err(), "{wrong}");
     }
-    let told = parse(&["--feature-gates=X=true"]).unwrap_err();
+    let error = parse(&["--feature-gates=X=true"]).unwrap_err();
     for name in
         ["\"X\"", "CloudControllerManagerWebhook", "CloudControllerManagerWatchBasedRoutesReconciliation", "AllAlpha"]
     {
-        assert!(told.contains(name), "{told}");
+        assert!(error.contains(name), "{error}");
     }
 }
 
-/// A row of the table for people: name, default, what becomes of it.
+/// The rows of the tables in flags.md: name, default, description.
 fn rows() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     let text = include_str!("../../../../../deploy/docs/flags.md");
     let row = |line: &'static str| {
@@ -337,7 +335,7 @@ fn rows() -> BTreeMap<&'static str, (&'static str, &'static str)> {
 }
 
 #[test]
-fn the_table_for_people_has_every_flag_with_its_default() {
+fn the_documentation_lists_every_flag_with_its_default() {
     let (command, rows) = (run_command(), rows());
     let flags: Vec<_> =
         command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())).collect();

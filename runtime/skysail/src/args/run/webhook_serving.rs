@@ -1,4 +1,4 @@
-//! Upstream's sets "webhook" and "webhook serving": admission webhooks on a port of their own.
+//! Upstream's flag sets "webhook" and "webhook serving": admission webhooks on a separate port.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -11,41 +11,42 @@ use skysail_serving::options::{SecureServingOptions, SniKeyPair, TlsOptions, WEB
 use super::secure_serving::{filled, key_pair, sni_key_pair};
 use crate::args::values::boolean;
 
-/// Which webhooks are served, and where.
+/// The webhooks and their HTTPS port.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Webhook flags")]
 pub(crate) struct WebhookServingArgs {
-    /// Webhooks to serve, with commas: NAME, -NAME, * for all others. Nothing selected: the port is
-    /// not bound.
+    /// Webhooks to serve, separated by commas: NAME enables a webhook, -NAME disables it, * enables
+    /// all others. If none is enabled, the port is not bound.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) webhooks: Vec<String>,
     /// Address on which --webhook-secure-port is served.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub(crate) webhook_bind_address: IpAddr,
-    /// HTTPS port of the webhooks, without authentication; 0 serves none. Another one than
-    /// --secure-port.
+    /// HTTPS port of the webhooks, without authentication; 0 disables the webhooks. It has to
+    /// differ from --secure-port.
     #[arg(long, value_name = "PORT", default_value_t = WEBHOOK_SECURE_PORT)]
     pub(crate) webhook_secure_port: u16,
-    /// Folder with cloud-controller-manager-webhook.crt and .key, made there where they are
-    /// missing.
+    /// Folder with cloud-controller-manager-webhook.crt and .key; both files are created if they
+    /// are missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) webhook_cert_dir: Option<PathBuf>,
-    /// Certificate in PEM, and those between it and a root. Read again when it changes.
+    /// PEM file with the server certificate and its intermediate certificates. It is read again
+    /// when it changes.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "webhook_tls_private_key_file")]
     pub(crate) webhook_tls_cert_file: Option<PathBuf>,
     /// Private key of --webhook-tls-cert-file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "webhook_tls_cert_file")]
     pub(crate) webhook_tls_private_key_file: Option<PathBuf>,
-    /// As --tls-sni-cert-key.
+    /// Same as --tls-sni-cert-key, for the webhooks.
     #[arg(long, value_name = "PAIR", value_parser = sni_key_pair)]
     pub(crate) webhook_tls_sni_cert_key: Vec<SniKeyPair>,
-    /// As --tls-cipher-suites.
+    /// Same as --tls-cipher-suites, for the webhooks.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) webhook_tls_cipher_suites: Vec<String>,
-    /// As --tls-min-version.
+    /// Same as --tls-min-version, for the webhooks.
     #[arg(long, value_name = "VERSION")]
     pub(crate) webhook_tls_min_version: Option<String>,
-    /// As --tls-curve-preferences.
+    /// Same as --tls-curve-preferences, for the webhooks.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     pub(crate) webhook_tls_curve_preferences: Vec<u16>,
     /// Serve HTTP/1.1 only.
@@ -60,7 +61,7 @@ impl WebhookServingArgs {
         filled(&self.webhooks)
     }
 
-    /// The port as `skysail-serving` takes it.
+    /// The same as a value of `skysail-serving`.
     pub(crate) fn options(&self) -> SecureServingOptions {
         SecureServingOptions {
             bind_address: self.webhook_bind_address,
@@ -94,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn o1_nothing_said_is_upstreams_defaults() {
+    fn o1_without_flags_the_defaults_are_upstreams() {
         let command = Command::try_parse_from(["skysail"]).unwrap();
         assert_eq!(command.webhooks.options(), SecureServingOptions::webhooks());
         assert!(command.webhooks.selected().is_empty());
     }
 
     #[test]
-    fn o2_names_with_a_sign_come_through() {
+    fn o2_a_name_may_begin_with_a_minus_sign() {
         for arguments in [&["skysail", "--webhooks=foo,bar,-baz"][..], &["skysail", "--webhooks", "foo,bar,-baz"]] {
             let command = Command::try_parse_from(arguments).unwrap();
             assert_eq!(command.webhooks.selected(), ["foo", "bar", "-baz"]);

@@ -1,5 +1,4 @@
-//! Deadlines under a paused clock, and connections of a server on loopback that answers each
-//! request or none.
+//! Tests of the deadlines under a paused clock, and of the connections to a server on loopback.
 
 use std::{
     sync::{
@@ -33,13 +32,13 @@ use crate::cluster::Cluster;
 
 type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
 
-/// A client of an API server that answers like this.
+/// A client of an API server that answers with `answer`.
 fn client(answer: impl Fn(Request<Body>) -> Answering + Send + 'static) -> Api<ConfigMap> {
     let client = Client::new(Deadlines(service_fn(answer)).boxed(), "default");
     Api::default_namespaced(client)
 }
 
-/// A body that begins and brings nothing.
+/// A body without data and without an end.
 fn endless() -> UnsyncBoxBody<Bytes, BoxError> {
     let nothing = BodyStream::new(Body::empty().map_err(BoxError::from));
     StreamBody::new(nothing.chain(futures::stream::pending())).boxed_unsync()

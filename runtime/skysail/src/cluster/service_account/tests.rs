@@ -1,5 +1,5 @@
-//! An account's client against an API server of two functions: one gives tokens, the other looks at
-//! them.
+//! Tests of a client with the identity of a `ServiceAccount`. A fake API server issues tokens and
+//! answers each request with the token that it carried.
 
 use std::{
     sync::{
@@ -16,15 +16,15 @@ use tower::{BoxError, Layer as _, Service, ServiceExt as _, service_fn};
 
 use super::ServiceAccountLayer;
 
-/// What the API server was asked, and what it answers.
+/// The fake API server.
 #[derive(Clone, Default)]
 struct Server {
     asked: Arc<Mutex<Vec<String>>>,
-    /// How often it says that the account is missing.
+    /// The account is missing until it is created, if this is not 0.
     missing: Arc<AtomicU32>,
-    /// Its answer to a request for a token, where that is no token.
+    /// The status of the answer to a request for a token; 0 issues a token.
     broken: Arc<AtomicU16>,
-    /// Its answer to anything else, where that is not 200.
+    /// The status of the next answer to another request; 0 means 200.
     answer: Arc<AtomicU16>,
 }
 
@@ -62,7 +62,7 @@ impl Server {
 
     fn client(&self) -> impl Service<Request<()>, Response = Response<String>, Error = BoxError> {
         let code = Arc::clone(&self.answer);
-        // Answers with the credentials that came.
+        // Answers with the credentials of the request.
         let inner = service_fn(move |request: Request<()>| {
             let header = request.headers().get(AUTHORIZATION).map(|it| it.to_str().unwrap().to_owned());
             let code = code.swap(0, Ordering::Relaxed);
@@ -88,7 +88,7 @@ async fn ask(client: &mut impl Service<Request<()>, Response = Response<String>,
 const TOKEN: &str = "POST /api/v1/namespaces/kube-system/serviceaccounts/node-controller/token";
 
 #[tokio::test(start_paused = true)]
-async fn a_token_serves_four_fifths_of_its_life() {
+async fn a_new_token_is_fetched_after_four_fifths_of_the_lifetime() {
     let server = Server::default();
     let mut client = server.client();
     assert_eq!(ask(&mut client).await, "Bearer t1");
@@ -108,7 +108,7 @@ async fn an_account_that_is_missing_is_created() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_new_token_the_old_one_serves_to_its_end_and_then_the_reason_is_told() {
+async fn without_a_new_token_the_old_one_is_used_until_it_expires_and_then_requests_fail_with_the_reason() {
     let server = Server::default();
     let mut client = server.client();
     ask(&mut client).await;
@@ -116,16 +116,16 @@ async fn without_a_new_token_the_old_one_serves_to_its_end_and_then_the_reason_i
     tokio::time::advance(Duration::from_secs(2900)).await;
     assert_eq!(ask(&mut client).await, "Bearer t1");
     assert_eq!(ask(&mut client).await, "Bearer t1");
-    assert_eq!(server.asked().len(), 2, "it does not ask again at once");
+    assert_eq!(server.asked().len(), 2, "the client fetched again at once");
     tokio::time::advance(Duration::from_secs(700)).await;
-    let told = ask(&mut client).await;
-    assert!(told.starts_with("no token of the ServiceAccount kube-system/node-controller: "), "{told}");
+    let error = ask(&mut client).await;
+    assert!(error.starts_with("cannot fetch a token of the ServiceAccount kube-system/node-controller: "), "{error}");
     server.broken.store(0, Ordering::Relaxed);
     assert!(ask(&mut client).await.starts_with("Bearer t"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_the_api_server_refuses_is_not_used_again() {
+async fn a_token_that_the_api_server_rejected_is_not_used_again() {
     let server = Server::default();
     let mut client = server.client();
     server.answer.store(401, Ordering::Relaxed);

@@ -1,23 +1,23 @@
-//! What the calls of one function cost, in one line: a long list of nodes is asked for in pages,
-//! each a call.
+//! The cost of one function, in one line. A long list of nodes is described in pages, so the cost
+//! may be that of several calls.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use skysail_host::CallRecord;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
-/// The sum over the calls of a function, one after another.
+/// The sum over the calls of a function.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     function: String,
     calls: u32,
-    /// Of the last call: the first that fails is the last that is made.
+    /// The outcome of the last call; no call follows one that failed.
     outcome: &'static str,
     wall: Duration,
     guest: Duration,
     http: Duration,
     fuel: u64,
-    /// Of the call that had most.
+    /// The largest peak of one call.
     memory_peak: u64,
     requests: u64,
     bytes_sent: u64,
@@ -25,14 +25,14 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Adds up what was recorded of the function; none where it was not called.
+    /// Sums the records of the function; `None` if it was not called.
     pub(super) fn of(function: &str, records: &mut Receiver<Arc<CallRecord>>) -> Option<Self> {
         let mut cost = Self { function: function.to_owned(), ..Self::default() };
         loop {
             match records.try_recv() {
                 Ok(record) if record.function == function => cost.add(&record),
-                // Lagged: 256 pages are more nodes than the longest text of arguments holds, so
-                // only the loader's calls can be missed.
+                // Lagged: the arguments cannot contain enough nodes for 256 pages, so only calls of
+                // the loader can be missed.
                 Ok(_) | Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_of_one_question_are_summed() {
+    fn the_calls_for_the_pages_of_one_list_are_summed() {
         let (sender, mut records) = broadcast::channel(8);
         for sent in [
             record("identity.describe", 1, 9 << 20),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_called_has_no_cost() {
+    fn a_function_that_was_not_called_has_no_cost() {
         let (sender, mut records) = broadcast::channel(8);
         sender.send(record("identity.describe", 1, 1)).unwrap();
         assert!(Cost::of("routes.list", &mut records).is_none());

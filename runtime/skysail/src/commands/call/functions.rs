@@ -1,4 +1,4 @@
-//! Every function of the contract: its arguments from JSON, its answer to JSON.
+//! The functions of the contract: their arguments from JSON, their results to JSON.
 
 mod arguments;
 
@@ -67,10 +67,10 @@ pub(super) enum BackendsVerb {
     Update,
 }
 
-/// Puts the call together; nothing is called yet.
+/// Parses the function and its arguments; nothing is called yet.
 ///
 /// # Errors
-/// An unknown function, or arguments that are not its own.
+/// The function is unknown, or the arguments do not fit it.
 pub(super) fn parse(function: &str, arguments: Value, config: &str) -> anyhow::Result<Function> {
     let Some((interface, name)) = function.split_once('.') else {
         bail!("{function:?} is not <interface>.<function>; 'skysail call --help' lists them");
@@ -104,7 +104,7 @@ fn identity(name: &str, arguments: Value, config: &str) -> anyhow::Result<Option
     }))
 }
 
-/// The optional interfaces; none where the contract has no such function.
+/// A function of an optional interface; `None` if the contract has no such function.
 type Parsed = anyhow::Result<Option<ProviderFunction>>;
 
 fn provider(interface: &str, name: &str, arguments: Value) -> Parsed {
@@ -186,7 +186,7 @@ fn routes(name: &str, arguments: Value) -> Parsed {
     }))
 }
 
-/// A route with its name hint beside it.
+/// A route and its name hint.
 fn hinted(mut route: Value) -> anyhow::Result<(String, Route)> {
     let hint = route.as_object_mut().and_then(|route| route.remove("nameHint"));
     let hint = hint.context("a route to be created needs a nameHint")?;
@@ -255,16 +255,16 @@ fn volume(object: Value) -> anyhow::Result<Box<PersistentVolume>> {
     let object: core::PersistentVolume =
         serde_json::from_value(object).context("volume is not a Kubernetes PersistentVolume")?;
     let volume = provider_volume(&object);
-    volume.map(Box::new).context("volume is no cloud's: the manager would ask no provider about it")
+    volume.map(Box::new).context("volume is not a cloud volume; the manager would call no provider for it")
 }
 
 fn service(object: Value) -> anyhow::Result<Box<Service>> {
     let object: core::Service = serde_json::from_value(object).context("service is not a Kubernetes Service")?;
     let ObjectMeta { name, namespace, uid, .. } = &object.metadata;
     for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
-        // A load balancer is named after these: without one it would be another Service's.
+        // Load balancers are named after these fields: without one the name could be another's.
         if value.as_ref().is_none_or(String::is_empty) {
-            bail!("service has no metadata.{field}: give the object as `kubectl get -o json` prints it");
+            bail!("service has no metadata.{field}; give the object as `kubectl get -o json` prints it");
         }
     }
     match provider_service(&object) {
@@ -278,7 +278,7 @@ fn nodes(objects: Vec<Value>) -> anyhow::Result<NodeSet> {
         let object: core::Node =
             serde_json::from_value(object).with_context(|| format!("nodes[{index}] is not a Kubernetes Node"))?;
         if object.metadata.name.as_ref().is_none_or(String::is_empty) {
-            bail!("nodes[{index}] has no metadata.name: give the object as `kubectl get -o json` prints it");
+            bail!("nodes[{index}] has no metadata.name; give the object as `kubectl get -o json` prints it");
         }
         Ok(Arc::new(provider_node(&object)))
     };
@@ -330,7 +330,7 @@ impl ProviderFunction {
     }
 }
 
-/// In the contract's pages, up to the first that fails.
+/// Describes the nodes in pages of the contract's size, up to the first page that fails.
 async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
     if nodes.len() <= NODES_PER_PAGE {
         return slot.describe(call, nodes, detail).await;
@@ -344,10 +344,10 @@ async fn describe(slot: &Slot, call: &Call, nodes: &NodeSet, detail: Detail) -> 
 
 pub(super) fn value(answer: impl Serialize) -> Result<Value> {
     serde_json::to_value(answer)
-        .map_err(|error| Error::new(Code::Internal, format!("the answer cannot be shown: {error}")))
+        .map_err(|error| Error::new(Code::Internal, format!("cannot encode the answer: {error}")))
 }
 
-/// One entry for each result, with the error's code where it is one.
+/// One entry for each result: the answer, or the code and the message of the error.
 fn each<T: Serialize>(results: Vec<Result<T>>) -> Vec<Value> {
     let entry = |result: Result<T>| match result {
         Ok(answer) => json!({"ok": answer}),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_nobody_could_know_again_is_refused() {
+    fn an_object_without_its_identity_is_refused() {
         let ports = json!({"ports": [{"port": 80}]});
         let without_uid = json!({"service": {"metadata": {"name": "web", "namespace": "default"}, "spec": ports}});
         let error = parse("load-balancers.name", without_uid, "").unwrap_err();
@@ -406,11 +406,11 @@ mod tests {
         assert!(format!("{error:#}").contains("nodes[0] has no metadata.name"), "{error:#}");
         let local = json!({"volume": {"metadata": {"name": "a"}, "spec": {"local": {"path": "/"}}}});
         let error = parse("persistent-volume-labels.labels", local, "").unwrap_err();
-        assert!(format!("{error:#}").contains("volume is no cloud's"), "{error:#}");
+        assert!(format!("{error:#}").contains("volume is not a cloud volume"), "{error:#}");
     }
 
     #[test]
-    fn a_function_that_is_not_there_is_refused_with_the_way_to_the_list() {
+    fn the_error_about_an_unknown_function_says_how_to_list_the_functions() {
         for function in ["describe", "identity.nothing", "volumes.create"] {
             let error = parse(function, json!({}), "").expect_err("there is no such function");
             assert!(error.to_string().contains("skysail call --help"), "{error}");

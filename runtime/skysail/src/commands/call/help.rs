@@ -1,4 +1,4 @@
-//! What `skysail call --help` says about the functions. The tests of `functions` hold it to them.
+//! The list of functions in `skysail call --help`. A test of `functions` compares the two.
 
 use std::ffi::OsStr;
 
@@ -7,8 +7,8 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 
-/// Any text, so that `functions` says what is wrong with it; a shell offers the contract's
-/// functions.
+/// Accepts any text, so that `functions` reports the error; a shell completes the functions of the
+/// contract.
 #[derive(Clone)]
 pub(crate) struct FunctionName;
 
@@ -59,14 +59,14 @@ Functions and their arguments (--json):
   ROUTE          \"destinationCidr\": \"10.0.1.0/24\", \"targetNode\": \"node-1\"
   DETAIL         \"metadata\", the default, or \"state\"
 
-What is about a cluster (load-balancers, load-balancer-inventory, routes,
-clusters.master, persistent-volume-labels) also takes \"cluster\": its name,
-by default \"kubernetes\".
-Without \"text\", identity.check-config checks the call's own cloud-config.
+The functions of load-balancers, load-balancer-inventory, routes and
+persistent-volume-labels, and clusters.master, also take \"cluster\", the name
+of the cluster; the default is \"kubernetes\".
+Without \"text\", identity.check-config checks the cloud-config of the call.
 
-identity.* needs no cloud-config; the rest is refused with one that the
-component finds wrong. The answer goes to standard output as JSON, what the
-call cost to standard error.
+The functions of identity need no cloud-config. For all others the component
+has to accept the cloud-config. The result goes to standard output as JSON, the
+cost of the call to standard error.
 
 Examples:
   skysail call provider.wasm identity.describe

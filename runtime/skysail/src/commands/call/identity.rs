@@ -1,5 +1,5 @@
-//! The functions of `identity`: asked of a component whose cloud-config nobody has checked, because
-//! what they tell is needed to write one.
+//! The functions of `identity`. They are called without a valid cloud-config, because their answers
+//! help to write one.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ pub(super) enum Function {
     CheckConfig { text: String },
 }
 
-/// A component that can be asked who it is, and serves nobody.
+/// A component that is loaded but does not serve.
 pub(super) struct Loaded {
     sandbox: Arc<Sandbox>,
     release: Release,
 }
 
-/// Takes a component through the stages of a slot up to being linked.
+/// Compiles and links a component, as a slot does.
 ///
 /// # Errors
-/// Why it is refused.
+/// The component is refused.
 pub(super) async fn load(services: &SlotServices, options: SandboxOptions, offer: Offer) -> anyhow::Result<Loaded> {
     let Offer { bytes, origin } = offer;
     let sandbox =

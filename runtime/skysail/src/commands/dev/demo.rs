@@ -1,7 +1,7 @@
-//! `skysail dev --demo`: a story in which each step is real and checked.
+//! `skysail dev --demo`: a demonstration in steps; each step checks its result.
 //!
-//! Nothing is asserted about the manager's inside: each step does what a person would do with
-//! kubectl, curl and an editor, and looks where that person would look.
+//! The checks do not look inside the manager: each step acts and looks as a user does with kubectl,
+//! curl and an editor.
 
 mod hostile;
 mod load;
@@ -37,50 +37,50 @@ use crate::{
     signals::Signals,
 };
 
-/// The Service of the story.
+/// The Service of the demonstration.
 const SERVICE: &str = "web";
-/// Its port: above 1023, so that nobody has to be root.
+/// Port of the Service: above 1023, so that binding it needs no root.
 const PORT: u16 = 8080;
 /// The resourceVersion of the API before anything was written.
 const EMPTY_CLUSTER: &str = "1";
-/// Machines of the story.
+/// Machines of the demonstration.
 const MACHINES: u16 = 3;
 /// How long the provider is under load around the swap.
 const LOAD_TIME: Duration = Duration::from_secs(2);
 
-/// Tells the story.
+/// Runs the demonstration.
 ///
 /// # Errors
-/// The first step that does not hold, or a signal before the end.
+/// A check failed, or a signal came before the end.
 pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<()> {
     let screen = Screen::new();
     let wrong = |what: &str| Err(anyhow!("{what}")).or_exit(Reason::Usage);
     if args.nodes != MACHINES {
-        return wrong("--demo tells of three machines: leave --nodes out");
+        return wrong("--demo always has three machines; leave --nodes out");
     }
     if args.provider.is_some() || args.provider_file.is_some() || args.cloud_config.is_some() {
-        return wrong("--demo swaps the bundled provider: leave --provider, --provider-file and --cloud-config out");
+        return wrong("--demo uses the bundled provider; leave --provider, --provider-file and --cloud-config out");
     }
     let (dev, mut tasks) = Dev::start(args).await?;
     screen.say(&format!(
-        "A cluster ({}), a cloud ({}) and the manager run in this process.\n",
+        "A simulated cluster ({}), a simulated cloud ({}) and the manager run in this process.\n",
         dev.world.serving.url(),
         dev.world.cloud_server.url
     ));
     let mut story = Story::new(screen);
     tokio::select! {
-        told = tell(&dev, &mut story) => told?,
+        outcome = run_steps(&dev, &mut story) => outcome?,
         error = tasks.broken() => return Err(error),
-        _ = signals.end() => bail!("the demo was ended before its story was told"),
+        _ = signals.end() => bail!("a signal stopped the demo before its last step"),
     }
     tasks.stop().await?;
-    screen.say(&screen.bold("What was shown"));
+    screen.say(&screen.bold("Results"));
     screen.say(&story.table());
     let component = component_file::bundled(&dev.components, "simcloud")?;
-    screen.say(&screen.bold("What to type next"));
+    screen.say(&screen.bold("Next commands"));
     screen.say(&format!(
         "  skysail dev                                 the same cluster and cloud, for kubectl and curl\n  \
-         skysail inspect SIMCLOUD                    what the provider needs and offers\n  \
+         skysail inspect SIMCLOUD                    the imports and exports of the provider\n  \
          skysail run --provider-file providers.yaml  the manager on a real cluster (deploy/manifests)\n\n\
          SIMCLOUD is {}",
         component.display()
@@ -88,10 +88,10 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     Ok(())
 }
 
-async fn tell(dev: &Dev, story: &mut Story) -> anyhow::Result<()> {
+async fn run_steps(dev: &Dev, story: &mut Story) -> anyhow::Result<()> {
     story.step("Three uninitialised nodes become ready for pods", nodes_become_ready(dev)).await?;
     story.step("A Service of type LoadBalancer gets an address", service_gets_an_address(dev)).await?;
-    story.step("A machine is deleted in the cloud: its node and its backend go", a_machine_goes(dev)).await?;
+    story.step("A machine is deleted in the cloud: its node and its backend are removed", a_machine_goes(dev)).await?;
     story.step("The provider is replaced while it is called", provider_is_swapped(dev)).await?;
     for hostile in hostile::ALL {
         story.step(hostile.title, hostile::attack(dev, hostile)).await?;
@@ -108,7 +108,7 @@ async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     let nodes: Api<Node> = Api::all(dev.world.client.clone());
     let start = Instant::now();
     for node in registered(&nodes).await? {
-        ensure!(is_tainted(&node), "{} was registered without the taint: nothing is shown by it", name(&node));
+        ensure!(is_tainted(&node), "{} was registered without the taint, so the step proves nothing", name(&node));
     }
     let ready = until(async || {
         let list = nodes.list(&ListParams::default()).await.context("cannot list nodes")?.items;
@@ -119,20 +119,20 @@ async fn nodes_become_ready(dev: &Dev) -> anyhow::Result<Shown> {
     let zones: BTreeSet<_> = ready.iter().filter_map(|node| label(node, "topology.kubernetes.io/zone")).collect();
     ensure!(zones.len() == usize::from(MACHINES), "the nodes' zones are {zones:?}, and every machine has its own");
     Ok(Shown {
-        what: format!("{MACHINES} nodes came with a taint, lost it, and have a provider ID, addresses and a zone"),
+        what: format!("{MACHINES} nodes lost their taint and have a provider ID, addresses and a zone"),
         figures: format!("{} ms, {} cloud requests", start.elapsed().as_millis(), cloud_requests(dev)),
     })
 }
 
-/// The nodes as their kubelets registered them, whatever the manager has done since: the watch
-/// begins before the first of them.
+/// The nodes as their kubelets registered them, before any change by the manager: the watch begins
+/// before the first node.
 async fn registered(nodes: &Api<Node>) -> anyhow::Result<Vec<Node>> {
     let mut events = nodes.watch(&WatchParams::default(), EMPTY_CLUSTER).await.context("cannot watch nodes")?.boxed();
     let mut registered = Vec::new();
     while registered.len() < usize::from(MACHINES) {
         match events.next().await.context("the watch of nodes ended")?.context("the watch of nodes broke")? {
             WatchEvent::Added(node) => registered.push(node),
-            WatchEvent::Error(status) => bail!("the nodes' history is not told: {}", status.message),
+            WatchEvent::Error(status) => bail!("the watch of nodes failed: {}", status.message),
             WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
         }
     }
@@ -185,8 +185,8 @@ fn address_of(service: &Service) -> Option<IpAddr> {
     ingress.first()?.ip.as_ref()?.parse().ok()
 }
 
-/// Sends so many requests, each on a connection of its own, and counts who answered; a failed one
-/// counts for nobody.
+/// Sends this number of requests, each on a new connection, and counts the answers by backend.
+/// Failed requests are not counted.
 async fn ask(address: IpAddr, requests: usize) -> BTreeMap<String, usize> {
     let mut answered = BTreeMap::new();
     for _ in 0..requests {
@@ -224,7 +224,7 @@ async fn a_machine_goes(dev: &Dev) -> anyhow::Result<Shown> {
     ensure!(answered.values().sum::<usize>() == 12, "only {answered:?} of 12 requests were answered");
     ensure!(!answered.contains_key(&gone.name), "{} still answers", gone.name);
     Ok(Shown {
-        what: format!("{} is no node any more, and {backends} backends carry the traffic", gone.name),
+        what: format!("the node {} is deleted, and {backends} backends serve the traffic", gone.name),
         figures: format!(
             "node gone after {} ms, backend after {} ms; 12 requests, all answered",
             node_took.as_millis(),
@@ -254,16 +254,16 @@ async fn provider_is_swapped(dev: &Dev) -> anyhow::Result<Shown> {
     let new = counts.by_digest.get(&after.digest).copied().unwrap_or(0);
     ensure!(old > 0 && new > 0, "the load met only one release: {old} calls before, {new} after");
     Ok(Shown {
-        what: format!("the saved file serves; 0 of {} calls failed", counts.all()),
+        what: format!("the new file serves; 0 of {} calls failed", counts.all()),
         figures: format!(
-            "from save to serving {} ms; {old} calls on the old release, {new} on the new one",
+            "{} ms from the change to serving; {old} calls on the old release, {new} on the new one",
             took.as_millis()
         ),
     })
 }
 
-/// What an author's next build looks like to the host: the same functions in a file with another
-/// digest. Written as an editor does, beside the file and then in its place.
+/// Imitates the next build of an author: the same functions in a file with another digest. As an
+/// editor does, it writes a new file and renames it over the old one.
 fn append_custom_section(file: &Path) -> anyhow::Result<()> {
     let mut bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     // Section 0 (custom), 5 bytes: a name of 4 bytes.
@@ -283,7 +283,7 @@ async fn service_goes(dev: &Dev) -> anyhow::Result<Shown> {
     let snapshot = dev.world.cloud.snapshot();
     let left = snapshot.elastic_ips.len() + snapshot.virtual_servers.len();
     if left > 0 {
-        bail!("the Service is gone, and {left} things are left in the cloud");
+        bail!("the Service is deleted, but {left} elastic IPs and virtual servers are left in the cloud");
     }
     Ok(Shown {
         what: "the finalizer held the Service until the cloud was clean".to_owned(),

@@ -1,5 +1,5 @@
-//! What `skysail dev` shows as it happens: provider calls, what the controllers did, what changed
-//! in the cloud, releases.
+//! The live output of `skysail dev`: provider calls, actions of the controllers, changes in the
+//! cloud, and releases.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -27,7 +27,7 @@ pub(crate) struct Screen {
     colour: bool,
 }
 
-/// Who a line is from.
+/// The part that a line is about.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Cluster,
@@ -65,11 +65,11 @@ impl Screen {
 
     /// Prints text as it is.
     pub(crate) fn say(self, text: &str) {
-        // The reader closed standard output and does not want to read on.
+        // A closed standard output is ignored.
         drop(writeln!(std::io::stdout().lock(), "{text}"));
     }
 
-    /// The text in bold, where the screen can.
+    /// The text in bold, on a terminal.
     pub(crate) fn bold(self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -90,7 +90,7 @@ impl Screen {
     }
 }
 
-/// What there is to show.
+/// The channels whose content is shown.
 pub(crate) struct Feeds {
     pub(crate) calls: broadcast::Receiver<Arc<CallRecord>>,
     pub(crate) activity: broadcast::Receiver<Activity>,
@@ -130,7 +130,7 @@ pub(crate) async fn show(screen: Screen, mut feeds: Feeds) {
     }
 }
 
-/// Whether the feed is over; a slow terminal only misses lines.
+/// Whether the feed is closed; a slow terminal only misses lines.
 fn ended(screen: Screen, error: &RecvError) -> bool {
     match error {
         RecvError::Closed => true,
@@ -163,7 +163,7 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
     if known.and_then(|known| known.source_failure.as_ref()) != status.source_failure.as_ref()
         && let Some(failure) = &status.source_failure
     {
-        screen.line(Source::Release, true, &format!("nothing to offer: {}", failure.reason));
+        screen.line(Source::Release, true, &format!("the source cannot be read: {}", failure.reason));
     }
     if known.and_then(|known| known.refused.as_ref()) != status.refused.as_ref()
         && let Some(refusal) = &status.refused
@@ -173,16 +173,16 @@ fn show_release(screen: Screen, known: Option<&SlotStatus>, status: &SlotStatus)
     }
 }
 
-/// What is done with a release that has reached this stage.
+/// The next step for a release that has reached this stage.
 const fn after(stage: Stage) -> &'static str {
     match stage {
-        Stage::Offered => "reading it",
-        Stage::Verified => "compiling it",
-        Stage::Compiled => "linking it",
-        Stage::Linked => "asking who it is",
+        Stage::Offered => "reading the component",
+        Stage::Verified => "compiling the component",
+        Stage::Compiled => "linking the component",
+        Stage::Linked => "calling identity.describe",
         Stage::Described => "checking the cloud-config",
-        Stage::ConfigChecked => "comparing it with the release that serves",
-        Stage::Shadowed | Stage::Canary | Stage::Active => "letting it serve",
+        Stage::ConfigChecked => "comparing the component with the release that serves",
+        Stage::Shadowed | Stage::Canary | Stage::Active => "activating the component",
     }
 }
 

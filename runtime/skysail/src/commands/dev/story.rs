@@ -1,5 +1,5 @@
-//! The frame of the demo: steps that are printed, timed and checked, and the table in the end.
-//! Knows nothing of what they show.
+//! The frame of the demo: it prints, times and checks the steps and prints a table at the end. The
+//! steps themselves are in `demo`.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::display::Screen;
 
-/// Longest step. Each takes a second or two on an idle machine; a busy one is no reason to fail.
+/// Longest step. A step takes a second or two on an idle machine; a busy machine must not fail.
 const STEP_MAX: Duration = Duration::from_secs(60);
-/// How often a condition is looked at.
+/// Pause between two checks of a condition.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
-/// What a step has shown.
+/// The result of a step.
 pub(crate) struct Shown {
-    /// What is true now, in one line.
+    /// What the step has proved, in one line.
     pub(crate) what: String,
-    /// What was measured, in one line.
+    /// Measurements, in one line.
     pub(crate) figures: String,
 }
 
-/// The story so far.
+/// The steps so far.
 pub(crate) struct Story {
     screen: Screen,
     rows: Vec<(Shown, Duration)>,
@@ -32,10 +32,10 @@ impl Story {
         Self { screen, rows: Vec::new() }
     }
 
-    /// Tells a step and waits for what it shows.
+    /// Prints the title of a step, runs the step and prints its result.
     ///
     /// # Errors
-    /// The step did not hold, or not in time.
+    /// The step failed or took longer than [`STEP_MAX`].
     pub(crate) async fn step(
         &mut self,
         title: &str,
@@ -45,7 +45,7 @@ impl Story {
         self.screen.say(&self.screen.bold(&format!("{number}  {title}")));
         let start = Instant::now();
         let outcome = timeout(STEP_MAX, step).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(anyhow!("not after {} s", STEP_MAX.as_secs())));
+        let outcome = outcome.unwrap_or_else(|_| Err(anyhow!("not done within {} s", STEP_MAX.as_secs())));
         match outcome {
             Ok(shown) => {
                 self.screen.say(&format!("   ✓ {}\n     {}\n", shown.what, shown.figures));
@@ -54,12 +54,12 @@ impl Story {
             }
             Err(error) => {
                 self.screen.say(&format!("   ✗ {error:#}\n"));
-                Err(error).with_context(|| format!("step {number} of the demo does not hold ({title})"))
+                Err(error).with_context(|| format!("step {number} of the demo failed ({title})"))
             }
         }
     }
 
-    /// The table of what was shown.
+    /// The table of the results.
     pub(crate) fn table(&self) -> String {
         let width = self.rows.iter().map(|(shown, _)| shown.what.chars().count()).max().unwrap_or(0);
         let mut table = String::new();
@@ -77,8 +77,7 @@ impl Story {
     }
 }
 
-/// Waits until the condition holds and gives what it found; the step's time limit ends a wait in
-/// vain.
+/// Waits until the condition returns a value; [`STEP_MAX`] bounds the wait.
 pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     loop {
         if let Some(found) = look().await? {

@@ -1,8 +1,8 @@
-//! The world of `skysail dev`: a simulated cloud, an in-memory Kubernetes API, and what ties them
-//! together.
+//! The environment of `skysail dev`: a simulated cloud, an in-memory Kubernetes API, and the tasks
+//! that connect the two.
 //!
-//! The ties are what a real cluster has beside a cloud-controller-manager: kubelets that register
-//! nodes, and kube-proxy with pods behind the node ports. Nothing here does a provider's work.
+//! These tasks simulate what a real cluster runs beside a cloud-controller-manager: kubelets that
+//! register nodes, and kube-proxy with pods behind the node ports.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -23,7 +23,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Cluster, cloud and their ties; dropped, everything ends.
+/// The cluster and the cloud; dropping this value ends them.
 pub(crate) struct World {
     pub(crate) serving: Serving,
     pub(crate) client: Client,
@@ -31,8 +31,8 @@ pub(crate) struct World {
     pub(crate) cloud_server: SimServer,
 }
 
-/// Starts everything with so many machines, and the ties; one of them that ends is a fault. Nodes
-/// register by themselves.
+/// Starts the cluster, the cloud with this number of machines, and the tasks that connect them; a
+/// task that ends is a fault. The simulated kubelets register the nodes.
 ///
 /// # Errors
 /// An address cannot be bound.
@@ -55,13 +55,13 @@ pub(crate) async fn start(
     let serving = api
         .serve(api_address)
         .await
-        .with_context(|| format!("cannot serve the Kubernetes API on {api_address}: choose another --api-address"))?;
+        .with_context(|| format!("cannot serve the Kubernetes API on {api_address}; choose another --api-address"))?;
     let client = api.client();
     let (sender, receiver) = watch::channel(machines_of(&cloud));
     let mut ties = JoinSet::new();
     ties.spawn(follow_cloud(cloud.clone(), sender));
     let kubelets = client.clone();
-    ties.spawn(async move { kubelet::run(kubelets, receiver, epoch).await.context("the simulated kubelets broke") });
+    ties.spawn(async move { kubelet::run(kubelets, receiver, epoch).await.context("the simulated kubelets failed") });
     ties.spawn(run_proxies(cloud.clone(), client.clone()));
     Ok((World { serving, client, cloud, cloud_server }, ties))
 }
@@ -71,11 +71,11 @@ fn machines_of(cloud: &SimCloud) -> Vec<Machine> {
     cloud.snapshot().instances.into_iter().map(machine).collect()
 }
 
-/// Tells the kubelets of machines that came, stopped, started and went.
+/// Sends the machines and their power states to the kubelets after each change in the cloud.
 async fn follow_cloud(cloud: SimCloud, machines: watch::Sender<Vec<Machine>>) -> anyhow::Result<()> {
     let mut changes = cloud.changes();
     loop {
-        // The first look comes after the subscription, so that nothing falls between.
+        // The first snapshot is taken after the subscription, so that no change is missed.
         let now = machines_of(&cloud);
         machines.send_if_modified(|known| {
             let changed = *known != now;
@@ -84,13 +84,13 @@ async fn follow_cloud(cloud: SimCloud, machines: watch::Sender<Vec<Machine>>) ->
         });
         match changes.recv().await {
             Ok(_) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => anyhow::bail!("the simulated cloud ended"),
+            Err(RecvError::Closed) => anyhow::bail!("the simulated cloud stopped"),
         }
     }
 }
 
-/// Does what kube-proxy and pods do: on every machine, each node port of a Service answers for as
-/// long as the Service has it.
+/// Simulates kube-proxy and pods: on every machine, each node port of a Service answers as long as
+/// the Service has the port.
 async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     let mut changes = cloud.changes();
     let (services, writer) = reflector::store();
@@ -100,13 +100,13 @@ async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             event = events.next() => {
-                // After an error the watch begins again, with backoff.
+                // After an error the watch starts again, with backoff.
                 if let Err(error) = event.context("the watch of Services ended")? {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the watch of Services broke");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the watch of Services failed; it starts again");
                 }
             }
             change = changes.recv() => if matches!(change, Err(RecvError::Closed)) {
-                anyhow::bail!("the simulated cloud ended");
+                anyhow::bail!("the simulated cloud stopped");
             }
         }
         let wanted: BTreeSet<u16> = services.state().iter().flat_map(|service| node_ports(service)).collect();
@@ -117,7 +117,7 @@ async fn run_proxies(cloud: SimCloud, client: Client) -> anyhow::Result<()> {
     }
 }
 
-/// Brings the node ports of one machine from what was served to what is wanted.
+/// Opens and closes the node ports of one machine.
 async fn serve(cloud: &SimCloud, instance: &Instance, served: &BTreeSet<u16>, wanted: &BTreeSet<u16>) {
     for port in served.difference(wanted) {
         if let Err(error) = cloud.end_backend(&instance.id, *port).await {
@@ -125,14 +125,14 @@ async fn serve(cloud: &SimCloud, instance: &Instance, served: &BTreeSet<u16>, wa
         }
     }
     for port in wanted {
-        // One that is there stays.
+        // A port that is open already stays open.
         if let Err(error) = cloud.serve_backend(&instance.id, *port).await {
             refused(instance, *port, &error);
         }
     }
 }
 
-/// A machine that is going away refuses, and that is as it should be.
+/// Logs that a machine refused a change; a machine that is being deleted does.
 fn refused(instance: &Instance, port: u16, error: &CloudError) {
     let error = error as &dyn std::error::Error;
     tracing::debug!(instance = instance.name, port, error, "the machine refuses a change of its node ports");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_port_is_served_as_long_as_its_service_is_there_whatever_becomes_of_the_watch() {
+    async fn a_node_port_is_served_as_long_as_its_service_exists_even_if_the_watch_fails() {
         let cloud = SimCloud::new(SimOptions::isolated());
         let machine = cloud.add_instance("node-1", "zone-a").unwrap();
         let address = SocketAddr::from((machine.private_address, NODE_PORT));

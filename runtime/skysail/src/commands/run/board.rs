@@ -1,8 +1,7 @@
-//! What this process makes of each provider, for who asks it on `/providers`: with a file or with
-//! objects, whether it leads or stands by.
+//! The endpoint `/providers`: the status of each provider in this process, with a provider file or
+//! with objects, whether this process is the leader or not.
 //!
-//! Must not write anything. The form is that of the objects of the cluster: who reads one, reads
-//! the other.
+//! The format is that of the objects of kind Provider. This module must not write to the API.
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +19,11 @@ use crate::{
     provider_file::{API_VERSION, KIND},
 };
 
-/// As often it is looked at in any case.
+/// Longest pause between two updates of the board.
 const NOTICE: Duration = Duration::from_secs(30);
 
-/// What was said of each provider, by name, so that a condition keeps its time. Cloning shares it.
+/// The last status of each provider, by name, so that a condition keeps its transition time. Clones
+/// share it.
 #[derive(Clone)]
 pub(super) struct Board {
     standings: watch::Receiver<Vec<Standing>>,
@@ -37,8 +37,8 @@ impl Board {
         board
     }
 
-    /// Notices what changes, until it is dropped: nobody may ask for days, and a condition has to
-    /// know since when it is true.
+    /// Updates the board after each change, until it is dropped. The transition time of a condition
+    /// must not depend on when a client reads the endpoint.
     pub(super) async fn run(mut self) {
         loop {
             let mut standings = self.standings.borrow_and_update().clone();
@@ -46,13 +46,12 @@ impl Board {
                 standing.seen();
             }
             self.notice();
-            // A source whose task has ended says nothing any more, and must not hide what a slot
-            // says.
+            // The timeout is for a source whose task has ended: it must not delay a slot's changes.
             drop(tokio::time::timeout(NOTICE, until_something_changes(&mut self.standings, &mut standings)).await);
         }
     }
 
-    /// What is the case now: a list of `Provider`s, without what only the API server knows of them.
+    /// The current list of `Provider`s, without the fields that only the API server has.
     pub(super) fn document(&self) -> Value {
         self.notice();
         let said = self.said();
@@ -103,9 +102,9 @@ mod tests {
     const PROVIDER: &str =
         "apiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: sim}\nspec:\n  source: {file: sim.wasm}\n";
 
-    /// Since when something is true must not depend on who asks.
+    /// The transition time of a condition must not depend on when a client reads the endpoint.
     #[tokio::test]
-    async fn what_changes_is_noticed_although_nobody_asks() {
+    async fn a_change_is_recorded_without_a_request() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("providers.yaml");
         fs::write(&path, PROVIDER).unwrap();

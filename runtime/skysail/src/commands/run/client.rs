@@ -1,4 +1,4 @@
-//! Clients of the API server that says who asks and whether they may.
+//! Clients for token reviews and access reviews.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use skysail_serving::metrics::RestClientMetrics;
 
 use crate::cluster::{Cluster, from_file};
 
-/// A client of the API server that reviews users and rights: a kubeconfig that is named, else the
-/// pod's own account, else none.
+/// A client of the API server that reviews tokens and access: with the named kubeconfig, else the
+/// service account of the pod, else `None`.
 ///
 /// # Errors
-/// The kubeconfig is wrong.
+/// The kubeconfig is invalid.
 pub(super) async fn of_the_reviewer(
     flag: &str,
     kubeconfig: Option<&Path>,
@@ -21,6 +21,6 @@ pub(super) async fn of_the_reviewer(
         Some(path) => Some(from_file(flag, path).await?),
         None => Config::incluster().ok(),
     };
-    // Requests are rare (answers are kept), and each waits for one: no rate is needed.
+    // Reviews are cached and so rare: no rate limit is needed.
     config.map(|config| Cluster::at(config).counted(metrics).client("reviews")).transpose()
 }

@@ -1,5 +1,5 @@
-//! Follows what the providers are described by while the manager runs: the provider file, taken up
-//! whole or not at all, or the objects of the cluster, each by itself.
+//! Applies changes of the provider definitions while the manager runs: the provider file, as a
+//! whole or not at all, or the objects of the cluster, each independently.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,10 +19,10 @@ use crate::{
 /// component itself is watched by inotify.
 const FILES_PERIOD: Duration = Duration::from_secs(5);
 
-/// Which provider is left out, and why.
+/// Returns which provider is not served and why.
 pub(super) type LeftOut = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// What describes the providers.
+/// The origin of the provider definitions.
 pub(super) enum Follow {
     /// A file.
     File(FollowFile),
@@ -31,11 +31,11 @@ pub(super) enum Follow {
 }
 
 impl Follow {
-    /// Follows until the providers claim something else than `started`, which the controllers run
-    /// with.
+    /// Applies changes until the claims of the providers differ from `started`, with which the
+    /// controllers run.
     ///
     /// # Errors
-    /// What follows has ended.
+    /// The watch has ended.
     pub(super) async fn until_ownership_changes(
         &mut self,
         fleet: &mut Fleet,
@@ -48,7 +48,7 @@ impl Follow {
         Ok(())
     }
 
-    /// What becomes of each provider, now and from now on.
+    /// The state of each provider and its changes.
     pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
         match self {
             Self::File(file) => file.standings.subscribe(),
@@ -56,8 +56,8 @@ impl Follow {
         }
     }
 
-    /// Tells, whenever it is asked, which provider is left out, and why; of a file none is, for it
-    /// is taken up whole.
+    /// Returns a function that tells which provider is not served and why; `None` for a provider
+    /// file, which is applied as a whole.
     pub(super) fn left_out(&self) -> Option<LeftOut> {
         match self {
             Self::File(_) => None,
@@ -66,26 +66,26 @@ impl Follow {
     }
 }
 
-/// The provider file, and what of it was seen.
+/// The provider file and its last content.
 pub(crate) struct FollowFile {
     path: PathBuf,
     files: Files,
-    /// What was said last, so that it is said once.
+    /// The last logged reason, so that each reason is logged once.
     refused: Option<String>,
     standings: watch::Sender<Vec<Standing>>,
 }
 
-/// What one look found.
+/// The result of one look at the provider file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Look {
     Unchanged,
     TakenUp,
-    /// With the reason: the last good file stays in force.
+    /// With the reason; the last valid version stays in force.
     Refused(String),
 }
 
 impl FollowFile {
-    /// From a file that the fleet has taken up, and the files that were read for it.
+    /// From a file that the fleet has applied, and the files that it names.
     pub(crate) fn new(path: &Path, files: Files, fleet: &Fleet) -> Self {
         let standings = watch::Sender::new(standings(fleet, None));
         Self { path: path.to_owned(), files, refused: None, standings }
@@ -97,10 +97,12 @@ impl FollowFile {
             period.tick().await;
             match self.look(fleet).await {
                 Look::Unchanged => {}
-                Look::TakenUp => tracing::info!("provider file taken up"),
+                Look::TakenUp => tracing::info!("the changed provider file is applied"),
                 Look::Refused(reason) => {
                     if self.refused.replace(reason.clone()).as_ref() != Some(&reason) {
-                        tracing::error!("the provider file is refused, the last good one stays in force: {reason}");
+                        tracing::error!(
+                            "the provider file is invalid, so its last valid version stays in force: {reason}"
+                        );
                     }
                 }
             }
@@ -109,7 +111,7 @@ impl FollowFile {
 
     async fn look(&mut self, fleet: &mut Fleet) -> Look {
         let (path, files) = (self.path.clone(), self.files.clone());
-        // A disk may be slow, or a mount without its server.
+        // A disk may be slow, and a network file system may not answer.
         let read = tokio::task::spawn_blocking(move || files.changed().then(|| provider_file::load(&path))).await;
         let Ok(Some(loaded)) = read else { return Look::Unchanged };
         let applied = match loaded {
@@ -118,7 +120,7 @@ impl FollowFile {
                 fleet.apply(providers).await
             }
             Err(error) => {
-                // Also of the files that are missing: one that is mounted later mends the error.
+                // Includes missing files, so that a file that is mounted later is noticed.
                 self.files = error.files().clone();
                 Err(error.into())
             }
@@ -131,15 +133,16 @@ impl FollowFile {
             }
             Err(error) => {
                 let reason = format!("{error:#}");
-                let told = format!("the provider file is refused, the last good one stays in force: {reason}");
-                self.standings.send_replace(standings(fleet, Some(&Complaint::Refused(told))));
+                let message =
+                    format!("the provider file is invalid, so its last valid version stays in force: {reason}");
+                self.standings.send_replace(standings(fleet, Some(&Complaint::Refused(message))));
                 Look::Refused(reason)
             }
         }
     }
 }
 
-/// A file is refused whole, so that what is wrong with it is said of each of its providers.
+/// The states of the providers. A file is refused as a whole, so each provider gets its complaint.
 fn standings(fleet: &Fleet, complaint: Option<&Complaint>) -> Vec<Standing> {
     fleet.served.values().map(|served| Standing::of_file(served, complaint.cloned())).collect()
 }
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_did_not_change_is_not_read_again() {
+    async fn a_file_without_a_change_is_not_read_again() {
         let mut world = World::new().await;
         assert_eq!(world.look().await, Look::Unchanged);
         world.write("providers.yaml", &format!("{PROVIDER}  config: other\n"));
@@ -206,13 +209,13 @@ mod tests {
         world.write("providers.yaml", &format!("{PROVIDER}{CREDENTIAL}"));
         let Look::Refused(reason) = world.look().await else { panic!("the token is missing") };
         assert!(reason.contains("token"), "{reason}");
-        assert_eq!(world.look().await, Look::Unchanged, "it is not read again for nothing");
+        assert_eq!(world.look().await, Look::Unchanged, "the unchanged file was read again");
         world.write("token", "a-long-token");
         assert_eq!(world.look().await, Look::TakenUp);
     }
 
     #[tokio::test]
-    async fn a_wrong_file_keeps_what_is_claimed_and_a_good_one_ends_the_wait() {
+    async fn an_invalid_file_keeps_the_claims_and_a_valid_one_ends_the_wait() {
         let mut world = World::new().await;
         let started = world.fleet.ownership();
         world.write("providers.yaml", &format!("{PROVIDER}  loadBalancerClasses: [a/b]\n---\nkind: x\n"));
@@ -225,7 +228,7 @@ mod tests {
 
     /// `/providers` reports it, although nothing of the providers has changed.
     #[tokio::test]
-    async fn a_file_that_is_refused_is_said_of_each_of_its_providers_until_it_is_right() {
+    async fn each_provider_of_a_refused_file_is_degraded_until_the_file_is_valid() {
         let mut world = World::new().await;
         let board = Board::new(world.follow.standings.subscribe());
         let degraded = || {
@@ -237,8 +240,9 @@ mod tests {
         assert_eq!(degraded(), None);
         world.write("providers.yaml", "kind: x\n");
         assert!(matches!(world.look().await, Look::Refused(_)));
-        let told = degraded().unwrap();
-        assert!(told.contains("the provider file is refused, the last good one stays in force: "), "{told}");
+        let message = degraded().unwrap();
+        let expected = "the provider file is invalid, so its last valid version stays in force: ";
+        assert!(message.contains(expected), "{message}");
         world.write("providers.yaml", PROVIDER);
         assert_eq!(world.look().await, Look::TakenUp);
         assert_eq!(degraded(), None);
@@ -258,11 +262,11 @@ mod tests {
         let after = board.document();
         assert_eq!(at(&after, "/items/0/status/sourceFailure/code"), "SourceMissing", "{after:#}");
         let since = "/items/0/status/conditions/0/lastTransitionTime";
-        assert_eq!(at(&before, since), at(&after, since), "it was not ready and is not");
+        assert_eq!(at(&before, since), at(&after, since), "the condition Ready was False and still is");
     }
 
-    /// The controllers may have been started with something else than what is in force: they must
-    /// not wait for the next change.
+    /// Controllers that run with other claims than those in force must not wait for the next
+    /// change.
     #[tokio::test]
     async fn claims_that_differ_from_those_of_the_controllers_end_the_wait_at_once() {
         let mut world = World::new().await;

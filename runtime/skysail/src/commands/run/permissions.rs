@@ -1,5 +1,5 @@
-//! What the account may not do and the controllers need: logged by name at the start, shown by
-//! `/readyz`, and not found out one failed write at a time.
+//! Checks that the account has all permissions that the controllers need. Missing permissions are
+//! logged by name at the start and shown by `/readyz`.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,12 +9,13 @@ use kube::{Api, Client, api::PostParams};
 use skysail_controllers::{Clients, EnabledControllers};
 use tokio::sync::watch;
 
-/// How long until a missing right is asked for again: an operator who binds a role waits for this.
+/// Pause between two checks while a permission is missing: an operator who binds a role waits for
+/// the next check.
 const WHILE_MISSING: Duration = Duration::from_secs(30);
-/// How long until all rights are asked for again: each is a request.
+/// Pause between two checks while no permission is missing: each permission costs a request.
 const WHILE_COMPLETE: Duration = Duration::from_mins(10);
 
-/// A right: verb, resource, subresource. All resources are of the core group.
+/// A permission: verb, resource, subresource. All resources are of the core group.
 type Right = (&'static str, &'static str, &'static str);
 
 const WATCH_NODES: [Right; 2] = [("list", "nodes", ""), ("watch", "nodes", "")];
@@ -25,7 +26,7 @@ const CLOUD_NODE_LIFECYCLE: [Right; 2] = [("patch", "nodes", ""), ("delete", "no
 const ROUTE: [Right; 1] = [("patch", "nodes", "status")];
 const EVENTS: [Right; 2] = [("create", "events", ""), ("patch", "events", "")];
 
-/// What these controllers need, by the client that needs it; each once.
+/// The permissions that the enabled controllers need, with the client that needs each.
 fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Client, Right)> {
     let of = |client: &'a Client, enabled: bool, rights: &'static [Right]| {
         let rights = if enabled { rights } else { &[] };
@@ -42,8 +43,8 @@ fn needed<'a>(clients: &'a Clients, enabled: EnabledControllers) -> Vec<(&'a Cli
     shared.chain(service).chain(node).chain(route).collect()
 }
 
-/// What this account may not do and the controllers need. A role may come later, and may go: that
-/// is no reason to end.
+/// The permissions that are missing. A missing permission does not stop the manager, because a role
+/// can be bound later.
 pub(super) struct Permissions {
     clients: Clients,
     enabled: EnabledControllers,
@@ -51,19 +52,19 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Asks the API server for each right of these controllers.
+    /// Checks each permission of the enabled controllers.
     pub(super) async fn ask_for(clients: &Clients, enabled: EnabledControllers) -> Self {
         let permissions = Self { clients: clients.clone(), enabled, missing: watch::Sender::new(None) };
         permissions.ask().await;
         permissions
     }
 
-    /// Which rights are missing, for `/readyz`.
+    /// The missing permissions, for `/readyz`.
     pub(super) fn missing(&self) -> watch::Receiver<Option<String>> {
         self.missing.subscribe()
     }
 
-    /// Asks again and again until it is dropped.
+    /// Repeats the check until it is dropped.
     pub(super) async fn run(self) {
         loop {
             let pause = if self.missing.borrow().is_some() { WHILE_MISSING } else { WHILE_COMPLETE };
@@ -72,7 +73,7 @@ impl Permissions {
         }
     }
 
-    /// Asks the API server for each right, and warns of those that are missing when that is new.
+    /// Checks each permission, and logs a warning if the missing permissions have changed.
     async fn ask(&self) {
         let needed = needed(&self.clients, self.enabled);
         let answers = join_all(needed.iter().map(|(client, right)| allowed(client, *right))).await;
@@ -83,16 +84,16 @@ impl Permissions {
                 Ok(true) => {}
                 Ok(false) => drop(missing.insert(format!("{verb} {resource}{slash}{subresource}"))),
                 Err(error) => {
-                    // What was known before stands.
+                    // The result of the check before stays valid.
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "cannot ask whether this account may {verb} {resource}{slash}{subresource}");
+                    tracing::warn!(error, "cannot check the permission to {verb} {resource}{slash}{subresource}");
                     return;
                 }
             }
         }
         let text = (!missing.is_empty()).then(|| {
             let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
-            format!("this account may not {missing}, which the controllers need: bind a role such as deploy/manifests/rbac.yaml to it")
+            format!("this account has no permission to {missing}, which the controllers need; bind a role such as deploy/manifests/rbac.yaml to the account")
         });
         let is_new = self.missing.send_if_modified(|known| std::mem::replace(known, text.clone()) != text);
         if let Some(text) = text.filter(|_| is_new) {
@@ -141,16 +142,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_controller_that_does_not_run_needs_no_right() {
+    async fn a_disabled_controller_needs_no_permission() {
         let only_lifecycle =
             EnabledControllers { service: false, cloud_node: false, cloud_node_lifecycle: true, route: false };
         let needed = rights(only_lifecycle);
         assert!(needed.contains(&("delete", "nodes", "")) && !needed.iter().any(|right| right.1 == "services"));
     }
 
-    /// Review B7: nobody looks for a log line of the start when nodes keep their taint.
+    /// Review B7: a log line at the start is easily missed when nodes keep their taint.
     #[tokio::test]
-    async fn a_right_that_is_missing_is_named_until_it_is_there() {
+    async fn a_missing_permission_is_named_until_it_is_granted() {
         let granted = Arc::new(AtomicBool::new(false));
         let is_granted = Arc::clone(&granted);
         let api = service_fn(move |request: Request<Body>| {
@@ -168,7 +169,7 @@ mod tests {
         let permissions = Permissions::ask_for(&clients, EnabledControllers::default()).await;
         let missing = permissions.missing().borrow().clone().unwrap();
         assert!(
-            missing.starts_with("this account may not list services, which the controllers need: bind"),
+            missing.starts_with("this account has no permission to list services, which the controllers need; bind"),
             "{missing}"
         );
         granted.store(true, Ordering::SeqCst);
@@ -176,9 +177,8 @@ mod tests {
         assert_eq!(*permissions.missing().borrow(), None);
     }
 
-    /// The role that we ship and the check must not drift apart.
     #[tokio::test]
-    async fn the_rights_are_those_of_the_role_that_is_shipped() {
+    async fn the_cluster_role_in_deploy_grants_every_permission_that_is_checked() {
         let role = include_str!("../../../../../deploy/manifests/rbac.yaml");
         for (verb, resource, subresource) in rights(EnabledControllers::default()) {
             let name = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };

@@ -1,12 +1,12 @@
-//! The `Provider`s of the cluster while the manager runs: each is taken up when it changes, by
-//! itself; a wrong one keeps its last good settings.
+//! The objects of kind `Provider` while the manager runs. Each changed object is applied
+//! independently; an invalid object keeps its last valid settings.
 //!
 //! # Flow
-//! The API is watched → [`Resources::look`] reads every object and the Secrets it names → the fleet
-//! takes up what is right → a [`Standing`] for each object says what became of it → [`report`]
-//! writes that into its status and tells it in Events, in the process that leads.
+//! A watch of the API → [`Resources::look`] reads every object and the Secrets that it names → the
+//! fleet applies the valid objects → a [`Standing`] for each object holds its state → [`report`]
+//! writes that state into the object's status and emits Events, in the leader.
 //!
-//! Must not write anything: what is written needs the lease.
+//! Only [`report`] may write to the API, because writes need the Lease.
 
 mod events;
 mod report;
@@ -46,59 +46,59 @@ use crate::{
 };
 
 pub(super) use report::{Reporter, until_something_changes};
-use status::{Said, status_of};
+use status::{SlotReport, status_of};
 
 /// How often the Secrets that the objects name are read for changes.
 const SECRETS_PERIOD: Duration = Duration::from_secs(10);
 
-/// So many Secrets are asked for at once.
+/// Number of Secrets that are read in parallel.
 const SECRETS_AT_ONCE: usize = 8;
 
-/// At the start Secrets that the API cannot tell are waited for: without them a provider would be
-/// left out, and another could take what is its own. Not for long: nothing is served meanwhile, and
-/// a liveness probe has less patience than a cloud.
+/// How long the start waits for Secrets that cannot be read at the moment: without its Secret a
+/// provider is not served, and another provider could take its claims. No provider serves during
+/// this wait, and it must be shorter than the patience of a liveness probe.
 const FIRST_LOOKS: Duration = Duration::from_secs(15);
 const BETWEEN_FIRST_LOOKS: Duration = Duration::from_secs(1);
 
-/// What is said of the youngest where there are more than [`PROVIDERS_MAX`].
+/// The message for the youngest objects if there are more than [`PROVIDERS_MAX`].
 const TOO_MANY: &str = "the cluster has more than 32 Providers; delete one that is not needed";
 const _: () = assert!(PROVIDERS_MAX == 32, "the text above names the number");
 
-/// What is said where there is none, be it that the resource definition was deleted.
-const NO_PROVIDER: &str = "the cluster has no Provider, so nothing is served; apply a Provider, and before it the resource definition (`skysail crd`) if that is missing";
+/// The message if there is no object, which may be because the CRD was deleted.
+const NO_PROVIDER: &str = "the cluster has no Provider, so nothing is served; apply a Provider, and before it the CRD (`skysail crd`) if that is missing";
 
-/// After a change, how long others are waited for: `kubectl apply` writes one object after the
-/// other, and a class that moves would belong to no provider for a moment.
+/// How long further changes are awaited after a change: `kubectl apply` writes one object after the
+/// other, and a load balancer class that moves would belong to no provider for a moment.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What became of one object.
+/// The state of one provider.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     name: String,
     uid: String,
-    /// Of the object that was read.
+    /// Generation of the object that was read.
     generation: i64,
-    /// What of it is not as it is wished; where it is all of it, the settings of before are in
+    /// What could not be applied. If the whole object was refused, its last valid settings are in
     /// force, if there are any.
     complaint: Option<Complaint>,
-    /// Of its slot; none where it has none.
+    /// Status of the provider's slot; `None` if it has no slot.
     slot: Option<watch::Receiver<SlotStatus>>,
-    /// True when its source has said something; what the slot says of the source is about the one
-    /// before until then.
+    /// Whether the source has answered. Until then the slot's status of the source is that of the
+    /// source before.
     heard: Option<watch::Receiver<bool>>,
-    /// What keeps it from its objects, as the controllers report; none where it has no slot.
+    /// What the controllers could not do for the provider; `None` if it has no slot.
     findings: Option<watch::Receiver<BTreeMap<Finding, String>>>,
     figures: Figures,
 }
 
-/// Tells, whenever it is asked, what the calls of the release that serves were and cost.
+/// Returns the numbers and costs of the calls of the serving release.
 #[derive(Clone)]
 struct Figures(Arc<dyn Fn() -> Vec<Calls> + Send + Sync>);
 
 /// Name, UID and generation.
 type Identity = (String, String, i64);
 
-/// What Secrets hold, those of which the API could not tell, and why others have no value.
+/// The values of Secrets, the Secrets that could not be read, and why others have no value.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     values: SecretValues,
@@ -106,28 +106,28 @@ struct Known {
     useless: BTreeMap<SecretKeyRef, String>,
 }
 
-/// All that a look depends on: as long as it is the same, there is nothing to do.
+/// All inputs of a look: while they are the same, there is nothing to do.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// Oldest first.
     objects: Vec<Identity>,
-    /// The Secrets that they name.
+    /// The Secrets that the objects name.
     wanted: BTreeSet<SecretKeyRef>,
     secrets: Known,
 }
 
-/// The `Provider`s of the cluster, and what of them was seen.
+/// The `Provider`s of the cluster, and the inputs of the last look.
 pub(in crate::commands) struct Resources {
     client: Client,
     store: Store<DynamicObject>,
-    /// Counts what the watch brought.
+    /// Counts the changes of the watch.
     touched: watch::Receiver<u64>,
     seen: Option<Seen>,
     standings: watch::Sender<Vec<Standing>>,
     _watch: JoinSet<()>,
 }
 
-/// The type, as the API names it.
+/// The resource `Provider`.
 pub(in crate::commands) fn api_resource() -> ApiResource {
     let (group, version) = API_VERSION.split_once('/').unwrap_or_default();
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, KIND), "providers")
@@ -136,7 +136,7 @@ pub(in crate::commands) fn api_resource() -> ApiResource {
 // === impl Standing ===
 
 impl Standing {
-    /// Of a provider that has a slot, or of an object that has none.
+    /// The state of a provider that has a slot, or of an object that has none.
     fn new((name, uid, generation): Identity, complaint: Option<Complaint>, served: Option<&Served>) -> Self {
         Self {
             name,
@@ -154,19 +154,19 @@ impl Standing {
         &self.name
     }
 
-    /// What is to be said of it now, but for its calls; see [`status_of`].
+    /// The current status, with the calls of `before`; see [`status_of`].
     pub(super) fn status(&self, before: &ProviderStatus, now: Timestamp) -> ProviderStatus {
         let slot = self.slot.as_ref().map(|slot| slot.borrow().clone());
         let heard = self.heard.as_ref().is_none_or(|heard| *heard.borrow());
-        status_of(self, slot.as_ref().map(|slot| Said { slot, heard }), before, now)
+        status_of(self, slot.as_ref().map(|slot| SlotReport { slot, heard }), before, now)
     }
 
-    /// What the calls of the release that serves were and cost.
+    /// The numbers and costs of the calls of the serving release.
     pub(super) fn calls(&self) -> Vec<Calls> {
         self.figures.now()
     }
 
-    /// What its slot and its source say now is no change any more.
+    /// Marks the current status of slot, source and findings as seen.
     pub(super) fn seen(&mut self) {
         if let Some(slot) = &mut self.slot {
             slot.mark_unchanged();
@@ -179,13 +179,13 @@ impl Standing {
         }
     }
 
-    /// What keeps it from its objects, the most important finding first.
+    /// What the controllers could not do for the provider, the most important finding first.
     fn findings(&self) -> BTreeMap<Finding, String> {
         self.findings.as_ref().map(|findings| findings.borrow().clone()).unwrap_or_default()
     }
 
-    /// Of a provider of the provider file, which has neither UID nor generation; with what is wrong
-    /// with the file as it is now.
+    /// The state of a provider of the provider file, which has neither UID nor generation; with the
+    /// complaint about the current file.
     pub(super) fn of_file(served: &Served, complaint: Option<Complaint>) -> Self {
         Self::new((served.slot.name().to_owned(), String::new(), 0), complaint, Some(served))
     }
@@ -195,7 +195,7 @@ impl Standing {
 
 impl Figures {
     fn of(slot: Option<&Arc<Slot>>) -> Self {
-        // A provider that is gone keeps no memory by it.
+        // A weak reference, so that a removed provider frees its memory.
         let slot = slot.map(Arc::downgrade);
         Self(Arc::new(move || {
             let serving = slot.as_ref().and_then(Weak::upgrade).and_then(|slot| slot.serving());
@@ -220,10 +220,10 @@ impl fmt::Debug for Figures {
 // === impl Resources ===
 
 impl Resources {
-    /// Reads what is there and watches it from now on.
+    /// Lists the objects and watches them from now on.
     ///
     /// # Errors
-    /// The cluster does not know `Provider`s, or this account may not read them.
+    /// The cluster has no resource `Provider`, or this account has no permission to list it.
     pub(in crate::commands) async fn start(client: Client) -> anyhow::Result<Self> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &api_resource());
         api.list(&ListParams::default().limit(1)).await.map(drop).or_else(unreadable)?;
@@ -236,14 +236,14 @@ impl Resources {
             let mut changes = std::pin::pin!(changes);
             while let Some(change) = changes.next().await {
                 match change {
-                    // Objects of a list are in the store when all of it has come.
+                    // The objects of a list are in the store after the whole list has arrived.
                     Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => {}
                     Ok(watcher::Event::InitDone | watcher::Event::Apply(_) | watcher::Event::Delete(_)) => {
                         touch.send_modify(|count| *count += 1);
                     }
                     Err(error) => {
                         tracing::warn!(
-                            "the watch of Providers broke, and begins again: {:#}",
+                            "the watch of Providers failed; it starts again: {:#}",
                             anyhow::Error::from(error)
                         );
                     }
@@ -258,18 +258,18 @@ impl Resources {
         Self { client, store, touched, seen: None, standings: watch::Sender::new(Vec::new()), _watch: watch }
     }
 
-    /// What becomes of them, now and from now on.
+    /// The state of each provider and its changes.
     pub(super) fn standings(&self) -> watch::Receiver<Vec<Standing>> {
         self.standings.subscribe()
     }
 
-    /// Writes what becomes of them.
+    /// The writer of the status of the objects.
     pub(super) fn reporter(&self) -> Reporter {
         Reporter::new(self.store.clone(), self.standings.subscribe())
     }
 
-    /// Tells, whenever it is asked, that there is no object, or of which object nothing is in
-    /// force, and why.
+    /// Returns a function that tells which object is not served and why, or that there is no
+    /// object.
     pub(super) fn left_out(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let standings = self.standings.subscribe();
         move || match standings.borrow().as_slice() {
@@ -278,12 +278,12 @@ impl Resources {
         }
     }
 
-    /// Of which of all objects, or of this one, nothing is in force, and why.
+    /// Which object (of all, or only this one) is not served, and why.
     pub(in crate::commands) fn left_out_of(&self, only: Option<&str>) -> Option<String> {
         left_out(&self.standings.borrow(), only)
     }
 
-    /// Takes up what is there, as soon as it is known whole, or after a time without.
+    /// Applies the objects when all their Secrets are known, or after [`FIRST_LOOKS`] without.
     pub(in crate::commands) async fn until_first_taken_up(&mut self, fleet: &mut Fleet) {
         let known = async {
             loop {
@@ -295,15 +295,15 @@ impl Resources {
             }
         };
         if tokio::time::timeout(FIRST_LOOKS, known).await.is_err() {
-            tracing::warn!("not all Secrets of Providers can be read: the manager starts without");
+            tracing::warn!("some Secrets of Providers cannot be read; the manager starts without their Providers");
         }
     }
 
-    /// Follows the objects until the providers claim something else than `started`, which the
-    /// controllers run with.
+    /// Applies changes until the claims of the providers differ from `started`, with which the
+    /// controllers run.
     ///
     /// # Errors
-    /// The task that watches has ended.
+    /// The task of the watch has ended.
     pub(super) async fn until_ownership_changes(
         &mut self,
         fleet: &mut Fleet,
@@ -325,8 +325,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Takes up what changed. Where the objects are the same (each status that we write is a change
-    /// to the watch), their Secrets are read only if that is asked for.
+    /// Applies changes. If no spec has changed (each write of a status also triggers the watch),
+    /// the Secrets are read only if `secrets_too` is set.
     async fn look(&mut self, fleet: &mut Fleet, secrets_too: bool) {
         self.touched.borrow_and_update();
         let objects = self.objects();
@@ -356,14 +356,14 @@ impl Resources {
         self.seen = Some(seen);
     }
 
-    /// Oldest first: of two that claim the same the older one has it.
+    /// The objects, oldest first: of two objects with the same claim, the older one gets it.
     fn objects(&self) -> Vec<Arc<DynamicObject>> {
         let mut objects = self.store.state();
         objects.sort_by_key(|object| (object.creation_timestamp(), object.name_any()));
         objects
     }
 
-    /// Brings the fleet to what is right; what is not as it is wished, by name.
+    /// Applies the valid objects to the fleet and returns the complaints by name.
     async fn take_up(
         &self,
         fleet: &mut Fleet,
@@ -378,8 +378,8 @@ impl Resources {
                 Ok(spec) => wishes.push((name.clone(), Some(spec))),
                 Err(reason) => {
                     complaints.insert(name.clone(), Complaint::Refused(reason));
-                    // Another object of that name has no good settings of before, and one too many
-                    // is not kept for its own.
+                    // A recreated object has no valid settings from before, and an object beyond
+                    // PROVIDERS_MAX is not kept.
                     if index < PROVIDERS_MAX && is_same(name, uid) {
                         wishes.push((name.clone(), None));
                     }
@@ -390,7 +390,7 @@ impl Resources {
         complaints
     }
 
-    /// Tells what became of each.
+    /// Publishes the state of each object.
     fn publish(&self, fleet: &Fleet, objects: &[Identity], mut complaints: BTreeMap<String, Complaint>) {
         let standing = |identity: &Identity| {
             let (name, _, _) = identity;
@@ -399,34 +399,37 @@ impl Resources {
         self.standings.send_replace(objects.iter().map(standing).collect());
     }
 
-    /// Says each complaint once.
+    /// Logs each complaint once.
     fn log(&self, complaints: &BTreeMap<String, Complaint>) {
         let known = self.standings.borrow();
         for (name, complaint) in complaints {
-            let told = |standing: &Standing| standing.name == *name && standing.complaint.as_ref() == Some(complaint);
+            let logged = |standing: &Standing| standing.name == *name && standing.complaint.as_ref() == Some(complaint);
             match complaint {
-                _ if known.iter().any(told) => {}
+                _ if known.iter().any(logged) => {}
                 Complaint::Refused(reason) => {
                     tracing::error!(
                         provider.name = name,
-                        "Provider refused, what was good before stays in force: {reason}"
+                        "the Provider is refused, so its last valid settings stay in force: {reason}"
                     );
                 }
                 Complaint::GaveUp(reason) => {
-                    tracing::error!(provider.name = name, "Provider taken up without a claim: {reason}");
+                    tracing::error!(
+                        provider.name = name,
+                        "the Provider is applied without one of its claims: {reason}"
+                    );
                 }
             }
         }
     }
 
-    /// What these Secrets hold now. What the API cannot tell at the moment is as it was.
+    /// The values of these Secrets. A Secret that cannot be read at the moment keeps its value.
     async fn secrets(&self, wanted: &BTreeSet<SecretKeyRef>) -> Known {
         let objects: BTreeSet<(&str, &str)> = wanted.iter().map(|place| (&*place.namespace, &*place.name)).collect();
         let get = async |(namespace, name): (&str, &str)| {
             let secrets: Api<KubeSecret> = Api::namespaced(self.client.clone(), namespace);
             let answer = secrets.get_opt(name).await;
             if let Err(error) = &answer {
-                tracing::warn!("Secret {namespace}/{name} cannot be read now: {error}");
+                tracing::warn!("Secret {namespace}/{name} cannot be read now; it will be read again: {error}");
             }
             ((namespace.to_owned(), name.to_owned()), answer)
         };
@@ -439,11 +442,11 @@ impl Resources {
                 Some(Ok(secret)) => {
                     text_in(secret.as_ref(), place).map_err(|why| known.useless.insert(place.clone(), why)).ok()
                 }
-                // What was read before does not count: the account lost the right to use it.
+                // The value from before is dropped, because the account lost its permission.
                 Some(Err(kube::Error::Api(status))) if status.is_forbidden() => {
                     let SecretKeyRef { namespace, name, .. } = place;
                     let why = format!(
-                        "Secret {namespace}/{name} may not be read by this account; let the account get it, as deploy/docs/providers.md shows"
+                        "this account has no permission to get the Secret {namespace}/{name}; grant it, as deploy/docs/providers.md shows"
                     );
                     known.useless.insert(place.clone(), why);
                     None
@@ -464,7 +467,7 @@ impl Resources {
 
 fn left_out(standings: &[Standing], only: Option<&str>) -> Option<String> {
     let reason = |standing: &Standing| match (&standing.slot, &standing.complaint) {
-        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is left out: {reason}", standing.name)),
+        (None, Some(Complaint::Refused(reason))) => Some(format!("{} is not served: {reason}", standing.name)),
         (_, _) => None,
     };
     standings.iter().filter(|standing| only.is_none_or(|only| only == standing.name)).find_map(reason)
@@ -476,7 +479,7 @@ fn identity(object: &DynamicObject) -> Identity {
 
 fn read_all(objects: &[Arc<DynamicObject>]) -> Vec<Result<ProviderObject, String>> {
     let spec = |object: &DynamicObject| object.data.get("spec").cloned().unwrap_or_default();
-    // Those beyond what is taken up cost nothing but a word.
+    // Objects beyond PROVIDERS_MAX are not parsed.
     let read = |(index, object): (usize, &Arc<DynamicObject>)| match index {
         0..PROVIDERS_MAX => ProviderObject::read(&object.name_any(), &spec(object)),
         _ => Err(TOO_MANY.to_owned()),
@@ -487,7 +490,7 @@ fn read_all(objects: &[Arc<DynamicObject>]) -> Vec<Result<ProviderObject, String
 fn check(object: ProviderObject, secrets: &Known) -> Result<ProviderSpec, String> {
     if let Some(SecretKeyRef { namespace, name, .. }) = object.secrets().intersection(&secrets.unknown).next() {
         return Err(format!(
-            "Secret {namespace}/{name} cannot be read now; it is asked for again, and the log says why"
+            "Secret {namespace}/{name} cannot be read now; it will be read again, and the log has the reason"
         ));
     }
     match object.secrets().iter().find_map(|place| secrets.useless.get(place)) {
@@ -496,7 +499,7 @@ fn check(object: ProviderObject, secrets: &Known) -> Result<ProviderSpec, String
     }
 }
 
-/// The text of the key, or why there is none.
+/// The value of the key, or why there is none.
 fn text_in(secret: Option<&KubeSecret>, place: &SecretKeyRef) -> Result<Secret, String> {
     let SecretKeyRef { namespace, name, key } = place;
     let Some(secret) = secret else {
@@ -511,17 +514,17 @@ fn text_in(secret: Option<&KubeSecret>, place: &SecretKeyRef) -> Result<Secret, 
 }
 
 fn unreadable(error: kube::Error) -> anyhow::Result<()> {
-    let told = match &error {
-        // A server that does not know the type answers with a plain page.
+    let refused = match &error {
+        // An API server without the resource answers with plain text.
         kube::Error::Api(status) if status.code == 404 => anyhow!(
-            "the cluster does not know the resource providers.skysail.dev: define it with `skysail crd | kubectl apply -f -`, or name a file with --provider-file"
+            "the cluster has no resource providers.skysail.dev; install the CRD with `skysail crd | kubectl apply -f -`, or name a file with --provider-file"
         ),
         kube::Error::Api(status) if status.is_forbidden() => anyhow!(
-            "this account may not list Providers ({status}): bind a role such as deploy/manifests/rbac.yaml to it"
+            "this account has no permission to list Providers ({status}); bind a role such as deploy/manifests/rbac.yaml to the account"
         ),
         _ => return Err(error).context("cannot list Providers").or_exit(Reason::Unreachable),
     };
-    Err(told).or_exit(Reason::Usage)
+    Err(refused).or_exit(Reason::Usage)
 }
 
 #[cfg(test)]

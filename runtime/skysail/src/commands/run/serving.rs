@@ -1,4 +1,4 @@
-//! The process's own ports: what is served on them, and who may ask.
+//! The HTTPS ports of this process: their endpoints, authentication and authorization.
 
 use std::{
     collections::BTreeMap,
@@ -29,25 +29,25 @@ use crate::{
     webhooks,
 };
 
-/// What the process tells of itself.
+/// The health checks and the metrics of the process.
 pub(super) struct Health {
     healthz: HealthChecks,
     livez: HealthChecks,
     readyz: HealthChecks,
-    /// Which rights this account lacks.
+    /// The permissions that this account lacks.
     missing: watch::Receiver<Option<String>>,
     running: RunningControllers,
-    /// Of the controllers' workers.
+    /// The progress of the controllers' workers.
     pub(super) progress: Progress,
 }
 
-/// What is bound.
+/// The servers whose ports are bound.
 pub(super) struct Servers {
     pub(super) endpoints: Option<SecureServer>,
     pub(super) webhooks: Option<SecureServer>,
 }
 
-/// What is served, and what it needs.
+/// What the endpoints serve.
 pub(super) struct Served<'a> {
     pub(super) health: &'a Health,
     pub(super) client_metrics: &'a RestClientMetrics,
@@ -57,8 +57,8 @@ pub(super) struct Served<'a> {
 }
 
 impl Health {
-    /// Registers the metrics of the process. A lease that is ours and is not renewed is for
-    /// `/healthz`, as upstream's, and for who ends this process.
+    /// Registers the metrics of the process. A Lease that this process holds and cannot renew fails
+    /// `/healthz`, as upstream, and `/livez`.
     pub(super) fn register(
         registry: &mut Registry,
         leases: Vec<LeaseHealth>,
@@ -80,8 +80,8 @@ impl Health {
         }
     }
 
-    /// These controllers start: each is a check of its own, as upstream's, and a metric. Others may
-    /// run already, under another lease.
+    /// Registers the controllers that start: each gets a health check, as upstream, and a metric.
+    /// Others may run already, under another Lease.
     pub(super) fn controllers_run(&self, enabled: EnabledControllers) {
         for (canonical, name, _) in names(enabled).into_iter().filter(|(_, _, enabled)| *enabled) {
             self.healthz.add([HealthCheck::ping(canonical)]);
@@ -89,12 +89,12 @@ impl Health {
         }
     }
 
-    /// Ready when every provider has a release that serves and all objects that are its own, and
-    /// none of those that the operator describes is left out.
+    /// Sets the readiness checks: each provider has a serving release and no finding, and no
+    /// provider definition is left out.
     pub(super) fn serve<'a>(&self, providers: impl Iterator<Item = &'a ServedProvider>, left_out: Option<LeftOut>) {
         let of_provider = |ServedProvider { slot, findings, .. }: &ServedProvider| {
             let name = format!("provider/{}", slot.name());
-            // A provider that is gone keeps no memory by it.
+            // A weak reference, so that a removed provider frees its memory.
             let (slot, findings) = (Arc::downgrade(slot), findings.subscribe());
             HealthCheck::new(name, move || match slot.upgrade() {
                 Some(slot) if slot.info().is_none() => Err(missing(&slot)),
@@ -110,8 +110,8 @@ impl Health {
         self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted]));
     }
 
-    /// Fails where a worker makes no progress for longer than a call of its provider and requests
-    /// to the API may take.
+    /// The check of the controllers: it fails if a worker makes no progress for longer than a call
+    /// of its provider and requests to the API may take.
     fn controllers(&self, served: &[&ServedProvider]) -> HealthCheck {
         let slots: BTreeMap<_, _> =
             served.iter().map(|served| (served.slot.name().to_owned(), Arc::downgrade(&served.slot))).collect();
@@ -141,15 +141,15 @@ fn names(enabled: EnabledControllers) -> [(&'static str, &'static str, bool); 4]
     ]
 }
 
-/// Binds the ports, before anything else starts: one in use is an error at start.
+/// Binds the ports before anything else starts, so that a port in use is an error at the start.
 ///
 /// # Errors
-/// A wrong flag or file, a port in use, or a cluster that does not tell its authorities.
+/// A flag or a file is invalid, a port is in use, or the cluster's CA certificates cannot be read.
 pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<'_>) -> anyhow::Result<Servers> {
     let Served { health, client_metrics, verbosity, providers, board } = served;
     let (options, webhook_options) = (args.secure_serving.options(), args.webhooks.options());
     if options.secure_port != 0 && options.secure_port == webhook_options.secure_port {
-        bail!("--webhook-secure-port {}: is --secure-port already; give each a port of its own", options.secure_port);
+        bail!("--webhook-secure-port {} is also --secure-port; give each its own port", options.secure_port);
     }
     let mut servers = Servers { endpoints: None, webhooks: None };
     let selected = args.webhooks.selected();
@@ -158,9 +158,11 @@ pub(super) async fn bind(args: &RunArgs, mut registry: Registry, served: Served<
         let webhooks = Webhooks::select(&known, &selected, WebhookMetrics::register(&mut registry))?;
         servers.webhooks = SecureServer::webhooks(&webhook_options, &webhooks)?;
     } else if !selected.is_empty() {
-        bail!("--webhooks does nothing without --feature-gates=CloudControllerManagerWebhook=true");
+        bail!(
+            "--webhooks has no effect without its feature gate; add --feature-gates=CloudControllerManagerWebhook=true"
+        );
     }
-    // Without the port nobody asks who may use it.
+    // Without the port no authentication is needed.
     if options.secure_port != 0 {
         let guard = guard(args, client_metrics).await?;
         let configuration = configuration(args);
@@ -187,7 +189,7 @@ async fn guard(args: &RunArgs, metrics: &RestClientMetrics) -> anyhow::Result<Ar
     let authentication = of_the_reviewer(flag, file.as_deref(), metrics).await?;
     if authentication.is_none() {
         tracing::warn!(
-            "outside of a pod and without {flag} no token is reviewed: who shows no known certificate is anonymous"
+            "outside of a pod and without {flag} no token is reviewed; callers without a known client certificate are anonymous"
         );
     }
     let (flag, file) = ("--authorization-kubeconfig", &args.authorization.authorization_kubeconfig);
@@ -199,7 +201,7 @@ async fn guard(args: &RunArgs, metrics: &RestClientMetrics) -> anyhow::Result<Ar
     Ok(Guard::new(&args.authentication.options(), args.authorization.options(), reviewers).await?)
 }
 
-/// What is in force, under the names of upstream's configuration where it has them.
+/// The settings in force, under the names of upstream's configuration if it has them.
 fn configuration(args: &RunArgs) -> Value {
     let settings = args.settings();
     let running = names(settings.controllers).into_iter().filter(|(_, _, enabled)| *enabled);
@@ -226,7 +228,7 @@ fn configuration(args: &RunArgs) -> Value {
     })
 }
 
-/// A duration that Go reads.
+/// A duration in the notation of Go.
 fn go_duration(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }

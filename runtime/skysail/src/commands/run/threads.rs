@@ -1,9 +1,8 @@
-//! Two runtimes: one for all work, and one of a single thread for what must go on when that work
-//! blocks every thread.
+//! Two tokio runtimes: the work runtime, and the control runtime with a single thread.
 //!
-//! The control runtime renews the lease, answers probes and receives signals. A component, or a
-//! library that parses what a cloud sent, may keep all threads of the other runtime busy: the
-//! leader must not lose its lease by that, and a probe must still be answered.
+//! The control runtime renews the Lease, answers probes and receives signals. A component, or a
+//! library that parses a cloud's answer, may keep all threads of the work runtime busy; the leader
+//! must not lose its Lease by that, and probes must still be answered.
 
 use std::{
     future::poll_fn,
@@ -21,10 +20,10 @@ use tokio::{
     time::{Instant, interval},
 };
 
-/// How often the threads of the work runtime show that they run.
+/// Period of the heartbeat of the work runtime.
 const BEAT: Duration = Duration::from_secs(1);
-/// Threads that ran nothing for so long do not come back. A compilation beside them delays a beat
-/// by seconds.
+/// Longest time without a heartbeat before the liveness check fails. A compilation in parallel
+/// delays a heartbeat by seconds only.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
 /// Both runtimes.
@@ -45,8 +44,8 @@ impl Threads {
     }
 }
 
-/// Lets a future start its tasks, sockets and timers on this runtime, whichever runtime waits for
-/// it.
+/// Polls a future within this runtime, so that its tasks, sockets and timers belong to it, even if
+/// another runtime awaits it.
 pub(super) async fn within<F: Future>(runtime: &Handle, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -56,7 +55,7 @@ pub(super) async fn within<F: Future>(runtime: &Handle, future: F) -> F::Output 
     .await
 }
 
-/// Whether the threads of a runtime still run what is ready.
+/// The heartbeat of a runtime: it shows that the runtime still runs tasks.
 #[derive(Clone)]
 pub(super) struct Beats {
     start: Instant,
@@ -69,7 +68,7 @@ impl Beats {
         Self { start: Instant::now(), last: Arc::default() }
     }
 
-    /// Beats for ever, on the runtime that polls this.
+    /// Records heartbeats without end, on the runtime that polls this.
     pub(super) async fn run(self) {
         let mut period = interval(BEAT);
         loop {
@@ -78,14 +77,14 @@ impl Beats {
         }
     }
 
-    /// Good unless the last beat is too long ago.
+    /// Checks the age of the last heartbeat.
     ///
     /// # Errors
-    /// How long ago it is.
+    /// The last heartbeat is older than [`SILENCE_MAX`].
     pub(super) fn check(&self) -> Result<(), String> {
         let silence = Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)));
         if silence > SILENCE_MAX {
-            return Err(format!("the threads of the controllers have run nothing for {} s", silence.as_secs()));
+            return Err(format!("the threads of the controllers have run no task for {} s", silence.as_secs()));
         }
         Ok(())
     }

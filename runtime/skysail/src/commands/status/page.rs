@@ -1,5 +1,5 @@
-//! One provider on a terminal. What is wrong comes first; texts are a cloud's, a guest's or a
-//! registry's, so that nothing in them moves the cursor.
+//! The text of one provider for a terminal, with problems first. The texts of a cloud, a guest or a
+//! registry are untrusted, so control characters are removed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,10 @@ pub(super) fn of(provider: &Provider, wide: bool, now: Timestamp) -> String {
     let Some(status) = provider.status.as_ref().filter(|status| !status.conditions.is_empty()) else {
         let lines = [
             format!("Provider {}: unknown", plain(name)),
-            line("why", "no manager has said anything of it: none leads that runs with --provider-resources"),
+            line(
+                "reason",
+                "no manager has reported on the provider; check that the leader runs with --provider-resources",
+            ),
         ];
         return joined(lines);
     };
@@ -34,8 +37,8 @@ pub(super) fn of(provider: &Provider, wide: bool, now: Timestamp) -> String {
     {
         let about = status.observed_generation;
         lines.push(line(
-            "not seen",
-            &format!("no manager has taken up generation {generation} yet; all this is about {about}"),
+            "outdated",
+            &format!("no manager has applied generation {generation} yet; this status is about generation {about}"),
         ));
     }
     lines.extend(releases(status, now));
@@ -51,7 +54,7 @@ fn joined(lines: impl IntoIterator<Item = String>) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// A name and what is said of it.
+/// A line with a label.
 fn line(name: &str, text: &str) -> String {
     format!("  {name:NAME_WIDTH$}{}", plain(text))
 }
@@ -67,38 +70,38 @@ fn is_true<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&'a Condition>
 fn headline(status: &ProviderStatus) -> &'static str {
     match (is_true(status, "Ready"), is_true(status, "Degraded")) {
         (Some(_), None) => "ready",
-        (Some(_), Some(_)) => "ready, but not as asked for",
+        (Some(_), Some(_)) => "ready, but degraded",
         (None, _) => "not ready",
     }
 }
 
-/// What is not as it should be, each text once.
+/// The problems of the provider, each text once.
 fn trouble(status: &ProviderStatus) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut told = "";
+    let mut printed = "";
     if let Some(Condition { reason, message, .. }) = is_true(status, "Degraded") {
-        lines.push(line("trouble", &format!("{reason}: {message}")));
-        told = message;
+        lines.push(line("problem", &format!("{reason}: {message}")));
+        printed = message;
     } else if let Some(ready) = condition(status, "Ready").filter(|ready| ready.status != "True") {
-        lines.push(line("waits", &ready.message));
+        lines.push(line("reason", &ready.message));
     }
-    if let Some(failure) = status.source_failure.as_ref().filter(|failure| failure.reason != told) {
+    if let Some(failure) = status.source_failure.as_ref().filter(|failure| failure.reason != printed) {
         lines.push(line("source", &format!("{}: {}", failure.code, failure.reason)));
     }
     if let Some(refused) = &status.refused {
         let again =
-            if refused.lasting { "; offered again as it is, it is refused again" } else { "; it is tried again" };
+            if refused.lasting { "; the same component would be refused again" } else { "; it will be tried again" };
         let from = if refused.origin.is_empty() { String::new() } else { format!(", from {}", refused.origin) };
         let text = format!("{} at {}: {}{from}{again}", refused.digest, refused.stage, refused.code);
         lines.push(line("refused", &text));
-        if refused.reason != told {
+        if refused.reason != printed {
             lines.push(line("", &refused.reason));
         }
     }
     lines
 }
 
-/// What serves, what may be taken back, and what is on its way.
+/// The serving release, its probation, and the releases of a roll-out.
 fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     match &status.active {
@@ -122,7 +125,7 @@ fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
     }
     if let Some(shadow) = &status.shadow {
         let text = format!(
-            "{} answered {} of {} questions otherwise than its predecessor, and {} had no answer to compare",
+            "{} answered {} of {} calls differently from its predecessor; {} calls had no answer to compare",
             shadow.digest, shadow.differing, shadow.asked, shadow.unanswered
         );
         lines.push(line("shadow", &text));
@@ -136,7 +139,7 @@ fn releases(status: &ProviderStatus, now: Timestamp) -> Vec<String> {
         ));
     }
     let draining = if status.draining == 0 { String::new() } else { format!(", {} draining", status.draining) };
-    lines.push(line("swaps", &format!("{} since the manager's process began{draining}", status.swaps)));
+    lines.push(line("swaps", &format!("{} since the manager started{draining}", status.swaps)));
     lines
 }
 
@@ -167,7 +170,7 @@ fn conditions(status: &ProviderStatus, wide: bool, now: Timestamp) -> Vec<String
 
 fn calls(calls: &[Calls], wide: bool) -> Vec<String> {
     if calls.is_empty() {
-        return vec!["  No call of what serves has ended yet.".to_owned()];
+        return vec!["  No call of the serving release has ended yet.".to_owned()];
     }
     let row = |calls: &Calls| {
         [
@@ -201,7 +204,7 @@ fn failures(calls: &[Calls], now: Timestamp) -> Vec<String> {
     if lines.is_empty() { lines } else { [vec![String::new()], lines].concat() }
 }
 
-/// The last column is only for who asks for more.
+/// The last column is only in the wide output.
 fn shown<const COLUMNS: usize>(mut rows: Vec<[String; COLUMNS]>, wide: bool) -> Vec<String> {
     if !wide {
         rows.iter_mut().filter_map(|row| row.last_mut()).for_each(String::clear);
@@ -224,7 +227,7 @@ fn milliseconds(milliseconds: u64) -> String {
     }
 }
 
-/// With one digit behind the point: people compare it with a limit.
+/// With one decimal, to compare it with a limit.
 fn fuel(units: u64) -> String {
     let scaled = |unit: u64, name: char| format!("{}.{}{name}", units / unit, units / (unit / 10) % 10);
     match units {
@@ -235,7 +238,7 @@ fn fuel(units: u64) -> String {
     }
 }
 
-/// As a percentage, with one digit behind the point.
+/// As a percentage with one decimal.
 fn share(part: u64, whole: u64) -> String {
     match part.saturating_mul(1_000) / whole.max(1) {
         0 if part > 0 => "<0.1%".to_owned(),
@@ -247,7 +250,7 @@ fn ago(since: &Time, now: Timestamp) -> String {
     age(now.as_second().saturating_sub(since.0.as_second()))
 }
 
-/// As kubectl writes ages.
+/// An age in the format of kubectl.
 fn age(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{}s", seconds.max(0)),

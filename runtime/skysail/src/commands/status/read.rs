@@ -1,5 +1,5 @@
-//! Where `skysail status` has it from: the objects of the cluster, or a manager's HTTPS port. What
-//! comes is bounded, and each failure says the way out.
+//! Reads the state of the providers for `skysail status`: from the objects of the cluster, or from
+//! a manager's HTTPS port. The size of an answer is bounded, and each error has a remedy.
 
 use std::{path::Path, time::Duration};
 
@@ -25,21 +25,21 @@ use crate::{
     provider_file::{API_VERSION, KIND},
 };
 
-/// Most bytes of a manager's answer: 32 providers with texts of their greatest length and a
-/// function each of the contract are below 2 MiB.
+/// Largest answer of a manager, in bytes: 32 providers with the longest texts and all functions of
+/// the contract are below 2 MiB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// How long a manager may take to be reached, and to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a manager may take for a connection, and for an answer.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The path on the manager's port.
 const PATH: &str = "/providers";
 
-/// The objects of the cluster; where some are named, the others without what became of them.
+/// The objects of the cluster; if some are named, the others without their status.
 ///
 /// # Errors
-/// No cluster, no resource `Provider`, no right to list it; a status that is to be told and cannot
-/// be read.
+/// The cluster does not answer, has no resource `Provider` or does not permit to list it, or the
+/// status of a named object cannot be parsed.
 pub(super) async fn of_cluster(kubeconfig: Option<&Path>, named: &[String]) -> anyhow::Result<ProviderList> {
     let client = Cluster::of(kubeconfig).await.and_then(|cluster| cluster.client("status")).or_exit(Reason::Usage)?;
     listed(client, named).await
@@ -51,53 +51,55 @@ async fn listed(client: Client, named: &[String]) -> anyhow::Result<ProviderList
     let read = |mut object: DynamicObject| {
         let name = object.metadata.name.clone().unwrap_or_default();
         if !named.is_empty() && !named.contains(&name) {
-            // Nobody asks for it, so it need not be one that this program can read.
+            // This object is not printed, so its status is not parsed.
             object.data = json!({});
         }
         let provider = serde_json::to_value(object).and_then(serde_json::from_value);
-        provider.with_context(|| format!("Provider {name:?} has a status that this program cannot read: use the manager's version of it, or kubectl"))
+        provider.with_context(|| format!("Provider {name:?} has a status that this version of skysail cannot read; use the version of the manager, or kubectl"))
     };
     let items = objects.into_iter().map(read).collect::<anyhow::Result<_>>()?;
     Ok(ProviderList { api_version: API_VERSION.to_owned(), kind: format!("{KIND}List"), items })
 }
 
 fn unreadable(error: kube::Error) -> anyhow::Result<Vec<DynamicObject>> {
-    let told = match &error {
-        // A server that does not know the type answers with a plain page.
+    let refused = match &error {
+        // An API server without the resource answers with plain text.
         kube::Error::Api(status) if status.code == 404 => anyhow!(
-            "the cluster does not know the resource providers.skysail.dev: ask a manager with --provider-file itself, by --server https://HOST:10258, or define the resource with `skysail crd | kubectl apply -f -`"
+            "the cluster has no resource providers.skysail.dev; if the manager has a provider file, ask the manager with --server https://HOST:10258, else install the CRD with `skysail crd | kubectl apply -f -`"
         ),
         kube::Error::Api(status) if status.is_forbidden() => anyhow!(
-            "this account may not list Providers ({}): give it the right, as with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding",
+            "this account has no permission to list Providers ({}); give the account the permission, for example with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding",
             plain(&status.message)
         ),
         kube::Error::Api(status) if status.code == 401 => anyhow!(
-            "the cluster does not know who asks ({}): renew the kubeconfig's credentials",
+            "401 Unauthorized: the API server rejected the credentials ({}); renew the credentials in the kubeconfig",
             plain(&status.message)
         ),
         _ => {
             return Err(error)
-                .context("cannot list Providers: check the kubeconfig's server and credentials")
+                .context("cannot list Providers; check the server and the credentials in the kubeconfig")
                 .or_exit(Reason::Unreachable);
         }
     };
-    Err(told).or_exit(Reason::Usage)
+    Err(refused).or_exit(Reason::Usage)
 }
 
-/// A manager's own answer.
+/// The answer of a manager.
 ///
 /// # Errors
-/// A wrong flag, nobody there, or no right to the path.
+/// A flag is invalid, the manager does not answer, or the account may not get the path.
 pub(super) async fn of_manager(server: &Uri, args: &ManagerArgs) -> anyhow::Result<ProviderList> {
     let config = config(server, args).await.or_exit(Reason::Usage)?;
     asked(Cluster::at(config).client("status").or_exit(Reason::Usage)?, server.to_string().trim_end_matches('/')).await
 }
 
-/// As kubectl's flags of these names make it.
+/// The client configuration, as kubectl makes it from flags of these names.
 async fn config(server: &Uri, args: &ManagerArgs) -> anyhow::Result<Config> {
-    // A token is shown to nobody who can be overheard.
+    // A token must not be sent without TLS.
     if server.scheme() != Some(&Scheme::HTTPS) || server.path().len() > 1 || server.query().is_some() {
-        return Err(anyhow!("--server {server}: write the manager's HTTPS port, without a path: https://HOST:10258"));
+        return Err(anyhow!(
+            "--server {server}: write the URL of the manager's HTTPS port, without a path: https://HOST:10258"
+        ));
     }
     let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let name = "manager".to_owned();
@@ -123,9 +125,9 @@ async fn config(server: &Uri, args: &ManagerArgs) -> anyhow::Result<Config> {
         ..Kubeconfig::default()
     };
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.context("a file that belongs to --server cannot be used")?;
-    (config.connect_timeout, config.read_timeout) = (Some(PATIENCE), Some(PATIENCE));
-    // A proxy of this terminal's surroundings knows no way to a port-forward.
+    let mut config = config.context("cannot use one of the files for --server")?;
+    (config.connect_timeout, config.read_timeout) = (Some(MANAGER_TIMEOUT), Some(MANAGER_TIMEOUT));
+    // A proxy of the environment cannot reach a port-forward.
     config.proxy_url = None;
     Ok(config)
 }
@@ -134,26 +136,26 @@ async fn asked(client: Client, server: &str) -> anyhow::Result<ProviderList> {
     let request = Request::get(PATH).body(Body::empty()).context("cannot make the request")?;
     let answer = client.send(request).await.map_err(anyhow::Error::from);
     let answer = answer.map_err(|error| {
-        let way_out = unreachable(&format!("{error:#}"));
-        error.context(format!("the manager at {server} does not answer: {way_out}"))
+        let remedy = remedy_of(&format!("{error:#}"));
+        error.context(format!("the manager at {server} does not answer: {remedy}"))
     });
     let answer = answer.or_exit(Reason::Unreachable)?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| anyhow!(error)).with_context(|| {
-        format!("the manager at {server} does not answer to the end, or with more than {ANSWER_BYTES_MAX} bytes: it is none, or not reached well")
+        format!("the answer of {server} is incomplete or has more than {ANSWER_BYTES_MAX} bytes; check that the address is that of a manager, and the network to it")
     });
     let body = body.or_exit(Reason::Unreachable)?.to_bytes();
     understood(status, &body, server)
 }
 
-/// What to do about a connection that cannot be made: the two reasons that there are look alike in
-/// their types, and not in their texts.
-fn unreachable(why: &str) -> &'static str {
+/// The remedy for a failed connection. The error types do not tell an untrusted certificate from
+/// other failures, so the text decides.
+fn remedy_of(why: &str) -> &'static str {
     if why.contains("certificate") {
-        "its certificate is not trusted; name what it is signed by with --certificate-authority or, where it is made in memory and reached through a port-forward, take --insecure-skip-tls-verify"
+        "its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify"
     } else {
-        "check the address, or forward its port (`kubectl -n skysail-system port-forward deploy/skysail 10258`)"
+        "check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`)"
     }
 }
 
@@ -162,25 +164,25 @@ fn understood(status: StatusCode, body: &[u8], server: &str) -> anyhow::Result<P
         let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
         said.map(|said| format!(" ({})", plain(&said))).unwrap_or_default()
     };
-    let told = match status {
+    let refused = match status {
         StatusCode::OK => {
             return serde_json::from_slice(body)
-                .with_context(|| format!("what answers at {server}{PATH} is no manager of this program's version: use the version of the manager"));
+                .with_context(|| format!("the answer of {server}{PATH} is not that of a manager of this version; use the version of the manager"));
         }
         StatusCode::UNAUTHORIZED => anyhow!(
-            "the manager at {server} does not know who asks{}: show a token with --token-file, as from `kubectl create token`, or a certificate with --client-certificate and --client-key",
+            "401 Unauthorized: the manager at {server} rejected the credentials{}; give a token with --token-file, for example from `kubectl create token`, or a certificate with --client-certificate and --client-key",
             said()
         ),
         StatusCode::FORBIDDEN => anyhow!(
-            "the manager at {server} may not tell who asks{}: give them the right to get {PATH}, as with `kubectl create clusterrole skysail-status --verb=get --non-resource-url={PATH}` and a binding; who shows no token or certificate is anonymous",
+            "403 Forbidden: the manager at {server} does not allow this account to get {PATH}{}; give the account the permission, for example with `kubectl create clusterrole skysail-status --verb=get --non-resource-url={PATH}` and a binding; a request without a token or certificate is anonymous",
             said()
         ),
         StatusCode::NOT_FOUND => anyhow!(
-            "what answers at {server} has no {PATH}: it is an older manager, or none; the port is that of --secure-port, 10258 where it is not set"
+            "the server at {server} has no path {PATH}: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"
         ),
-        status => anyhow!("the manager at {server} answers {status}{}: its log says why", said()),
+        status => anyhow!("the manager at {server} answers {status}{}; its log has the reason", said()),
     };
-    Err(told).or_exit(match status {
+    Err(refused).or_exit(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Reason::Usage,
         _ => Reason::Failed,
     })

@@ -1,4 +1,4 @@
-//! The page and the documents, and who is chosen.
+//! Tests of the text, of the documents and of the choice by name.
 
 use expect_test::expect;
 use k8s_openapi::jiff::Timestamp;
@@ -53,19 +53,19 @@ fn calls() -> Value {
     ])
 }
 
-/// All is well.
+/// A provider without problems.
 fn ready() -> Provider {
     let status = json!({
         "observedGeneration": 3, "active": active(), "swaps": 1, "calls": calls(),
         "conditions": [
             condition("Ready", "True", "Serving", "simcloud 1.2.3 (sha256:010101010101) serves"),
-            condition("Degraded", "False", "AsWanted", "what is asked for is the case, or on its way"),
+            condition("Degraded", "False", "AsWanted", "the provider is as its settings ask, or a roll-out is in progress"),
         ],
     });
     provider("sim", &status)
 }
 
-/// A release was taken back, and another one is on its way.
+/// A provider whose last release was rolled back, with another release in progress.
 fn degraded() -> Provider {
     let why = "a call trapped: wasm trap: unreachable";
     let status = json!({
@@ -102,7 +102,7 @@ fn a_provider_that_serves() {
           from        oci registry.example.com/sim:v1
           interfaces  instances, load-balancers; contract 0.1.0
           node IDs    simcloud://
-          swaps       1 since the manager's process began
+          swaps       1 since the manager started
 
           CONDITION   STATUS   REASON     SINCE
           Ready       True     Serving    60m
@@ -122,11 +122,11 @@ fn a_provider_that_serves() {
           from        oci registry.example.com/sim:v1
           interfaces  instances, load-balancers; contract 0.1.0
           node IDs    simcloud://
-          swaps       1 since the manager's process began
+          swaps       1 since the manager started
 
           CONDITION   STATUS   REASON     SINCE   MESSAGE
           Ready       True     Serving    60m     simcloud 1.2.3 (sha256:010101010101) serves
-          Degraded    False    AsWanted   60m     what is asked for is the case, or on its way
+          Degraded    False    AsWanted   60m     the provider is as its settings ask, or a roll-out is in progress
 
           FUNCTION                CALLS   FAILED   P50    P99     FUEL P99   FUEL MAX   OF LIMIT   LIMITS HIT            OUTCOMES
           instances.metadata      3       0        1ms    12ms    650        650        <0.1%      -                     Ok 3
@@ -137,13 +137,13 @@ fn a_provider_that_serves() {
 }
 
 #[test]
-fn what_is_wrong_comes_first_and_once() {
+fn problems_come_first_and_each_once() {
     expect![[r#"
-        Provider sim: ready, but not as asked for
-          trouble     ProbationTrap: a call trapped: wasm trap: unreachable
+        Provider sim: ready, but degraded
+          problem     ProbationTrap: a call trapped: wasm trap: unreachable
           source      RegistryUnreachable: the registry cannot be reached
-          refused     sha256:0202020202020202020202020202020202020202020202020202020202020202 at active: ProbationTrap, from oci registry.example.com/sim:v2; offered again as it is, it is refused again
-          not seen    no manager has taken up generation 3 yet; all this is about 2
+          refused     sha256:0202020202020202020202020202020202020202020202020202020202020202 at active: ProbationTrap, from oci registry.example.com/sim:v2; the same component would be refused again
+          outdated    no manager has applied generation 3 yet; this status is about generation 2
           serves      simcloud 1.2.3, since 2026-11-22T19:30:00Z (30m)
           digest      sha256:0101010101010101010101010101010101010101010101010101010101010101
           from        oci registry.example.com/sim:v1
@@ -151,51 +151,51 @@ fn what_is_wrong_comes_first_and_once() {
           node IDs    simcloud://
           probation   for 20 calls and 5m; if it fails, sha256:0101010101010101010101010101010101010101010101010101010101010101 serves again
           candidate   sha256:0303030303030303030303030303030303030303030303030303030303030303 is compiled, from oci registry.example.com/sim:v3
-          swaps       4 since the manager's process began, 1 draining
+          swaps       4 since the manager started, 1 draining
 
           CONDITION   STATUS   REASON          SINCE
           Ready       True     Serving         60m
           Degraded    True     ProbationTrap   60m
 
-          No call of what serves has ended yet.
+          No call of the serving release has ended yet.
     "#]].assert_eq(&page::of(&degraded(), false, now()));
 }
 
 #[test]
-fn a_provider_of_which_nothing_serves_says_what_it_waits_for() {
+fn a_provider_without_a_serving_release_shows_the_reason() {
     let refused = json!({
         "digest": digest(2), "origin": "file x.wasm", "stage": "offered", "code": "CompileUnavailable",
         "reason": "the compile jail cannot be run", "lasting": false,
     });
-    let waits = condition("Ready", "False", "NotServing", "no release serves: none has been offered yet");
+    let waits = condition("Ready", "False", "NotServing", "no release serves: the source has not offered one yet");
     let status = json!({ "observedGeneration": 3, "conditions": [waits], "refused": refused });
     expect![[r#"
         Provider sim: not ready
-          waits       no release serves: none has been offered yet
-          refused     sha256:0202020202020202020202020202020202020202020202020202020202020202 at offered: CompileUnavailable, from file x.wasm; it is tried again
+          reason      no release serves: the source has not offered one yet
+          refused     sha256:0202020202020202020202020202020202020202020202020202020202020202 at offered: CompileUnavailable, from file x.wasm; it will be tried again
                       the compile jail cannot be run
           serves      nothing
-          swaps       0 since the manager's process began
+          swaps       0 since the manager started
 
           CONDITION   STATUS   REASON       SINCE
           Ready       False    NotServing   60m
 
-          No call of what serves has ended yet.
+          No call of the serving release has ended yet.
     "#]].assert_eq(&page::of(&provider("sim", &status), false, now()));
 }
 
 #[test]
-fn a_provider_of_which_no_manager_has_said_anything() {
+fn a_provider_without_a_status() {
     expect![[r#"
         Provider sim: unknown
-          why         no manager has said anything of it: none leads that runs with --provider-resources
+          reason      no manager has reported on the provider; check that the leader runs with --provider-resources
     "#]]
     .assert_eq(&page::of(&provider("sim", &Value::Null), false, now()));
 }
 
-/// A guest chooses its name, a registry its error.
+/// A guest chooses its name, and a registry chooses the text of its error.
 #[test]
-fn nothing_in_a_foreign_text_moves_the_cursor() {
+fn control_characters_of_untrusted_text_are_not_printed() {
     let hostile = "\x1b[2J\r\n\u{9b}1A\u{202e}";
     let mut provider = serde_json::to_value(degraded()).unwrap();
     fn spoil(value: &mut Value, hostile: &str) {
@@ -217,7 +217,7 @@ fn nothing_in_a_foreign_text_moves_the_cursor() {
 }
 
 #[test]
-fn documents_are_lists_of_providers_whatever_was_asked() {
+fn documents_are_always_lists_of_providers() {
     let list = list(vec![ready()]);
     let json: ProviderList = serde_json::from_str(&shown(&list, StatusFormat::Json, now()).unwrap()).unwrap();
     assert_eq!(json, list);
@@ -229,15 +229,15 @@ fn documents_are_lists_of_providers_whatever_was_asked() {
 }
 
 #[test]
-fn without_providers_the_way_to_those_of_a_file_is_told() {
+fn without_objects_the_text_says_how_to_ask_a_manager_with_a_provider_file() {
     expect![[r#"
-        No Providers. Of those in a provider file only their manager tells: ask it with --server.
+        No Providers in the cluster. If the manager has a provider file, ask the manager with --server.
     "#]]
     .assert_eq(&shown(&list(vec![]), StatusFormat::Text, now()).unwrap());
 }
 
 #[test]
-fn names_choose_and_one_that_is_none_is_an_error() {
+fn names_choose_providers_and_an_unknown_name_is_an_error() {
     let all = || list(vec![provider("b", &Value::Null), provider("a", &Value::Null)]);
     let names = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -245,7 +245,8 @@ fn names_choose_and_one_that_is_none_is_an_error() {
     };
     assert_eq!(names(&[]).unwrap(), ["a", "b"]);
     assert_eq!(names(&["b"]).unwrap(), ["b"]);
-    expect![[r#"there is no provider "c"; there is a, b"#]].assert_eq(&names(&["b", "c"]).unwrap_err().to_string());
-    expect![[r#"there is no provider "c", and no other one"#]]
+    let error = names(&["b", "c"]).unwrap_err().to_string();
+    expect![[r#"there is no provider "c"; the providers are a, b"#]].assert_eq(&error);
+    expect![[r#"there is no provider "c"; there are no providers"#]]
         .assert_eq(&choose(list(vec![]), &["c".to_owned()]).unwrap_err().to_string());
 }

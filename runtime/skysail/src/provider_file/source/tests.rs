@@ -1,4 +1,4 @@
-//! Good and bad sources.
+//! Valid and invalid sources.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ fn refused(source: &str, expected: Expect) {
 const OCI: &str = "    oci:\n      reference: ghcr.io/org/provider:v1\n";
 
 #[test]
-fn a_registry_is_another_source_when_anything_about_it_is_written_otherwise() {
+fn sources_with_different_settings_of_a_registry_differ() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), "{}").unwrap();
     let plain = read(folder.path(), OCI).unwrap();
@@ -48,61 +48,63 @@ fn a_registry_is_another_source_when_anything_about_it_is_written_otherwise() {
 }
 
 #[test]
-fn a_source_is_one_place() {
+fn a_source_that_is_empty_ambiguous_or_invalid_is_refused() {
     refused(
         &format!("{OCI}    file: a.wasm\n"),
         expect![[
-            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names several places; keep one of file, configMap and oci"#
+            r#"DIR/providers.yaml:5: provider "sim": spec.source: the source names several places; write exactly one of file, configMap and oci"#
         ]],
     );
     refused(
         "    {}\n",
         expect![[
-            r#"DIR/providers.yaml:5: provider "sim": spec.source: it names no place; write file: with a path, configMap: with a name, or oci: with a reference"#
+            r#"DIR/providers.yaml:5: provider "sim": spec.source: the source is empty; write exactly one of file, configMap and oci"#
         ]],
     );
     refused(
         "    configMap: {namespace: a}\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write name: with the ConfigMap, or names: with those of its parts, in order"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write exactly one of name (one ConfigMap) and names (the ConfigMaps of the parts, in order)"#
         ]],
     );
     refused(
         "    configMap: {namespace: a, name: b, names: [b]}\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write name: with the ConfigMap, or names: with those of its parts, in order"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap: write exactly one of name (one ConfigMap) and names (the ConfigMaps of the parts, in order)"#
         ]],
     );
     refused(
         "    configMap: {namespace: a, names: []}\n",
-        expect![[r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.names: 0 names; there are 1 to 64"#]],
+        expect![[
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.names: 0 names are not allowed; write 1 to 64"#
+        ]],
     );
     refused(
         "    configMap: {namespace: a, name: B_}\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.name: "B_" is no name of an object: use at most 253 lower-case letters, digits, dashes and dots"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.configMap.name: "B_" is not a valid object name; use at most 253 lower-case letters, digits, dashes and dots, with a letter or a digit at both ends"#
         ]],
     );
     refused(
         "    git: x\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.git: "git" is not a key of this place; write one of file, configMap, oci"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.git: "git" is not a valid key here; write one of file, configMap, oci"#
         ]],
     );
 }
 
 #[test]
-fn what_is_wrong_about_a_registry_is_told_with_its_place() {
+fn an_error_in_the_settings_of_a_registry_names_the_field() {
     refused(
         "    oci: {reference: \"GHCR.io/Org\"}\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "GHCR.io/Org" is no reference (invalid reference format); write ghcr.io/org/provider:v1"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "GHCR.io/Org" is not a reference (invalid reference format); write ghcr.io/org/provider:v1"#
         ]],
     );
     refused(
         "    oci: {reference: \"ghcr.io/org/provider@sha256:12\"}\n",
         expect![[
-            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "ghcr.io/org/provider@sha256:12" is no reference (invalid reference format); write ghcr.io/org/provider:v1"#
+            r#"DIR/providers.yaml:6: provider "sim": spec.source.oci.reference: "ghcr.io/org/provider@sha256:12" is not a reference (invalid reference format); write ghcr.io/org/provider:v1"#
         ]],
     );
     for (field, expected) in [
@@ -115,13 +117,13 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
         (
             "pollInterval: 10ms",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.pollInterval: 10ms is too often; the shortest is 1s"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.pollInterval: 10ms is too short; write at least 1s"#
             ]],
         ),
         (
             "timeout: 0s",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.timeout: "0s" has to be longer than nothing"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.timeout: "0s" is not longer than zero; write 5s or 1m30s"#
             ]],
         ),
         (
@@ -139,7 +141,7 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
         (
             "insecure: true",
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a key of this place; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts, signatures"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.insecure: "insecure" is not a valid key here; write one of reference, pollInterval, timeout, credentials, caBundle, mirrors, plainHTTP, trustedHosts, signatures"#
             ]],
         ),
         (
@@ -153,20 +155,20 @@ fn what_is_wrong_about_a_registry_is_told_with_its_place() {
     }
 }
 
-/// On P-256, by nobody: its private half was thrown away.
+/// A P-256 public key; its private key was deleted.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
      MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgpRHoSU9HdzoODunGIPzY/Qxyawp\n\
      ml3/AQcCJsyIGIsJRNcaSSSnS/nm4djjEQ2RFo4SWki+ZGl+vW6KLTEpJg==\n\
      -----END PUBLIC KEY-----\n";
 
 #[test]
-fn signatures_are_part_of_the_source_and_of_what_is_kept() {
+fn signatures_are_part_of_the_source_and_of_its_key_in_the_archive() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cosign.pub"), KEY).unwrap();
     let plain = read(folder.path(), OCI).unwrap();
     let signed = read(folder.path(), &format!("{OCI}      signatures: {{keys: [{{file: cosign.pub}}]}}\n")).unwrap();
     assert_ne!(signed, plain);
-    // What was kept when nobody had to sign must not serve now.
+    // A component that was archived without a signature policy must not serve now.
     assert!(
         signed.kept_as().starts_with("oci ghcr.io/org/provider:v1, signed by 1 of sha256:"),
         "{}",
@@ -216,12 +218,11 @@ fn a_signature_policy_that_cannot_be_met_is_refused() {
     }
 }
 
-/// Of a Sigstore on the machine on which the signatures of the tests were recorded; whom it
-/// confirms does not matter here.
+/// A trusted root of the Sigstore instance that signed the test data.
 const ROOT: &str = include_str!("../../../../sources/src/oci/tests/cosign/keyless/root.json");
 
 #[test]
-fn identities_and_their_root_are_part_of_the_source_and_of_what_is_kept() {
+fn identities_and_their_trusted_root_are_part_of_the_source_and_of_its_key_in_the_archive() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cosign.pub"), KEY).unwrap();
     fs::write(folder.path().join("root.json"), ROOT).unwrap();
@@ -233,12 +234,12 @@ fn identities_and_their_root_are_part_of_the_source_and_of_what_is_kept() {
     expect![[r#"oci ghcr.io/org/provider:v1, signed by 1 of "b" of "https://a" by sha256:b1c5da346d58b1d98250a4225331d24eb16460e3142f8cf45925d74a26ee5bfb"#]].assert_eq(&one.kept_as());
     assert_ne!(signed_by("{issuer: https://a, subject: c}"), one);
     assert_ne!(signed_by("{issuer: https://c, subject: b}").kept_as(), one.kept_as());
-    // The text itself in place of the file.
+    // The content in place of the file.
     let text = format!(
         "{OCI}      signatures:\n        identities: [{{issuer: https://a, subject: b}}]\n        trustRoot: {{json: '{ROOT}'}}\n"
     );
     assert_eq!(read(folder.path(), &text).unwrap().kept_as(), one.kept_as());
-    // Another root verifies other people.
+    // Another trusted root is another source.
     fs::write(folder.path().join("root.json"), format!("{ROOT}\n")).unwrap();
     assert_ne!(signed_by("{issuer: https://a, subject: b}"), one);
     // A key and a certificate.
@@ -248,7 +249,7 @@ fn identities_and_their_root_are_part_of_the_source_and_of_what_is_kept() {
 }
 
 #[test]
-fn identities_that_nobody_could_bear_out_are_refused() {
+fn identities_that_could_never_be_verified_are_refused() {
     let one = "identities: [{issuer: https://a, subject: b}]";
     let inline = format!("trustRoot: {{json: '{ROOT}'}}");
     let wrong = [
@@ -297,7 +298,7 @@ fn identities_that_nobody_could_bear_out_are_refused() {
         (
             format!("{{identities: [{{issuer: https://a, subjectRegExp: b}}], {inline}}}"),
             expect![[
-                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.identities[0].subjectRegExp: "subjectRegExp" is not a key of this place; write one of issuer, subject"#
+                r#"DIR/providers.yaml:8: provider "sim": spec.source.oci.signatures.identities[0].subjectRegExp: "subjectRegExp" is not a valid key here; write one of issuer, subject"#
             ]],
         ),
         (

@@ -1,4 +1,4 @@
-//! Whether cluster and cloud are what the workload left behind: no more, no less.
+//! Compares cluster and cloud with the state that the workload wants.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -18,22 +18,22 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The provider's tag with the UID of the Service that a record is for.
 const UID_TAG: &str = "skysail-service-uid";
 
-/// What is not as it shall be, first things first.
+/// Checks the state; the error names the first difference.
 pub(super) async fn verdict(client: &Client, cloud: &SimCloud, wanted: &Workload) -> Result<()> {
     let nodes = nodes(client).list(&ListParams::default()).await?.items;
     let mut services = services(client).list(&ListParams::default()).await?.items;
-    // The API server's own.
+    // The API server creates this Service itself.
     services.retain(|service| service.name_any() != "kubernetes");
     let cloud = cloud.snapshot();
     judge_nodes(&nodes, &cloud, wanted).context("nodes")?;
     judge_services(&services, wanted).context("Services")?;
     judge_load_balancers(&services, &cloud, wanted).context("load balancers")?;
     judge_routes(&cloud, wanted).context("routes")?;
-    ensure!(cloud.volumes.is_empty() && cloud.ssh_keys.is_empty(), "somebody made disks or keys");
+    ensure!(cloud.volumes.is_empty() && cloud.ssh_keys.is_empty(), "there are unexpected disks or keys");
     Ok(())
 }
 
-/// Each machine that is there has its node, complete; no other node is there.
+/// Each machine has a complete node, and there is no other node.
 fn judge_nodes(nodes: &[Node], cloud: &Snapshot, wanted: &Workload) -> Result<()> {
     same_list(nodes.iter().map(Node::name_any).collect(), wanted.nodes.keys().cloned().collect())?;
     for node in nodes {
@@ -57,8 +57,7 @@ fn judge_node(node: &Node, machine: &Instance) -> Result<()> {
     same(&label(node, "node.kubernetes.io/instance-type"), &machine.instance_type.as_str())
 }
 
-/// Those that are wanted and no other; the finalizer is on those of type `LoadBalancer`, and on no
-/// other.
+/// Exactly the wanted Services exist, and exactly those of type `LoadBalancer` have the finalizer.
 fn judge_services(services: &[Service], wanted: &Workload) -> Result<()> {
     let view = |service: &Service| (service.name_any(), service.finalizers().join(","), address_in(service).is_some());
     let expected = wanted.services.iter().map(|(name, wanted)| {
@@ -68,12 +67,11 @@ fn judge_services(services: &[Service], wanted: &Workload) -> Result<()> {
     same_list(services.iter().map(view).collect(), expected.collect())
 }
 
-/// What somebody sees of a load balancer: the UID of its Service, its address, and for each port
-/// the backends.
+/// A load balancer: the UID of its Service, its address, and the backends of each port.
 type LoadBalancer = (String, Option<String>, BTreeMap<u16, Vec<String>>);
 
-/// One for each Service that wants one, at the address of its status, with its ports and the
-/// machines that are there; no other.
+/// Exactly the wanted load balancers exist, each with the address in the Service's status, the
+/// Service's ports, and all machines as backends.
 fn judge_load_balancers(services: &[Service], cloud: &Snapshot, wanted: &Workload) -> Result<()> {
     let mut machines: Vec<_> = cloud.instances.iter().filter(|machine| is_backend(machine, wanted)).collect();
     machines.sort_by_key(|machine| machine.private_address);
@@ -107,14 +105,14 @@ fn uid_of(ip: &ElasticIp) -> String {
     ip.tags.get(UID_TAG).cloned().unwrap_or_default()
 }
 
-/// One for each node's pods, to its machine; no other.
+/// There is exactly one route for each node's pods, to its machine.
 fn judge_routes(cloud: &Snapshot, wanted: &Workload) -> Result<()> {
     let there = cloud.routes.iter().map(|route| (route.destination_cidr.clone(), route.instance.clone()));
     let expected = wanted.nodes.values().map(|node| (node.pod_cidr.clone(), node.instance.clone()));
     same_list(there.collect(), expected.collect())
 }
 
-/// Each as often as it is expected, in any order; says only what differs.
+/// Compares two lists in any order; the error names only the differences.
 fn same_list<T: Ord + Debug>(mut there: Vec<T>, mut expected: Vec<T>) -> Result<()> {
     there.sort();
     expected.sort();
@@ -134,8 +132,8 @@ fn same<T: PartialEq + Debug>(there: &T, expected: &T) -> Result<()> {
     Ok(())
 }
 
-/// How often an address was made for each Service: one that was made, lost and made again looks
-/// fine at the end.
+/// Counts how often an address was created for each Service, because the final state does not show
+/// an address that was created, lost and created again.
 pub(super) struct Births {
     cloud: SimCloud,
     changes: Receiver<Change>,
@@ -148,8 +146,8 @@ impl Births {
         Self { cloud: cloud.clone(), changes: cloud.changes(), counts: BTreeMap::new() }
     }
 
-    /// Counts those since the last look: has to be called more often than addresses are given back,
-    /// which takes a request.
+    /// Counts the addresses since the last look. It has to be called more often than addresses are
+    /// released.
     pub(super) fn look(&mut self) -> Result<()> {
         loop {
             match self.changes.try_recv() {
@@ -165,7 +163,7 @@ impl Births {
         }
     }
 
-    /// Whether there were not more than were wished for.
+    /// Checks that no Service got more addresses than it wanted.
     pub(super) fn none_twice(&mut self, wanted: &Workload) -> Result<()> {
         self.look()?;
         for (uid, count) in &self.counts {

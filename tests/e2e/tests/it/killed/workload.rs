@@ -1,4 +1,4 @@
-//! What users, kubelets and the machines' owner do, and what has to be there because of it.
+//! Simulates users, kubelets and the owner of the machines, and records the wanted state.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use skysail_test_e2e::{
 use tokio::{sync::watch, time::Duration};
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// Most Services at once, and most nodes.
+/// Largest number of Services and of nodes at the same time.
 const SERVICES_MAX: usize = 8;
 const NODES_MAX: usize = 8;
-/// Fewest nodes: a load balancer without backends shows little.
+/// Smallest number of nodes, so that load balancers have backends.
 const NODES_MIN: usize = 2;
 /// The API server's range of node ports.
 const NODE_PORTS: std::ops::Range<u16> = 30_000..32_768;
-/// Up to so long nothing is done.
+/// Longest pause between two actions.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// A Service that is wanted.
@@ -40,23 +40,22 @@ pub(super) struct WantedService {
 pub(super) struct WantedNode {
     pub(super) instance: String,
     pub(super) pod_cidr: String,
-    /// Load balancers leave it out.
+    /// Whether load balancers exclude the node.
     pub(super) excluded: bool,
 }
 
-/// Changes the cluster and the machines, and keeps account of what is wanted.
+/// Changes the cluster and the machines, and records the wanted state.
 pub(super) struct Workload {
     client: Client,
     cloud: SimCloud,
     random: Rng,
-    /// What was given out so far; none is given out twice.
+    /// The last number that was used; each number is used once.
     numbers: u16,
     /// Nodes that were added so far.
     nodes_added: u16,
     pub(super) services: BTreeMap<String, WantedService>,
     pub(super) nodes: BTreeMap<String, WantedNode>,
-    /// How often a load balancer came to be wanted for a Service, by UID: also of those that are
-    /// gone.
+    /// How often a load balancer became wanted for a Service, by UID, including deleted Services.
     pub(super) wishes: BTreeMap<String, u32>,
 }
 
@@ -66,7 +65,7 @@ impl Workload {
         Self { client, cloud, random, numbers: 0, nodes_added: 0, services, nodes, wishes }
     }
 
-    /// Goes on until it is stopped, and never stops in the middle of something.
+    /// Acts until it is stopped; each action is completed.
     pub(super) async fn run(mut self, stopped: watch::Receiver<bool>) -> Result<Self> {
         while self.nodes.len() < NODES_MIN {
             self.add_node().await?;
@@ -95,8 +94,8 @@ impl Workload {
         tokio::time::sleep(up_to(&mut self.random, PAUSE_MAX)).await;
     }
 
-    /// Under one of a few names, so that a Service is made where one is going: then the name is
-    /// still taken.
+    /// Creates a Service with one of a few names, so that the name may belong to a Service that is
+    /// being deleted.
     async fn create_service(&mut self) -> Result<()> {
         let name = format!("s{}", self.random.usize(0..SERVICES_MAX));
         if self.services.contains_key(&name) {
@@ -133,15 +132,15 @@ impl Workload {
         }
         match self.patch_service(&name, &json!({"spec": {"ports": entries(&ports)}})).await {
             Ok(()) => drop(self.services.entry(name).and_modify(|service| service.ports = ports)),
-            // The API server met its own first try, which lost against a write of the manager: the
-            // Service is as it was.
+            // The API server's retry found the port of its own first attempt, which had lost
+            // against a write of the manager: the Service is unchanged.
             Err(kube::Error::Api(status)) if status.message.contains("port is already allocated") => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Nothing that the cloud has to know.
+    /// A change that does not concern the cloud.
     async fn label_service(&mut self) -> Result<()> {
         let Some(name) = self.a_service() else { return Ok(()) };
         let value = self.number().to_string();
@@ -149,7 +148,7 @@ impl Workload {
         Ok(())
     }
 
-    /// From `LoadBalancer` to `ClusterIP`, or back.
+    /// Changes the type from `LoadBalancer` to `NodePort`, or back.
     async fn change_type(&mut self) -> Result<()> {
         let Some(name) = self.a_service() else { return Ok(()) };
         let Some(service) = self.services.get_mut(&name) else { return Ok(()) };
@@ -164,11 +163,10 @@ impl Workload {
         Ok(())
     }
 
-    /// In the version that was read last. An API server that deletes whatever version there is may
-    /// delete one that has just got a finalizer, as if it had none: it looks for finalizers first,
-    /// and deletes then (kubernetes/kubernetes#77988). Who holds the Service in memory notices; who
-    /// is killed in this moment leaves a load balancer that no object tells of any more, and only
-    /// the orphan scan finds it.
+    /// Deletes a Service in the version that was read. Without a version the API server may delete
+    /// a Service that has just got a finalizer, because it checks finalizers before it deletes
+    /// (kubernetes/kubernetes#77988). A running manager notices that; a manager that is killed in
+    /// this moment leaves a load balancer that only the orphan scan finds.
     async fn delete_service(&mut self) -> Result<()> {
         let Some(name) = self.a_service() else { return Ok(()) };
         loop {
@@ -201,7 +199,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Or includes it again.
+    /// Excludes a node from load balancers, or includes it again.
     async fn exclude_node(&mut self) -> Result<()> {
         let Some(name) = self.random.choice(&self.nodes).map(|(name, _)| name.clone()) else { return Ok(()) };
         let Some(node) = self.nodes.get_mut(&name) else { return Ok(()) };
@@ -212,8 +210,8 @@ impl Workload {
         Ok(())
     }
 
-    /// Of a node that is initialised: one that never was stays for five minutes, because clouds
-    /// list new machines late.
+    /// Deletes the machine of an initialised node. A node that was never initialised would stay for
+    /// five minutes, because clouds list new machines late.
     async fn delete_machine(&mut self) -> Result<()> {
         if self.nodes.len() <= NODES_MIN {
             return Ok(());
@@ -236,27 +234,27 @@ impl Workload {
         self.random.choice(&self.services).map(|(name, _)| name.clone())
     }
 
-    /// One to three.
+    /// One to three ports.
     fn ports(&mut self) -> Vec<(u16, u16)> {
         (0..=self.random.u64(0..3)).map(|_| (self.port(), self.node_port())).collect()
     }
 
-    /// Each is another one.
+    /// A port that was not used before.
     fn port(&mut self) -> u16 {
         10_000 + self.number()
     }
 
-    /// Those that were given out long ago are free again.
+    /// A node port that was not used recently.
     fn node_port(&mut self) -> u16 {
         let range = NODE_PORTS.end - NODE_PORTS.start;
         NODE_PORTS.start + self.number() % range
     }
 
-    /// A `/28` of `10.244.0.0/16`, each another one: two nodes with the same would have one route
-    /// between them.
+    /// A `/28` of `10.244.0.0/16` that was not used before: two nodes with the same network would
+    /// share one route.
     fn pod_cidr(&mut self) -> Result<String> {
         let number = self.nodes_added;
-        ensure!(number < 4_096, "all networks for pods are given out");
+        ensure!(number < 4_096, "all networks for pods are used");
         self.nodes_added += 1;
         Ok(format!("10.244.{}.{}/28", number / 16, number % 16 * 16))
     }
@@ -267,7 +265,7 @@ impl Workload {
     }
 }
 
-/// As they stand in a Service.
+/// The ports as a Service has them.
 fn entries(ports: &[(u16, u16)]) -> serde_json::Value {
     ports
         .iter()

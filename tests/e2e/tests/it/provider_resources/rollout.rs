@@ -1,5 +1,5 @@
-//! New releases that are met before they serve everything: compared first, then for a share of the
-//! objects, and once more when a person asks.
+//! The roll-out of a release: comparison with its predecessor (shadow), canary, rollback and a
+//! retry on request.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use kube::Api;
 
 use super::*;
 
-/// Enough that a half of them is neither none nor all.
+/// Enough Services that a share of 50 % is neither none nor all of them.
 const SERVICES: u16 = 12;
 
-/// Ports of the Services, from here on.
+/// First port of the Services.
 const PORT: u16 = 8100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_release_is_found_out_before_it_serves_everything() -> Result<()> {
+async fn a_bad_release_is_rolled_back_or_refused_before_it_serves_all_objects() -> Result<()> {
     let world = World::new().await?;
     world.write_secrets()?;
     let (good, bad) = (component("simcloud")?, component("probe-regression")?);
@@ -31,8 +31,8 @@ async fn a_bad_release_is_found_out_before_it_serves_everything() -> Result<()> 
         let name = format!("web-{number}");
         eventually("the Service gets an address", 60, || address_of(&world.client, &name)).await?;
     }
-    taken_back_from_its_share(&world, &bad, &first).await.context("a canary that traps")?;
-    tried_once_more(&world, &first).await.context("a person asks for it")?;
+    rolled_back_from_its_share(&world, &bad, &first).await.context("a canary that traps")?;
+    tried_again(&world, &first).await.context("a retry on request")?;
     compared(&world, &bad, &first).await.context("a release that is compared")?;
     grows(&world, &good).await.context("a good canary")?;
     let status = world.manager.end().await?;
@@ -40,15 +40,15 @@ async fn a_bad_release_is_found_out_before_it_serves_everything() -> Result<()> 
     Ok(())
 }
 
-/// Only Services of its share met it.
-async fn taken_back_from_its_share(world: &World, bad: &Path, serving: &str) -> Result<()> {
+/// Only Services of the canary's share failed.
+async fn rolled_back_from_its_share(world: &World, bad: &Path, serving: &str) -> Result<()> {
     world.patch(&json!({ "spec": { "rollout": { "canary": { "percent": 50, "calls": 1000, "time": "1h" } } } }))?;
     in_force(world).await?;
     let digest = world.push(bad)?;
-    let status = world.until("it is taken back", |status| at(status, "/refused/digest") == digest).await?;
+    let status = world.until("the release is rolled back", |status| at(status, "/refused/digest") == digest).await?;
     ensure!(at(&status, "/refused/stage") == "canary" && at(&status, "/refused/code") == "ProbationTrap", "{status:#}");
     ensure!(at(&status, "/active/digest") == serving && status.get("canary").is_none(), "{status:#}");
-    world.until_told("RolledBack").await?;
+    world.until_event("RolledBack").await?;
     let met: BTreeSet<String> = failed(world)?;
     let share = share(world).await?;
     ensure!(!share.is_empty() && share.len() < usize::from(SERVICES), "the share is {share:?}");
@@ -95,21 +95,21 @@ async fn share(world: &World) -> Result<BTreeSet<String>> {
     Ok(share)
 }
 
-async fn tried_once_more(world: &World, serving: &str) -> Result<()> {
+async fn tried_again(world: &World, serving: &str) -> Result<()> {
     let object = world.object()?;
     let digest = at(&object, "/status/refused/digest");
     world.patch(&json!({ "spec": { "rollout": { "retry": digest } } }))?;
     let retried = |status: &Value| status.pointer("/refused/retried") == Some(&json!(true));
-    let status = world.until("it is tried and taken back again", retried).await?;
+    let status = world.until("the release is tried and rolled back again", retried).await?;
     ensure!(at(&status, "/refused/digest") == digest && at(&status, "/active/digest") == serving, "{status:#}");
     Ok(())
 }
 
-/// It breaks at questions, too, and so it never serves.
+/// The release also traps in functions that only read, so the comparison refuses it.
 async fn compared(world: &World, bad: &Path, serving: &str) -> Result<()> {
     world.patch(&json!({ "spec": { "rollout": { "shadow": { "onDifference": "Refuse" }, "retry": null } } }))?;
     in_force(world).await?;
-    // What was asked since then is what both are asked.
+    // The comparison repeats calls that were made after this point.
     set_port(&world.client, "web-0", PORT + SERVICES, NODE_PORT).await?;
     let address = eventually("the Service has an address", 60, || address_of(&world.client, "web-0")).await?;
     wait_for_answers(&address, PORT + SERVICES, &["a"]).await?;
@@ -126,18 +126,20 @@ async fn grows(world: &World, good: &Path) -> Result<()> {
     world.patch(&json!({ "spec": { "rollout": { "canary": { "calls": 1, "time": "5s" } } } }))?;
     in_force(world).await?;
     let digest = world.push_marked(good, 3)?;
-    world.until("it serves a share", |status| at(status, "/candidate/stage") == "canary").await?;
+    world.until("the canary serves a share", |status| at(status, "/candidate/stage") == "canary").await?;
     let table = world.server.kubectl(&["get", "providers"])?;
     ensure!(table.contains("CANDIDATE") && table.contains(&digest), "{table}");
     let status = world.until_serving(&digest).await?;
-    // One that is taken back at its first call may be gone before the status is written; this one
-    // had its second.
-    world.until_told("CanaryStarted").await?;
+    // A canary that is rolled back at its first call may never appear in the status; this one
+    // served long enough.
+    world.until_event("CanaryStarted").await?;
     let (asked, differing) = (status.pointer("/shadow/asked"), status.pointer("/shadow/differing"));
     ensure!(asked.and_then(Value::as_u64).is_some_and(|asked| asked > 0), "{status:#}");
     ensure!(differing == Some(&json!(0)), "{status:#}");
     world
-        .until("nothing is left to do", |status| is(status, "Progressing", "False") && is(status, "Degraded", "False"))
+        .until("the roll-out is complete", |status| {
+            is(status, "Progressing", "False") && is(status, "Degraded", "False")
+        })
         .await?;
     Ok(())
 }

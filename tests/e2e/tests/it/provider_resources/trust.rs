@@ -1,10 +1,8 @@
-//! Whom the cloud believes, and whom the operator: tokens and signatures, exchanged and asked for
-//! while a release serves.
+//! Rotation of a token, and a signature policy that is added while a release serves.
 
 use super::*;
 
-/// The cloud takes another token, and no longer the one before; the Secret follows. Nothing is
-/// swapped for it.
+/// The cloud's token is rotated and then the Secret: the new token is used without a swap.
 pub(super) async fn rotated(world: &World) -> Result<()> {
     let before = world.object()?;
     let token = world.cloud.cloud.renew_token();
@@ -33,8 +31,8 @@ pub(super) async fn rotated(world: &World) -> Result<()> {
     delete_service(&world.client, "rotated").await
 }
 
-/// A policy that nothing fulfils yet: what is there is refused, and so is the next release until
-/// somebody signs it.
+/// A signature policy that no artifact fulfils: the current artifact is refused, and so is the next
+/// one until it is signed.
 pub(super) async fn unsigned(world: &World, serving: &str) -> Result<()> {
     let key = run("openssl", &["ecparam", "-name", "prime256v1", "-genkey", "-noout"])?;
     let file = world.folder.path().join("key.pem");
@@ -44,14 +42,14 @@ pub(super) async fn unsigned(world: &World, serving: &str) -> Result<()> {
     let status = world.until("it is refused", |status| at(status, "/sourceFailure/code") == "ArtifactUnsigned").await?;
     let reason = at(&status, "/sourceFailure/reason");
     ensure!(reason.contains("sign"), "{reason}");
-    // A good one is refused, too.
+    // A good component without a signature is refused, too.
     let good = world.marked(&component("simcloud")?, 4)?;
     let artifact = world.registry.push(&good, "stable")?;
     let is_another = |status: &Value| at(status, "/sourceFailure/reason") != reason;
-    let status = world.until("the next one is looked at", is_another).await?;
+    let status = world.until("the next artifact is refused", is_another).await?;
     ensure!(at(&status, "/sourceFailure/code") == "ArtifactUnsigned", "{status:#}");
     ensure!(at(&status, "/active/digest") == serving && is(&status, "Ready", "True"), "{status:#}");
-    // The tag does not move for it.
+    // The signature does not move the tag.
     world.registry.sign(&artifact, &file).await?;
     let status = world.until_serving(&digest_of(&good)?).await?;
     ensure!(status.get("sourceFailure").is_none() && is(&status, "Ready", "True"), "{status:#}");

@@ -1,4 +1,4 @@
-//! What each function takes, as it stands in `--json`.
+//! The arguments of each function, as `--json` has them.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Three hostile components beside the good one: each is stopped, and the good one does not notice.
+//! Three hostile components run beside the good provider. The sandbox stops each of them, and no
+//! call of the good provider fails.
 
 use std::{
     fs, io,
@@ -23,7 +24,7 @@ use tokio::{
 use super::{super::PROVIDER as GOOD, Dev, Shown, load::Load};
 use crate::{component_file, provider_file::ProviderSpec, providers};
 
-/// A component that attacks, and what has to stop it.
+/// A component that attacks, and the limit or rule that must stop it.
 pub(super) struct Hostile {
     pub(super) title: &'static str,
     probe: &'static str,
@@ -33,62 +34,62 @@ pub(super) struct Hostile {
 enum Expected {
     /// The call is stopped by this limit.
     Limit(Limit),
-    /// The guest gets the error that the address of an allowed name is forbidden, and nothing is
-    /// sent.
+    /// The host name is allowed, but its address is forbidden: the guest gets an error, and no
+    /// request is sent.
     ForbiddenAddress,
 }
 
-/// What the operator lets every hostile guest ask, and whose names the attacker answers.
+/// The origin that the egress rules of the hostile guests allow. The attacker controls its DNS.
 const ALLOWED_ORIGIN: &str = "http://api.example.com";
-/// Where clouds hand out the credentials of the machine that asks.
+/// The metadata service, which gives a machine its cloud credentials.
 const METADATA_SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
 pub(super) const ALL: &[Hostile] = &[
     Hostile {
-        title: "A guest loops for ever: fuel stops it",
+        title: "A guest loops without end: the fuel limit stops it",
         probe: "probe-fuel",
         expected: Expected::Limit(Limit::Fuel),
     },
     Hostile {
-        title: "A guest hoards memory: the limit stops it",
+        title: "A guest allocates too much memory: the memory limit stops it",
         probe: "probe-memory",
         expected: Expected::Limit(Limit::Memory),
     },
     Hostile {
-        title: "A guest asks for the machine's credentials, by a name that it may ask and that leads to 169.254.169.254: refused",
+        title: "A guest requests the machine's credentials, by an allowed host name that resolves to 169.254.169.254: refused",
         probe: "probe-http-metadata",
         expected: Expected::ForbiddenAddress,
     },
 ];
 
-/// Lets it attack while the good provider is under load.
+/// Runs the attack while the good provider is under load.
 pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown> {
     let Hostile { title: _, probe, expected } = hostile;
     let slot = slot(dev, probe).await?;
     let mut records = dev.fleet.services.recorder.subscribe();
     let load = Load::start(dev).await?;
-    // An attack may be over before the load has begun: then nothing would be shown about the good
-    // provider.
+    // Waits for the first call of the load: an attack that ends before it would prove nothing about
+    // the good provider.
     next(&mut records, GOOD).await?;
     let start = Instant::now();
     let outcome = slot.master(&Call::default(), "attack").await;
     let took = start.elapsed();
     let record = next(&mut records, probe).await?;
     let after = slot.master(&Call::default(), "again").await;
-    ensure!(after.as_deref() == Ok("again"), "the call after the attack answered {after:?}");
+    ensure!(after.as_deref() == Ok("again"), "the call after the attack returned {after:?}");
     let what = match (expected, outcome) {
         (Expected::Limit(limit), Err(error)) if error.code == Code::LimitExceeded => {
             let hit = error.limit.context("the error does not name the limit")?;
-            ensure!(hit.limit == *limit, "another limit stopped it: {hit}");
-            format!("stopped by {hit}; its next call works")
+            ensure!(hit.limit == *limit, "another limit stopped the guest: {hit}");
+            format!("stopped by {hit}; its next call succeeds")
         }
         (Expected::ForbiddenAddress, Ok(answer)) => {
-            ensure!(answer.starts_with("0 answered") && record.http.requests == 0, "it was answered: {answer}");
+            ensure!(answer.starts_with("0 answered") && record.http.requests == 0, "a request was sent: {answer}");
             let reason = format!("{METADATA_SERVICE} is refused (the metadata service)");
-            ensure!(answer.contains(&reason), "its name was refused, its address was not looked at: {answer}");
-            "its name was allowed, the address behind it was not; its next call works".to_owned()
+            ensure!(answer.contains(&reason), "the name was refused, so the address was not checked: {answer}");
+            "the host name was allowed, its address was refused; its next call succeeds".to_owned()
         }
-        (_, outcome) => bail!("it was not stopped as it should be: {outcome:?}"),
+        (_, outcome) => bail!("the guest was not stopped by the expected limit or rule: {outcome:?}"),
     };
     let counts = load.stop().await?;
     ensure!(
@@ -98,7 +99,7 @@ pub(super) async fn attack(dev: &Dev, hostile: &Hostile) -> anyhow::Result<Shown
         counts.all(),
         counts.first_failure
     );
-    ensure!(counts.all() > 0, "the good provider was not called meanwhile");
+    ensure!(counts.all() > 0, "the good provider was not called during the attack");
     Ok(Shown {
         what,
         figures: format!(
@@ -115,9 +116,9 @@ async fn next(records: &mut Receiver<Arc<CallRecord>>, provider: &str) -> anyhow
     loop {
         match records.recv().await {
             Ok(record) if *record.provider == *provider => return Ok(record),
-            // A receiver that lags loses the oldest, and the newest is the one to wait for.
+            // A receiver that lags loses only old records.
             Ok(_) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => bail!("no call of {provider} left a record"),
+            Err(RecvError::Closed) => bail!("there is no record of a call of {provider}"),
         }
     }
 }
@@ -126,8 +127,8 @@ fn cost(record: &CallRecord) -> String {
     format!("{} M fuel, {} MiB at most", record.fuel / 1_000_000, record.memory_peak >> 20)
 }
 
-/// A slot beside the good one, with the same default limits and one rule: [`ALLOWED_ORIGIN`] may be
-/// asked.
+/// A slot beside that of the good provider, with the default limits and one egress rule, for
+/// [`ALLOWED_ORIGIN`].
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
     let path = component_file::bundled(&dev.components, probe)?;
     let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };
@@ -141,7 +142,7 @@ async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
     Ok(Arc::new(slot))
 }
 
-/// The HTTP client of a provider whose name servers are the attacker's.
+/// The HTTP client of a provider whose DNS the attacker controls.
 fn http(spec: &ProviderSpec) -> anyhow::Result<HttpClient> {
     let rule = EgressRuleSpec { origins: vec![ALLOWED_ORIGIN.to_owned()], ..EgressRuleSpec::default() };
     let egress = EgressPolicy::new(&EgressSpec { rules: vec![rule], ..EgressSpec::default() })?;
@@ -149,7 +150,7 @@ fn http(spec: &ProviderSpec) -> anyhow::Result<HttpClient> {
     Ok(HttpClient::with_resolver(Arc::new(egress), credentials, &limits, Arc::new(AttackersNames))?)
 }
 
-/// Every name leads to the metadata service.
+/// Resolves every name to the metadata service.
 struct AttackersNames;
 
 impl Resolver for AttackersNames {

@@ -1,4 +1,4 @@
-//! Calls of the provider at a steady rate, and what became of them.
+//! Calls the provider at a steady rate and counts the outcomes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,15 +19,15 @@ use super::{Dev, SERVICE};
 
 /// Two hundred calls a second.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The function that is called: it asks the cloud, and changes nothing.
+/// The function that is called: it sends requests to the cloud and changes nothing.
 const FUNCTION: &str = "load-balancers.get";
 
-/// What became of the calls.
+/// The outcomes of the calls.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) failed: usize,
     pub(super) first_failure: String,
-    /// Calls that went well, by the digest of the release that they ended on.
+    /// Successful calls, by the digest of the release that answered.
     pub(super) by_digest: BTreeMap<String, usize>,
 }
 
@@ -37,7 +37,7 @@ impl Counts {
     }
 }
 
-/// A load that runs.
+/// A running load.
 pub(super) struct Load {
     stop: CancellationToken,
     calls: JoinSet<usize>,
@@ -45,12 +45,12 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Asks for the load balancer of the story's Service, again and again.
+    /// Calls [`FUNCTION`] for the demo's Service until stopped.
     pub(super) async fn start(dev: &Dev) -> anyhow::Result<Self> {
         let services: Api<Service> = Api::default_namespaced(dev.world.client.clone());
         let object = services.get(SERVICE).await.context("cannot read the Service")?;
         let service =
-            provider_service(&object).map_err(|problems| anyhow!("the Service is wrong: {}", problems.join("; ")))?;
+            provider_service(&object).map_err(|problems| anyhow!("the Service is invalid: {}", problems.join("; ")))?;
         let stop = CancellationToken::new();
         let mut counts = JoinSet::new();
         counts.spawn(count(dev.fleet.services.recorder.subscribe(), stop.clone()));
@@ -59,17 +59,17 @@ impl Load {
         Ok(Self { stop, calls, counts })
     }
 
-    /// Ends the load: every call that began is waited for.
+    /// Stops the load and waits for the calls in flight.
     pub(super) async fn stop(mut self) -> anyhow::Result<Counts> {
         self.stop.cancel();
-        let failed = self.calls.join_next().await.context("the load is gone")??;
-        let mut counts = self.counts.join_next().await.context("the count is gone")???;
+        let failed = self.calls.join_next().await.context("the load has no task")??;
+        let mut counts = self.counts.join_next().await.context("the count has no task")???;
         counts.failed = counts.failed.max(failed);
         Ok(counts)
     }
 }
 
-/// Calls until stopped; the number that failed.
+/// Calls until stopped and returns the number of failed calls.
 async fn call(slot: Arc<Slot>, service: Arc<skysail_provider::Service>, stop: CancellationToken) -> usize {
     let mut running = JoinSet::new();
     let mut failed = 0;
@@ -88,8 +88,8 @@ async fn call(slot: Arc<Slot>, service: Arc<skysail_provider::Service>, stop: Ca
     failed
 }
 
-/// Counts the records of the calls: a little longer than the load, for the calls that are still
-/// running when it stops.
+/// Counts the records of the calls. It runs longer than the load, for the calls that are in flight
+/// when the load stops.
 async fn count(mut records: broadcast::Receiver<Arc<CallRecord>>, stop: CancellationToken) -> anyhow::Result<Counts> {
     const AFTERWARDS: Duration = Duration::from_secs(1);
     let mut counts = Counts::default();

@@ -1,5 +1,5 @@
-//! Events about a `Provider`: what its status says now and did not say before. The leader emits
-//! them, so that a restart repeats none.
+//! Events about a `Provider`: one for each notable change of its status. They compare with the
+//! status in the API, so that a restart repeats none.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use skysail_provider::EventKind;
@@ -7,14 +7,14 @@ use skysail_provider::EventKind;
 use super::status::{CLAIM_TAKEN, RELEASE_ACCEPTED, SPEC_REFUSED, condition};
 use crate::custom_resource::{ProviderStatus, Refused};
 
-/// The codes of releases that were taken back begin so.
+/// Prefix of the refusal codes of releases that were rolled back.
 const OF_PROBATION: &str = "Probation";
 
 /// Kind, reason and message.
-pub(super) type Told = (EventKind, &'static str, String);
+pub(super) type EventText = (EventKind, &'static str, String);
 
-/// The Events that a change of the status is worth.
-pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
+/// The Events about a change of the status.
+pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<EventText> {
     let mut events = Vec::new();
     let digest = |status: &ProviderStatus| status.active.as_ref().map(|active| active.digest.clone());
     let rolled_back = rolled_back(before, after);
@@ -39,7 +39,7 @@ pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
         && before.shadow.as_ref() != Some(shadow)
     {
         let note = format!(
-            "{} answered {} of {} questions otherwise than its predecessor: {}",
+            "{} answered {} of {} calls differently from its predecessor: {}",
             shadow.digest,
             shadow.differing,
             shadow.asked,
@@ -55,11 +55,11 @@ pub(super) fn of(before: &ProviderStatus, after: &ProviderStatus) -> Vec<Told> {
     events
 }
 
-/// A release was taken back since, and its predecessor serves.
+/// The message if a release was rolled back and its predecessor serves.
 fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String> {
     let refused = after.refused.as_ref().filter(|refused| refused.code.starts_with(OF_PROBATION))?;
     let same = |known: &Refused| {
-        // Tried once more because a person asked, and taken back again, is another time.
+        // A release that was retried on request and rolled back again is reported again.
         let again = refused.retried && !known.retried;
         known.digest == refused.digest && known.code == refused.code && !again
     };
@@ -70,11 +70,11 @@ fn rolled_back(before: &ProviderStatus, after: &ProviderStatus) -> Option<String
     Some(format!("{}: {}", refused.digest, refused.reason))
 }
 
-/// What was asked for or offered is not taken, and it was not said before why.
+/// Reason and message if the settings or the offered release were refused for a new reason.
 fn trouble(before: &ProviderStatus, after: &ProviderStatus) -> Option<(&'static str, String)> {
     let now = condition(after, RELEASE_ACCEPTED).filter(|now| now.status == "False")?;
-    // Times and generations may differ, and so may what a registry answers each time: it is
-    // reported again only where the cause differs.
+    // Times, generations and the wording of a registry's answer may differ: a failure is reported
+    // again only if its cause differs.
     let is_source = after.source_failure.as_ref().is_some_and(|failure| failure.code == now.reason);
     let said = |known: &Condition| {
         let same = (&known.status, &known.reason) == (&now.status, &now.reason);

@@ -1,5 +1,4 @@
-//! Writes what became of each `Provider` into its status, and tells of it in Events: the one
-//! process that leads does.
+//! Writes the status of each `Provider` and emits Events about it. Only the leader does this.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,34 +19,34 @@ use tokio::{
 
 use super::{
     Standing, api_resource, events,
-    status::{Said, status_of},
+    status::{SlotReport, status_of},
 };
 use crate::{
     custom_resource::ProviderStatus,
     provider_file::{API_VERSION, KIND},
 };
 
-/// So long changes of a slot are gathered: a release goes through its stages within milliseconds,
-/// and each write is one of all watchers'.
+/// How long changes of a slot are gathered into one write: a release passes its stages within
+/// milliseconds, and each write is sent to all watchers.
 const GATHER: Duration = Duration::from_millis(250);
 
-/// As often what stands in the API is compared again, whatever happens: somebody else may have
-/// written it, or a write failed.
+/// Period of the comparison with the status in the API, which somebody else may have changed or
+/// which a write may have failed to change.
 const REPEAT: Duration = Duration::from_secs(30);
 
-/// Figures alone are written so often at most: they change with every call, and each write is one
-/// of all watchers'.
+/// Shortest pause between two writes in which only the call statistics differ: they change with
+/// every call, and each write is sent to all watchers.
 const FIGURES: Duration = Duration::from_mins(1);
 
-/// After its start a process waits so long for the source of a Provider, before it says anything
-/// else of it than the process before it did.
+/// How long a new process waits for the first answer of a Provider's source before it changes the
+/// status that the process before it wrote.
 const FIRST_WORD: Duration = Duration::from_mins(1);
 
 /// Reports on all `Provider`s.
 pub(crate) struct Reporter {
     store: Store<DynamicObject>,
     standings: watch::Receiver<Vec<Standing>>,
-    /// What was written last and when, by UID: the store may not have it yet.
+    /// The last written status and its time, by UID: the watch may not have delivered it yet.
     written: BTreeMap<String, (ProviderStatus, Instant)>,
     began: Instant,
 }
@@ -71,7 +70,7 @@ impl Reporter {
                 if let Some(findings) = &mut standing.findings {
                     findings.mark_unchanged();
                 }
-                let said = slot.as_ref().map(|slot| Said { slot, heard });
+                let said = slot.as_ref().map(|slot| SlotReport { slot, heard });
                 self.report(&api, &events, (standing, said), again).await;
             }
             self.written.retain(|uid, _| standings.iter().any(|standing| standing.uid == *uid));
@@ -82,13 +81,13 @@ impl Reporter {
         }
     }
 
-    /// Writes the status where it says something else than was written last; `again`: than what
-    /// stands there.
+    /// Writes the status if it differs from the last written one or, if `again` is set, from the
+    /// one in the API.
     async fn report(
         &mut self,
         api: &Api<DynamicObject>,
         events: &Events,
-        (standing, said): (&Standing, Option<Said<'_>>),
+        (standing, said): (&Standing, Option<SlotReport<'_>>),
         again: bool,
     ) {
         let Standing { name, uid, .. } = standing;
@@ -100,11 +99,11 @@ impl Reporter {
         let waits = said.is_some_and(|said| !said.heard) && self.began.elapsed() < FIRST_WORD;
         let mut after = status_of(standing, said, &before, Timestamp::now());
         let is_other = |after: &ProviderStatus| *after != before || (again && *after != stands);
-        // What is written in any case is written whole.
+        // A write for another reason includes the call statistics.
         if is_other(&after) || written.is_none_or(|(_, at)| at.elapsed() >= FIGURES) {
             after.calls = standing.figures.now();
         }
-        // A source that the process before this one had heard: its last word still stands.
+        // Until the source has answered, the status by the process before stays.
         let is_said = !is_other(&after);
         if is_said || (waits && before.observed_generation == after.observed_generation) {
             return;
@@ -112,7 +111,7 @@ impl Reporter {
         let patch = json!({
             "apiVersion": API_VERSION,
             "kind": KIND,
-            // Another object of that name is none of ours.
+            // The UID keeps the write from a recreated object of that name.
             "metadata": { "name": name, "uid": uid },
             "status": after,
         });
@@ -132,15 +131,17 @@ impl Reporter {
                 }
                 self.written.insert(uid.clone(), (after, Instant::now()));
             }
-            // It is gone, or is another one: a standing that changes soon.
+            // The object was deleted or recreated: the watch reports that soon.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => tracing::warn!(provider.name = name, "its status cannot be written: {error}"),
+            Err(error) => {
+                tracing::warn!(provider.name = name, "cannot write the status of the Provider; retrying: {error}");
+            }
         }
     }
 }
 
-/// Waits until one of these says something else, or there are others; then until all is gathered
-/// that belongs to it.
+/// Waits until one of these states changes or the list of providers changes, and then for
+/// [`GATHER`].
 pub(in crate::commands::run) async fn until_something_changes(
     all: &mut watch::Receiver<Vec<Standing>>,
     standings: &mut [Standing],
@@ -155,13 +156,13 @@ pub(in crate::commands::run) async fn until_something_changes(
     let (changed, _, others) = select_all(changes).await;
     drop(others);
     if changed.is_err() {
-        // A slot or a source is gone: the standings say so in a moment.
+        // A slot or a source was removed: the list of providers changes soon.
         drop(all.changed().await);
     }
     tokio::time::sleep(GATHER).await;
 }
 
-/// What stands in the API; nothing where it is not of our form.
+/// The status in the API; empty if it cannot be parsed.
 fn written_in(object: &DynamicObject) -> ProviderStatus {
     let status = object.data.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()

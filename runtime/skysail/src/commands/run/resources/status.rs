@@ -1,4 +1,4 @@
-//! The status of a `Provider`: what its slot says, in the form of the API's conventions.
+//! The status of a `Provider`, from the status of its slot, by the API conventions of Kubernetes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,25 +24,24 @@ use crate::{
     providers::Complaint,
 };
 
-/// Longest message of a condition, in bytes: it is for people, and may repeat what a guest or a
-/// registry said.
+/// Longest message of a condition, in bytes. A message may contain text of a guest or a registry.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// How long the condition says that the cloud denied a call, if no call of that function succeeds:
 /// twice the longest wait of the controllers before they repeat a denied call. The object of the
-/// call may be gone, and then nobody repeats the call.
+/// call may be deleted, and then the call is not repeated.
 const DENIED_STANDS: SignedDuration = SignedDuration::from_secs(600);
 
-/// What a slot says.
+/// The status of a slot.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct SlotReport<'a> {
     pub(super) slot: &'a SlotStatus,
-    /// Whether the source that is named now has said anything: else what the slot says of offers is
-    /// about the one before.
+    /// Whether the current source has answered. Until then the slot's status of offers is that of
+    /// the source before.
     pub(super) heard: bool,
 }
 
-/// `True`, `False` or `Unknown`, with a reason for machines and a message for people.
+/// `True`, `False` or `Unknown`, with a reason and a message.
 type Verdict = (&'static str, String, String);
 
 /// The types of conditions, as `kubectl wait --for=condition=` takes them.
@@ -51,20 +50,20 @@ pub(super) const RELEASE_ACCEPTED: &str = "ReleaseAccepted";
 const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
 
-/// The reason where the object itself is wrong.
+/// The reason if the object is invalid.
 pub(super) const SPEC_REFUSED: &str = "SpecRefused";
-/// The reason where an older provider has what this one claims, too.
+/// The reason if an older provider has the same claim.
 pub(super) const CLAIM_TAKEN: &str = "ClaimTaken";
 
-/// What is to be said now; a condition that says the same as before keeps its time.
+/// The current status; a condition whose status did not change keeps its transition time.
 pub(super) fn status_of(
     standing: &Standing,
-    said: Option<Said<'_>>,
+    said: Option<SlotReport<'_>>,
     before: &ProviderStatus,
     now: Timestamp,
 ) -> ProviderStatus {
     let slot = said.map(|said| said.slot);
-    // As the API writes times: with parts of a second the status would never be what stands there.
+    // The API stores whole seconds: with fractions the status would always differ from the stored.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let conditions = [
         (READY, ready(standing, said)),
@@ -105,20 +104,20 @@ pub(super) fn condition<'a>(status: &'a ProviderStatus, type_: &str) -> Option<&
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether calls are answered, be it by the newest release or by its predecessor.
-fn ready(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+/// Whether a release serves, be it the newest release or its predecessor.
+fn ready(standing: &Standing, said: Option<SlotReport<'_>>) -> Verdict {
     match serving(said) {
         Some(active) => ("True", "Serving".to_owned(), format!("{} serves", shown(active))),
         None => {
             let trouble = trouble(standing, said).map(|(_, reason)| reason);
-            let trouble = trouble.unwrap_or_else(|| "none has been offered yet".to_owned());
+            let trouble = trouble.unwrap_or_else(|| "the source has not offered one yet".to_owned());
             ("False", "NotServing".to_owned(), format!("no release serves: {trouble}"))
         }
     }
 }
 
-/// Whether what the object asks for, and what the source offers, was taken.
-fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
+/// Whether the settings of the object and the release that the source offers were accepted.
+fn release_accepted(standing: &Standing, said: Option<SlotReport<'_>>) -> Verdict {
     if let Some((code, reason)) = trouble(standing, said) {
         return ("False", code, reason);
     }
@@ -132,19 +131,21 @@ fn release_accepted(standing: &Standing, said: Option<Said<'_>>) -> Verdict {
     match (serving(said).filter(|_| heard(said)), candidate) {
         (Some(active), _) => ("True", "Accepted".to_owned(), format!("{} is what the source offers", shown(active))),
         (None, Some(CandidateStatus { digest, .. })) => {
-            ("Unknown", "Candidate".to_owned(), format!("{} is offered, and not judged yet", short(digest)))
+            ("Unknown", "Candidate".to_owned(), format!("{} is offered and is being checked", short(digest)))
         }
-        (None, None) => ("Unknown", "NothingOffered".to_owned(), "the source has not offered anything yet".to_owned()),
+        (None, None) => {
+            ("Unknown", "NothingOffered".to_owned(), "the source has not offered a component yet".to_owned())
+        }
     }
 }
 
-fn progressing(said: Option<Said<'_>>) -> Verdict {
+fn progressing(said: Option<SlotReport<'_>>) -> Verdict {
     let slot = said.map(|said| said.slot);
     if let Some(CandidateStatus { digest, stage, .. }) = slot.and_then(|slot| slot.candidate.as_ref()) {
         return ("True", "Candidate".to_owned(), format!("{} is {}", short(digest), stage.name()));
     }
     if !heard(said) {
-        return ("True", "Asking".to_owned(), "the source has not said anything yet".to_owned());
+        return ("True", "Asking".to_owned(), "the source has not answered yet".to_owned());
     }
     if let Some(CanaryStatus { version, digest, percent, .. }) = slot.and_then(|slot| slot.canary.as_ref()) {
         let message = format!(
@@ -159,12 +160,12 @@ fn progressing(said: Option<Said<'_>>) -> Verdict {
                 format!("the serving release is on probation; if it fails, {} serves again", short(predecessor));
             ("True", "Probation".to_owned(), message)
         }
-        None => ("False", "Complete".to_owned(), "nothing is on its way".to_owned()),
+        None => ("False", "Complete".to_owned(), "no roll-out is in progress".to_owned()),
     }
 }
 
-/// Whether something else is the case than the operator asked for, or the cloud denies calls.
-fn degraded(standing: &Standing, said: Option<Said<'_>>, now: Timestamp) -> Verdict {
+/// Whether the provider differs from what its settings ask for, or the cloud denies calls.
+fn degraded(standing: &Standing, said: Option<SlotReport<'_>>, now: Timestamp) -> Verdict {
     let kept_from = || {
         let findings = standing.findings();
         let (first, _) = findings.first_key_value()?;
@@ -172,12 +173,16 @@ fn degraded(standing: &Standing, said: Option<Said<'_>>, now: Timestamp) -> Verd
     };
     match trouble(standing, said).or_else(kept_from).or_else(|| denied(&standing.calls(), now)) {
         Some((code, reason)) => ("True", code, reason),
-        None => ("False", "AsWanted".to_owned(), "what is asked for is the case, or on its way".to_owned()),
+        None => (
+            "False",
+            "AsWanted".to_owned(),
+            "the provider is as its settings ask, or a roll-out is in progress".to_owned(),
+        ),
     }
 }
 
-/// Where the last failure of a function is that the cloud denied the call, and no call of that
-/// function has succeeded since.
+/// Code and message if the last failure of a function is that the cloud denied the call, and no
+/// call of that function has succeeded since.
 fn denied(calls: &[Calls], now: Timestamp) -> Option<(String, String)> {
     let code = Code::Denied.category();
     let stands = |FailedCall { code: failed, time, succeeded_since, .. }: &FailedCall| {
@@ -191,18 +196,18 @@ fn denied(calls: &[Calls], now: Timestamp) -> Option<(String, String)> {
     calls.iter().find_map(denied).map(|message| (code.to_owned(), format!("the cloud denied {message}")))
 }
 
-fn serving(said: Option<Said<'_>>) -> Option<&ActiveStatus> {
+fn serving(said: Option<SlotReport<'_>>) -> Option<&ActiveStatus> {
     said?.slot.active.as_ref()
 }
 
-/// Without a slot there is no source to be heard.
-fn heard(said: Option<Said<'_>>) -> bool {
+/// Whether the source has answered; without a slot there is no source to wait for.
+fn heard(said: Option<SlotReport<'_>>) -> bool {
     said.is_none_or(|said| said.heard)
 }
 
-/// What keeps the newest wish from being the case: a code for machines, and the reason with its way
-/// out.
-fn trouble(standing: &Standing, said: Option<Said<'_>>) -> Option<(String, String)> {
+/// Why the newest settings or the newest release are not in force: a code, and the reason with the
+/// remedy.
+fn trouble(standing: &Standing, said: Option<SlotReport<'_>>) -> Option<(String, String)> {
     if let Some(Complaint::Refused(reason)) = &standing.complaint {
         return Some((SPEC_REFUSED.to_owned(), reason.clone()));
     }
@@ -216,9 +221,9 @@ fn trouble(standing: &Standing, said: Option<Said<'_>>) -> Option<(String, Strin
     })
 }
 
-fn of_slot(said: Option<Said<'_>>) -> Option<(String, String)> {
-    let Said { slot, heard } = said?;
-    // An offer ends a failure of the source, so that of the two the failure is the newer one.
+fn of_slot(said: Option<SlotReport<'_>>) -> Option<(String, String)> {
+    let SlotReport { slot, heard } = said?;
+    // An offer clears the failure of the source, so a failure is newer than a refusal.
     if let Some(SourceFailure { code, reason }) = slot.source_failure.as_ref().filter(|_| heard) {
         return Some(((*code).to_owned(), reason.clone()));
     }
@@ -228,7 +233,7 @@ fn of_slot(said: Option<Said<'_>>) -> Option<(String, String)> {
 
 fn active(active: &ActiveStatus) -> Active {
     let since = i64::try_from(active.since_ms).ok().and_then(|since| Timestamp::from_millisecond(since).ok());
-    // As the API writes times.
+    // The API stores whole seconds.
     let since = since.and_then(|since| Timestamp::from_second(since.as_second()).ok());
     Active {
         digest: active.digest.clone(),
@@ -271,7 +276,7 @@ fn candidate(CandidateStatus { digest, origin, stage }: &CandidateStatus) -> Can
     Candidate { digest: digest.clone(), origin: origin.clone(), stage: stage.name().to_owned() }
 }
 
-/// A release that serves a share has not passed yet.
+/// A canary release is a candidate until it has passed.
 fn of_canary(slot: &SlotStatus) -> Option<Candidate> {
     let CanaryStatus { digest, origin, .. } = slot.canary.as_ref()?;
     let stage = Stage::Canary.name().to_owned();
@@ -301,8 +306,7 @@ fn failure(SourceFailure { code, reason }: &SourceFailure) -> Failure {
 pub(super) fn calls(calls: FunctionCalls, fuel_limit: u64) -> Calls {
     let FunctionCalls { function, calls, failed, outcomes, p50, p99, fuel_p99, fuel_max, limit_hits, last_failure } =
         calls;
-    // Milliseconds are precise enough for these limits, and a figure that changes less is written
-    // less often.
+    // Milliseconds are precise enough for these limits, and coarse numbers need fewer writes.
     let milliseconds = |time: Duration| u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
     let named =
         |counts: BTreeMap<&str, u64>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
@@ -331,7 +335,7 @@ fn shown(ActiveStatus { name, version, digest, .. }: &ActiveStatus) -> String {
     format!("{name} {version} ({})", short(digest))
 }
 
-/// As much of a digest as people compare.
+/// The first 12 hexadecimal digits of a digest.
 pub(super) fn short(digest: &str) -> &str {
     const HEX_SHOWN: usize = "sha256:".len() + 12;
     digest.get(..HEX_SHOWN).unwrap_or(digest)

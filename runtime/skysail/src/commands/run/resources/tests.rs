@@ -1,5 +1,4 @@
-//! What is taken up of objects and Secrets; what a slot's status becomes in the API, and which
-//! Events report it.
+//! Tests of applying objects and Secrets, of the status of an object, and of its Events.
 
 mod reporting;
 mod taking_up;
@@ -16,7 +15,7 @@ use skysail_host::slot::{
 
 use super::{
     Figures, Standing, events,
-    status::{self, Said, status_of},
+    status::{self, SlotReport, status_of},
 };
 use crate::{
     custom_resource::{Calls, FailedCall, ProviderStatus},
@@ -75,7 +74,7 @@ fn conditions(status: &ProviderStatus) -> String {
     status.conditions.iter().map(line).collect()
 }
 
-/// The life of a provider: what its status says at each step, and which Events come of it.
+/// The history of a provider: its conditions and Events at each step.
 #[derive(Default)]
 struct Life {
     status: ProviderStatus,
@@ -85,10 +84,10 @@ struct Life {
 
 impl Life {
     fn step(&mut self, what: &str, standing: &Standing, slot: Option<&SlotStatus>) {
-        self.step_of(what, standing, slot.map(|slot| Said { slot, heard: true }));
+        self.step_of(what, standing, slot.map(|slot| SlotReport { slot, heard: true }));
     }
 
-    fn step_of(&mut self, what: &str, standing: &Standing, said: Option<Said<'_>>) {
+    fn step_of(&mut self, what: &str, standing: &Standing, said: Option<SlotReport<'_>>) {
         self.second += 1;
         let after = status_of(standing, said, &self.status, at(self.second));
         self.story += &format!("--- {what}\n{}", conditions(&after));
@@ -102,48 +101,47 @@ impl Life {
 #[test]
 fn conditions_and_events_follow_a_swap() {
     let (mut life, good) = (Life::default(), standing(None));
-    life.step("it was applied", &good, Some(&empty()));
+    life.step("the object was applied", &good, Some(&empty()));
     let candidate = CandidateStatus { digest: digest(1), origin: "oci x".to_owned(), stage: Stage::Compiled };
-    life.step("its release comes", &good, Some(&SlotStatus { candidate: Some(candidate), ..empty() }));
+    life.step("its release is offered", &good, Some(&SlotStatus { candidate: Some(candidate), ..empty() }));
     let probation = ProbationStatus { predecessor: digest(1), calls: 20, time_ms: 300_000 };
     life.step("it serves", &good, Some(&serving(1)));
-    life.step("nothing new", &good, Some(&serving(1)));
-    life.step("another one serves", &good, Some(&SlotStatus { probation: Some(probation), ..serving(2) }));
+    life.step("no change", &good, Some(&serving(1)));
+    life.step("another release serves", &good, Some(&SlotStatus { probation: Some(probation), ..serving(2) }));
     expect![[r#"
-        --- it was applied
-        Ready=False NotServing since 1: no release serves: none has been offered yet
-        ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered anything yet
-        Progressing=False Complete since 1: nothing is on its way
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
-        --- its release comes
-        Ready=False NotServing since 1: no release serves: none has been offered yet
-        ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered, and not judged yet
+        --- the object was applied
+        Ready=False NotServing since 1: no release serves: the source has not offered one yet
+        ReleaseAccepted=Unknown NothingOffered since 1: the source has not offered a component yet
+        Progressing=False Complete since 1: no roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        --- its release is offered
+        Ready=False NotServing since 1: no release serves: the source has not offered one yet
+        ReleaseAccepted=Unknown Candidate since 1: sha256:010101010101 is offered and is being checked
         Progressing=True Candidate since 2: sha256:010101010101 is compiled
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         --- it serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: nothing is on its way
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Progressing=False Complete since 3: no roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
-        --- nothing new
+        --- no change
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: nothing is on its way
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
-        --- another one serves
+        Progressing=False Complete since 3: no roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        --- another release serves
         Ready=True Serving since 3: simcloud 1.2.3 (sha256:020202020202) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:020202020202) is what the source offers
         Progressing=True Probation since 5: the serving release is on probation; if it fails, sha256:010101010101 serves again
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves, from oci registry.example.com/sim:v1
     "#]].assert_eq(&life.story);
 }
 
-/// Review W1, W2 and B8: what the controllers find is in the conditions, and a claim that is taken
-/// is an Event.
+/// Review W1, W2 and B8.
 #[test]
-fn what_keeps_a_provider_from_its_objects_is_in_its_conditions() {
+fn findings_of_the_controllers_are_conditions_and_a_taken_claim_is_also_an_event() {
     let findings = Findings::default();
     let found = Standing { findings: Some(findings.subscribe()), ..standing(None) };
     let mut life = Life::default();
@@ -161,12 +159,12 @@ fn what_keeps_a_provider_from_its_objects_is_in_its_conditions() {
     assert!(life.story.ends_with("EVENT Warning ClaimTaken: a has the class\n"), "{}", life.story);
     findings.set(Finding::ClaimTaken, None);
     findings.set(Finding::NodesHeld, None);
-    life.step("all is well", &found, Some(&serving(1)));
+    life.step("no findings", &found, Some(&serving(1)));
     assert!(degraded(&life).starts_with("False AsWanted"));
 }
 
 #[test]
-fn a_share_and_what_differs_are_told_once() {
+fn the_start_of_a_canary_and_its_differences_are_reported_once() {
     let (mut life, good) = (Life::default(), standing(None));
     life.step("it serves", &good, Some(&serving(1)));
     let shadow = ShadowStatus {
@@ -185,146 +183,150 @@ fn a_share_and_what_differs_are_told_once() {
         time_ms: 300_000,
     };
     let sharing = SlotStatus { canary: Some(canary), shadow: Some(shadow.clone()), ..serving(1) };
-    life.step("another one serves a share", &good, Some(&sharing));
-    life.step("nothing new", &good, Some(&sharing));
+    life.step("another release serves a share", &good, Some(&sharing));
+    life.step("no change", &good, Some(&sharing));
     let refused = Some(refusal(2, Stage::Canary, Reason::ProbationTrap, "a call trapped: wasm trap"));
-    life.step("it is taken back", &good, Some(&SlotStatus { refused, shadow: Some(shadow), ..serving(1) }));
+    life.step("it is rolled back", &good, Some(&SlotStatus { refused, shadow: Some(shadow), ..serving(1) }));
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 1: nothing is on its way
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Progressing=False Complete since 1: no roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
-        --- another one serves a share
+        --- another release serves a share
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         EVENT Normal CanaryStarted: 1.3.0 (sha256:0202020202020202020202020202020202020202020202020202020202020202) serves 10 % of the objects, from oci registry.example.com/sim:v1
-        EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 questions otherwise than its predecessor: routes.list: [] before, [1] now
-        --- nothing new
+        EVENT Warning ReleaseDiffers: sha256:0202020202020202020202020202020202020202020202020202020202020202 answered 1 of 3 calls differently from its predecessor: routes.list: [] before, [1] now
+        --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: 1.3.0 (sha256:020202020202) is what the source offers, and serves 10 % of the objects
         Progressing=True Canary since 2: 1.3.0 (sha256:020202020202) serves 10 % of the objects, until it passes or is rolled back
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
-        --- it is taken back
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
+        --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 4: a call trapped: wasm trap
-        Progressing=False Complete since 4: nothing is on its way
+        Progressing=False Complete since 4: no roll-out is in progress
         Degraded=True ProbationTrap since 4: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
     "#]].assert_eq(&life.story);
 }
 
 #[test]
-fn what_is_taken_back_missed_or_wrong_is_told_once() {
+fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     let (mut life, good) = (Life::default(), standing(None));
     life.step("it serves", &good, Some(&serving(1)));
-    let taken_back = refusal(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
-    let taken_back = SlotStatus { refused: Some(taken_back), ..serving(1) };
-    life.step("it is taken back", &good, Some(&taken_back));
-    let mut again = taken_back.clone();
+    let rolled_back = refusal(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
+    let rolled_back = SlotStatus { refused: Some(rolled_back), ..serving(1) };
+    life.step("it is rolled back", &good, Some(&rolled_back));
+    let mut again = rolled_back.clone();
     again.refused.as_mut().unwrap().retried = true;
-    life.step("a person asked for it, and it is taken back again", &good, Some(&again));
-    life.step("nothing new", &good, Some(&again));
+    life.step("a retry was requested, and it is rolled back again", &good, Some(&again));
+    life.step("no change", &good, Some(&again));
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
-    life.step("they ask no more", &good, Some(&taken_back));
-    life.step("the registry is away", &good, Some(&SlotStatus { source_failure: Some(failure), ..taken_back.clone() }));
-    life.step("it is back", &good, Some(&taken_back));
-    life.step("the object is wrong", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&taken_back));
+    life.step("the retry is no longer requested", &good, Some(&rolled_back));
+    life.step(
+        "the registry is unreachable",
+        &good,
+        Some(&SlotStatus { source_failure: Some(failure), ..rolled_back.clone() }),
+    );
+    life.step("the registry is reachable again", &good, Some(&rolled_back));
+    life.step("the object is invalid", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
     let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
     life.step("a bad release", &good, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 1: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 1: nothing is on its way
-        Degraded=False AsWanted since 1: what is asked for is the case, or on its way
+        Progressing=False Complete since 1: no roll-out is in progress
+        Degraded=False AsWanted since 1: the provider is as its settings ask, or a roll-out is in progress
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
-        --- it is taken back
+        --- it is rolled back
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
-        --- a person asked for it, and it is taken back again
+        --- a retry was requested, and it is rolled back again
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning RolledBack: sha256:0202020202020202020202020202020202020202020202020202020202020202: a call trapped: wasm trap
-        --- nothing new
+        --- no change
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
-        --- they ask no more
+        --- the retry is no longer requested
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
-        --- the registry is away
+        --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 2: the registry cannot be reached
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True RegistryUnreachable since 2: the registry cannot be reached
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
-        --- it is back
+        --- the registry is reachable again
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ProbationTrap since 2: a call trapped: wasm trap
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ProbationTrap since 2: a call trapped: wasm trap
         EVENT Warning ReleaseRefused: ProbationTrap: a call trapped: wasm trap
-        --- the object is wrong
+        --- the object is invalid
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False SpecRefused since 2: spec.limits.fuel: 1 is too little
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True SpecRefused since 2: spec.limits.fuel: 1 is too little
         EVENT Warning SpecRefused: spec.limits.fuel: 1 is too little
         --- a bad release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False CompileFailed since 2: it is not valid wasm
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True CompileFailed since 2: it is not valid wasm
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
 }
 
-/// What was asked for is not said to be the case before the source that is named now was heard, and
-/// what the one before said is not held against it.
+/// Before the new source has answered, the release is not accepted, and the failure of the source
+/// before is not reported.
 #[test]
-fn another_source_is_waited_for() {
+fn a_changed_source_is_unknown_until_it_answers() {
     let (mut life, good) = (Life::default(), standing(None));
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
-    life.step("the registry is away", &good, Some(&slot));
-    life.step_of("another one is named", &good, Some(Said { slot: &slot, heard: false }));
-    life.step("it offers the same", &good, Some(&serving(1)));
+    life.step("the registry is unreachable", &good, Some(&slot));
+    life.step_of("another source is named", &good, Some(SlotReport { slot: &slot, heard: false }));
+    life.step("the new source offers the same release", &good, Some(&serving(1)));
     expect![[r#"
-        --- the registry is away
+        --- the registry is unreachable
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False RegistryUnreachable since 1: the registry cannot be reached
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True RegistryUnreachable since 1: the registry cannot be reached
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning SourceFailed: RegistryUnreachable: the registry cannot be reached
-        --- another one is named
+        --- another source is named
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
-        ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered anything yet
-        Progressing=True Asking since 2: the source has not said anything yet
-        Degraded=False AsWanted since 2: what is asked for is the case, or on its way
-        --- it offers the same
+        ReleaseAccepted=Unknown NothingOffered since 2: the source has not offered a component yet
+        Progressing=True Asking since 2: the source has not answered yet
+        Degraded=False AsWanted since 2: the provider is as its settings ask, or a roll-out is in progress
+        --- the new source offers the same release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=True Accepted since 3: simcloud 1.2.3 (sha256:010101010101) is what the source offers
-        Progressing=False Complete since 3: nothing is on its way
-        Degraded=False AsWanted since 2: what is asked for is the case, or on its way
+        Progressing=False Complete since 3: no roll-out is in progress
+        Degraded=False AsWanted since 2: the provider is as its settings ask, or a roll-out is in progress
     "#]].assert_eq(&life.story);
 }
 
-/// A registry that answers otherwise each time must not use up the Events of what matters.
+/// A registry whose error text changes each time must not use up the rate limit of Events.
 #[test]
-fn a_source_that_fails_in_other_words_is_not_told_again() {
+fn a_source_failure_with_another_text_emits_no_further_event() {
     let (mut life, good) = (Life::default(), standing(None));
     for text in ["status 500", "status 501"] {
         let failure = SourceFailure { code: "RegistryFailed", reason: text.to_owned() };
@@ -334,53 +336,53 @@ fn a_source_that_fails_in_other_words_is_not_told_again() {
     assert!(life.story.contains("status 501"));
 }
 
-/// It is taken up all the same, so that what its slot says counts for more.
+/// The provider serves without the claim, so a refused release is more important.
 #[test]
-fn a_claim_that_an_older_one_has_is_told_where_nothing_worse_is() {
+fn a_claim_of_an_older_provider_is_reported_unless_a_release_is_refused() {
     let mut life = Life::default();
     let complaint = Some(Complaint::GaveUp("spec.default: provider \"a\" is the default already".to_owned()));
     let yields = Standing { complaint, ..standing(None) };
-    life.step("it yields", &yields, Some(&serving(1)));
+    life.step("an older provider has the claim", &yields, Some(&serving(1)));
     let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
     life.step("a bad release", &yields, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
     expect![[r#"
-        --- it yields
+        --- an older provider has the claim
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False ClaimTaken since 1: spec.default: provider "a" is the default already
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True ClaimTaken since 1: spec.default: provider "a" is the default already
         EVENT Normal ReleaseActivated: simcloud 1.2.3 (sha256:0101010101010101010101010101010101010101010101010101010101010101) serves, from oci registry.example.com/sim:v1
         EVENT Warning ClaimTaken: spec.default: provider "a" is the default already
         --- a bad release
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
         ReleaseAccepted=False CompileFailed since 1: it is not valid wasm
-        Progressing=False Complete since 1: nothing is on its way
+        Progressing=False Complete since 1: no roll-out is in progress
         Degraded=True CompileFailed since 1: it is not valid wasm
         EVENT Warning ReleaseRefused: CompileFailed: it is not valid wasm
     "#]].assert_eq(&life.story);
 }
 
 #[test]
-fn an_object_that_was_never_right_has_no_slot_and_is_not_ready() {
+fn an_object_that_was_never_valid_has_no_slot_and_is_not_ready() {
     let mut life = Life::default();
-    life.step("wrong from the start", &standing(Some("spec.source: it names no place")), None);
+    life.step("invalid from the start", &standing(Some("spec.source: the source is empty")), None);
     expect![[r#"
-        --- wrong from the start
-        Ready=False NotServing since 1: no release serves: spec.source: it names no place
-        ReleaseAccepted=False SpecRefused since 1: spec.source: it names no place
-        Progressing=False Complete since 1: nothing is on its way
-        Degraded=True SpecRefused since 1: spec.source: it names no place
-        EVENT Warning SpecRefused: spec.source: it names no place
+        --- invalid from the start
+        Ready=False NotServing since 1: no release serves: spec.source: the source is empty
+        ReleaseAccepted=False SpecRefused since 1: spec.source: the source is empty
+        Progressing=False Complete since 1: no roll-out is in progress
+        Degraded=True SpecRefused since 1: spec.source: the source is empty
+        EVENT Warning SpecRefused: spec.source: the source is empty
     "#]]
     .assert_eq(&life.story);
 }
 
-/// The form that `kubectl get -o yaml` shows and programs read.
+/// The format that `kubectl get -o yaml` shows and that programs read.
 #[test]
 fn the_status_in_json() {
     let candidate = CandidateStatus { digest: digest(2), origin: "oci x".to_owned(), stage: Stage::Compiled };
     let slot = SlotStatus { candidate: Some(candidate), ..serving(1) };
-    let said = Some(Said { slot: &slot, heard: true });
+    let said = Some(SlotReport { slot: &slot, heard: true });
     let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
     let json = serde_json::to_string_pretty(&status).unwrap();
     expect![[r#"
@@ -413,7 +415,7 @@ fn the_status_in_json() {
             },
             {
               "lastTransitionTime": "1970-01-01T00:00:05Z",
-              "message": "what is asked for is the case, or on its way",
+              "message": "the provider is as its settings ask, or a roll-out is in progress",
               "observedGeneration": 3,
               "reason": "AsWanted",
               "status": "False",
@@ -447,12 +449,12 @@ fn the_status_in_json() {
     assert_eq!(serde_json::from_str::<ProviderStatus>(&json).unwrap(), status);
 }
 
-/// A guest chooses its name and its version, a registry its error.
+/// A guest chooses its name and version, and a registry the text of its error.
 #[test]
 fn long_texts_are_cut() {
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "ä".repeat(100_000) };
     let slot = SlotStatus { source_failure: Some(failure), ..serving(1) };
-    let said = Some(Said { slot: &slot, heard: true });
+    let said = Some(SlotReport { slot: &slot, heard: true });
     let status = status_of(&standing(None), said, &ProviderStatus::default(), at(5));
     assert!(serde_json::to_string(&status).unwrap().len() < 30_000);
 }
@@ -470,7 +472,7 @@ fn a_provider_whose_calls_the_cloud_denies_is_degraded_until_a_call_succeeds() {
         let calls = vec![Calls { function: "instances.describe".to_owned(), ..Calls::default() }, ensure];
         let standing = Standing { figures: Figures(Arc::new(move || calls.clone())), ..standing(None) };
         let slot = serving(1);
-        let said = Some(Said { slot: &slot, heard: true });
+        let said = Some(SlotReport { slot: &slot, heard: true });
         let status = status_of(&standing, said, &ProviderStatus::default(), at(second));
         let degraded = status.conditions.last().unwrap();
         format!("{}={} {}: {}", degraded.type_, degraded.status, degraded.reason, degraded.message)

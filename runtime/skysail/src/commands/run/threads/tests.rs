@@ -1,4 +1,4 @@
-//! What goes on while every thread of the work runtime is blocked.
+//! Tests of the control runtime while every thread of the work runtime is blocked.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -55,7 +55,7 @@ fn the_lease_is_renewed_and_a_port_is_served_while_all_other_threads_are_blocked
     let control = threads.control.handle();
     let (server, stop) = (ApiServer::new(&ApiOptions::default()), CancellationToken::new());
     let mut tasks = JoinSet::new();
-    // Prepared by the work runtime, as the manager does.
+    // The work runtime prepares the tasks, as in the manager.
     let address = threads.work.block_on(within(control, async {
         let metrics = ElectionMetrics::register(&mut Registry::default());
         let election = leadership::of(&run_args(), &server.client(), EnabledControllers::default(), metrics);
@@ -96,7 +96,7 @@ fn the_lease_is_renewed_and_a_port_is_served_while_all_other_threads_are_blocked
 }
 
 #[tokio::test(start_paused = true)]
-async fn threads_that_run_nothing_fail_the_check_until_they_run_again() {
+async fn threads_that_run_no_task_fail_the_check_until_they_run_again() {
     let beats = Beats::new();
     let mut beating = JoinSet::new();
     beating.spawn(beats.clone().run());
@@ -104,7 +104,7 @@ async fn threads_that_run_nothing_fail_the_check_until_they_run_again() {
     assert_eq!(beats.check(), Ok(()));
     beating.shutdown().await;
     advance(SILENCE_MAX + BEAT).await;
-    assert!(beats.check().unwrap_err().starts_with("the threads of the controllers have run nothing for 6"));
+    assert!(beats.check().unwrap_err().starts_with("the threads of the controllers have run no task for 6"));
     beating.spawn(beats.clone().run());
     tokio::time::sleep(BEAT).await;
     assert_eq!(beats.check(), Ok(()));

@@ -1,4 +1,4 @@
-//! What answers may come, and what is said of those that are none.
+//! Tests of the answers of a cluster and a manager, and of the errors about them.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use tower::service_fn;
 use super::{ANSWER_BYTES_MAX, asked, config, listed};
 use crate::{args::ManagerArgs, commands::status::ProviderList};
 
-/// A server that always answers this.
+/// A server that always gives this answer.
 fn server(status: u16, body: impl Into<Vec<u8>>) -> Client {
     let body = body.into();
     let service = service_fn(move |_: Request<Body>| {
@@ -39,11 +39,11 @@ async fn of_manager(code: u16, body: impl Into<Vec<u8>>) -> anyhow::Result<Provi
 }
 
 #[rstest]
-#[case::the_resource_is_not_defined(404, "404 page not found\n".to_owned(), expect!["the cluster does not know the resource providers.skysail.dev: ask a manager with --provider-file itself, by --server https://HOST:10258, or define the resource with `skysail crd | kubectl apply -f -`"])]
-#[case::no_right(403, status(403, "Forbidden", "providers.skysail.dev is forbidden: User \"joe\" cannot list\u{1b}"), expect![[r#"this account may not list Providers (providers.skysail.dev is forbidden: User "joe" cannot list ): give it the right, as with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding"#]])]
-#[case::an_old_token(401, status(401, "Unauthorized", "Unauthorized"), expect!["the cluster does not know who asks (Unauthorized): renew the kubeconfig's credentials"])]
+#[case::the_resource_is_not_defined(404, "404 page not found\n".to_owned(), expect!["the cluster has no resource providers.skysail.dev; if the manager has a provider file, ask the manager with --server https://HOST:10258, else install the CRD with `skysail crd | kubectl apply -f -`"])]
+#[case::no_right(403, status(403, "Forbidden", "providers.skysail.dev is forbidden: User \"joe\" cannot list\u{1b}"), expect![[r#"this account has no permission to list Providers (providers.skysail.dev is forbidden: User "joe" cannot list ); give the account the permission, for example with `kubectl create clusterrole provider-reader --verb=list --resource=providers.skysail.dev` and a binding"#]])]
+#[case::an_old_token(401, status(401, "Unauthorized", "Unauthorized"), expect!["401 Unauthorized: the API server rejected the credentials (Unauthorized); renew the credentials in the kubeconfig"])]
 #[tokio::test]
-async fn a_cluster_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
+async fn an_error_of_the_cluster_has_a_remedy(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
     let error = listed(server(code, body), &[]).await.unwrap_err();
     expected.assert_eq(&format!("{error:#}"));
 }
@@ -57,11 +57,11 @@ async fn a_cluster_is_read_with_fields_that_this_program_does_not_know() {
     assert_eq!(read.items[0].metadata.generation, Some(2));
     let other = json!({ "metadata": {}, "items": [item(&json!({ "swaps": "many" }))] });
     let error = listed(server(200, other.to_string()), &[]).await.unwrap_err();
-    expect![[r#"Provider "sim" has a status that this program cannot read: use the manager's version of it, or kubectl: invalid type: string "many", expected u64"#]].assert_eq(&format!("{error:#}"));
+    expect![[r#"Provider "sim" has a status that this version of skysail cannot read; use the version of the manager, or kubectl: invalid type: string "many", expected u64"#]].assert_eq(&format!("{error:#}"));
 }
 
 #[tokio::test]
-async fn a_status_that_nobody_asks_for_need_not_be_one_that_can_be_read() {
+async fn the_status_of_a_provider_that_is_not_named_need_not_be_valid() {
     let named = |name: &str, status: &Value| {
         let mut item = item(status);
         item["metadata"]["name"] = name.into();
@@ -71,28 +71,28 @@ async fn a_status_that_nobody_asks_for_need_not_be_one_that_can_be_read() {
     let list = json!({ "metadata": {}, "items": items });
     let read = listed(server(200, list.to_string()), &["a".to_owned()]).await.unwrap();
     let swaps: Vec<_> = read.items.iter().map(|item| item.status.as_ref().map(|status| status.swaps)).collect();
-    assert_eq!(swaps, [Some(3), None], "both are there, to be named to who names a third");
+    assert_eq!(swaps, [Some(3), None], "both are in the list, for the error about an unknown name");
     listed(server(200, list.to_string()), &["b".to_owned()]).await.unwrap_err();
 }
 
 #[rstest]
-#[case::nobody_asks(401, status(401, "Unauthorized", "Unauthorized"), expect!["the manager at https://m:1 does not know who asks (Unauthorized): show a token with --token-file, as from `kubectl create token`, or a certificate with --client-certificate and --client-key"])]
-#[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"the manager at https://m:1 may not tell who asks (forbidden: User "joe" cannot get path "/providers" ): give them the right to get /providers, as with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; who shows no token or certificate is anonymous"#]])]
-#[case::an_older_manager(404, "404 page not found\n".to_owned(), expect!["what answers at https://m:1 has no /providers: it is an older manager, or none; the port is that of --secure-port, 10258 where it is not set"])]
-#[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers 500 Internal Server Error: its log says why"])]
-#[case::another_program(200, "<html>".to_owned(), expect!["what answers at https://m:1/providers is no manager of this program's version: use the version of the manager: expected value at line 1 column 1"])]
+#[case::without_credentials(401, status(401, "Unauthorized", "Unauthorized"), expect!["401 Unauthorized: the manager at https://m:1 rejected the credentials (Unauthorized); give a token with --token-file, for example from `kubectl create token`, or a certificate with --client-certificate and --client-key"])]
+#[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"403 Forbidden: the manager at https://m:1 does not allow this account to get /providers (forbidden: User "joe" cannot get path "/providers" ); give the account the permission, for example with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; a request without a token or certificate is anonymous"#]])]
+#[case::an_older_manager(404, "404 page not found\n".to_owned(), expect!["the server at https://m:1 has no path /providers: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"])]
+#[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers 500 Internal Server Error; its log has the reason"])]
+#[case::another_program(200, "<html>".to_owned(), expect!["the answer of https://m:1/providers is not that of a manager of this version; use the version of the manager: expected value at line 1 column 1"])]
 #[tokio::test]
-async fn a_manager_that_does_not_tell(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
+async fn an_error_of_a_manager_has_a_remedy(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {
     expected.assert_eq(&format!("{:#}", of_manager(code, body).await.unwrap_err()));
 }
 
 #[tokio::test]
-async fn what_answers_without_end_is_not_read_to_the_end() {
+async fn an_answer_that_is_too_large_is_refused() {
     let error = of_manager(200, vec![b' '; ANSWER_BYTES_MAX + 1]).await.unwrap_err();
     assert!(format!("{error:#}").contains("more than 8388608 bytes"), "{error:#}");
     let list = json!({ "kind": "ProviderList", "items": [item(&Value::Null)] });
     assert_eq!(of_manager(200, list.to_string()).await.unwrap().items.len(), 1);
-    assert!(of_manager(200, "").await.is_err(), "an empty answer is none");
+    assert!(of_manager(200, "").await.is_err(), "an empty answer was accepted");
 }
 
 fn manager() -> ManagerArgs {
@@ -107,21 +107,21 @@ fn manager() -> ManagerArgs {
     }
 }
 
-/// A token is shown to nobody who can be overheard.
+/// A token must not be sent without TLS.
 #[rstest]
 #[case("http://127.0.0.1:10258")]
 #[case("127.0.0.1:10258")]
 #[case("https://127.0.0.1:10258/metrics")]
 #[case("https://127.0.0.1:10258/?a=b")]
 #[tokio::test]
-async fn a_manager_is_asked_on_its_https_port_alone(#[case] server: &'static str) {
+async fn only_the_url_of_an_https_port_is_accepted(#[case] server: &'static str) {
     let error = config(&Uri::from_static(server), &manager()).await.unwrap_err();
-    let way_out = "write the manager's HTTPS port, without a path: https://HOST:10258";
-    assert_eq!(error.to_string(), format!("--server {}: {way_out}", Uri::from_static(server)));
+    let remedy = "write the URL of the manager's HTTPS port, without a path: https://HOST:10258";
+    assert_eq!(error.to_string(), format!("--server {}: {remedy}", Uri::from_static(server)));
 }
 
 #[tokio::test]
-async fn flags_become_what_kubectl_makes_of_them_and_a_file_that_is_missing_is_told() {
+async fn flags_have_the_effect_that_they_have_in_kubectl_and_a_missing_file_is_an_error() {
     let server = Uri::from_static("https://127.0.0.1:10258");
     let args = ManagerArgs {
         insecure_skip_tls_verify: true,
@@ -138,14 +138,14 @@ async fn flags_become_what_kubectl_makes_of_them_and_a_file_that_is_missing_is_t
     assert!(error.contains("absent.pem"), "{error}");
 }
 
-/// Nobody, and somebody who cannot show who they are.
+/// A server that does not answer, and a server with an untrusted certificate.
 #[tokio::test]
-async fn a_manager_that_cannot_be_reached_is_told_with_what_to_do() {
+async fn the_error_about_an_unreachable_manager_has_a_remedy() {
     let lost = |why: &'static str| {
         let service =
             service_fn(move |_: Request<Body>| async move { Err::<Response<Body>, _>(std::io::Error::other(why)) });
         asked(Client::new(service, "default"), "https://m:1")
     };
-    expect!["the manager at https://m:1 does not answer: check the address, or forward its port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
-    expect!["the manager at https://m:1 does not answer: its certificate is not trusted; name what it is signed by with --certificate-authority or, where it is made in memory and reached through a port-forward, take --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer: check the address, or forward the port (`kubectl -n skysail-system port-forward deploy/skysail 10258`): ServiceError: Connection refused: Connection refused"].assert_eq(&format!("{:#}", lost("Connection refused").await.unwrap_err()));
+    expect!["the manager at https://m:1 does not answer: its certificate is not trusted; name its CA with --certificate-authority or, if the certificate is in memory and the connection a port-forward, use --insecure-skip-tls-verify: ServiceError: invalid peer certificate: UnknownIssuer: invalid peer certificate: UnknownIssuer"].assert_eq(&format!("{:#}", lost("invalid peer certificate: UnknownIssuer").await.unwrap_err()));
 }

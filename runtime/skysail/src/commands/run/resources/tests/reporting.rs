@@ -1,4 +1,4 @@
-//! How often is written what: to an API server that takes everything, under a paused clock.
+//! Tests of how often the status is written, with a fake API server and a paused clock.
 
 use std::{
     convert::Infallible,
@@ -34,11 +34,11 @@ use super::{
 };
 use crate::custom_resource::Calls;
 
-/// A reporter on one Provider, whose calls this counts.
+/// A reporter on one Provider whose number of calls the test sets.
 struct World {
     ended: Arc<AtomicU64>,
     slot: watch::Sender<SlotStatus>,
-    /// When each status was written, and how many calls it tells.
+    /// The time of each write, and the number of calls in it.
     written: Arc<Mutex<Vec<(Duration, u64)>>>,
     _standings: watch::Sender<Vec<Standing>>,
     _tasks: JoinSet<()>,
@@ -68,7 +68,7 @@ impl World {
         Self { ended, slot, written, _standings: standings, _tasks: tasks }
     }
 
-    /// Lets the seconds pass; in each of them so many calls end.
+    /// Advances the clock; in each second this number of calls ends.
     async fn pass(&self, seconds: u64, calls: u64) {
         let mut second = interval(Duration::from_secs(1));
         second.tick().await;
@@ -90,7 +90,7 @@ fn object(status: &Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// Takes each status, and brings it to the watch.
+/// An API server that accepts each status and sends it to the watch.
 fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>) -> Client {
     let (began, writer) = (Instant::now(), Arc::new(Mutex::new(writer)));
     let service = service_fn(move |request: Request<Body>| {
@@ -109,7 +109,7 @@ fn api(writer: Writer<DynamicObject>, written: Arc<Mutex<Vec<(Duration, u64)>>>)
 }
 
 #[tokio::test(start_paused = true)]
-async fn figures_alone_are_written_once_a_minute_and_only_where_they_changed() {
+async fn call_statistics_alone_are_written_once_a_minute_and_only_if_they_changed() {
     let world = World::start();
     world.pass(600, 7).await;
     let busy = world.written();
@@ -120,11 +120,11 @@ async fn figures_alone_are_written_once_a_minute_and_only_where_they_changed() {
     let last = world.written();
     assert_eq!(last.last().unwrap().1, 600 * 7);
     world.pass(3_600, 0).await;
-    assert_eq!(world.written(), last, "nothing was called, so nothing is written");
+    assert_eq!(world.written(), last, "the status was written although no call ended");
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_release_is_written_at_once_with_its_own_figures_and_begins_another_minute() {
+async fn a_new_release_is_written_at_once_with_its_statistics_and_restarts_the_minute() {
     let world = World::start();
     world.pass(10, 1).await;
     assert_eq!(world.written(), [(Duration::ZERO, 0)]);

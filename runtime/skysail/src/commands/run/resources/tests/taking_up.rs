@@ -1,4 +1,4 @@
-//! Objects in the store and Secrets of an API server that has its moods, taken up by a real fleet.
+//! Tests of applying objects to a real fleet, with Secrets of a fake API server that can fail.
 
 use std::sync::{
     Arc, Mutex,
@@ -24,8 +24,8 @@ use crate::{
     providers::{Complaint, Fleet, services},
 };
 
-/// What the API server says of the only Secret: its token, that it has another key or no text, that
-/// there is none, that this account may not read it, or that the server is out of order.
+/// The API server's answer about the only Secret: the token, another key, no UTF-8 text, 404, 403
+/// or 500.
 #[derive(Clone)]
 enum Secret {
     Token(&'static str),
@@ -41,7 +41,7 @@ struct World {
     resources: Resources,
     fleet: Fleet,
     secret: Arc<Mutex<Secret>>,
-    /// How often it was asked for.
+    /// Number of requests for the Secret.
     asked: Arc<AtomicU64>,
 }
 
@@ -75,7 +75,7 @@ impl World {
         self.writer.apply_watcher_event(&watcher::Event::Delete(object));
     }
 
-    /// What was refused of each.
+    /// Name and complaint of each refused object.
     async fn look(&mut self) -> Vec<(String, String)> {
         self.resources.look(&mut self.fleet, true).await;
         let standings = self.resources.standings.borrow();
@@ -104,8 +104,7 @@ fn answer(secret: &Secret) -> Response<Body> {
     Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap()
 }
 
-/// Named after the first part of its UID. Of an oci source, which nobody answers; the number is its
-/// age, too.
+/// An object with an unreachable oci source. Its creation time is the number in its name.
 fn provider(name: &str, uid: &str, generation: i64, more: &Value) -> DynamicObject {
     let secret = json!({ "namespace": "default", "name": "cloud", "key": "token" });
     let mut spec = json!({
@@ -123,7 +122,7 @@ fn provider(name: &str, uid: &str, generation: i64, more: &Value) -> DynamicObje
 }
 
 #[tokio::test]
-async fn a_secret_that_changes_is_used_without_a_swap_and_one_that_cannot_be_read_is_as_it_was() {
+async fn a_changed_secret_is_used_without_a_swap_and_an_unreadable_one_keeps_its_value() {
     let mut world = World::new();
     world.write("1", 1, &json!({}));
     assert_eq!(world.look().await, []);
@@ -141,31 +140,31 @@ async fn a_secret_that_changes_is_used_without_a_swap_and_one_that_cannot_be_rea
     world.say(Secret::Absent);
     let [(_, reason)] = &*world.look().await else { panic!("it is gone") };
     assert_eq!(reason, "Secret default/cloud does not exist; create it");
-    assert!(world.knows("the-second-value"), "what was good stays in force");
+    assert!(world.knows("the-second-value"), "the last valid settings stay in force");
     world.say(Secret::Token("the-third-value"));
     assert_eq!(world.look().await, []);
 }
 
-/// Each has another remedy.
+/// Each reason has another remedy.
 #[tokio::test]
 async fn a_secret_without_a_value_is_reported_with_its_reason() {
     let mut world = World::new();
     world.write("1", 1, &json!({}));
     for (secret, reason) in [
         (Secret::Absent, "Secret default/cloud does not exist; create it"),
-        (Secret::Forbidden, "Secret default/cloud may not be read by this account; let the account get it"),
+        (Secret::Forbidden, "this account has no permission to get the Secret default/cloud; grant it"),
         (Secret::OtherKey, "Secret default/cloud has no key \"token\"; add the key"),
         (Secret::NoText, "Secret default/cloud has no UTF-8 text under the key \"token\"; replace the value"),
     ] {
         world.say(secret);
-        let [(_, told)] = &*world.look().await else { panic!("{reason}") };
-        assert!(told.starts_with(reason), "{told}");
+        let [(_, complaint)] = &*world.look().await else { panic!("{reason}") };
+        assert!(complaint.starts_with(reason), "{complaint}");
     }
 }
 
-/// Each status that is written is a change to the watch.
+/// Each write of a status triggers the watch.
 #[tokio::test]
-async fn a_change_of_nothing_that_counts_reads_no_secret() {
+async fn a_change_outside_of_the_spec_reads_no_secret() {
     let mut world = World::new();
     world.write("1", 1, &json!({}));
     assert_eq!(world.look().await, []);
@@ -179,21 +178,21 @@ async fn a_change_of_nothing_that_counts_reads_no_secret() {
 }
 
 #[tokio::test]
-async fn a_secret_that_nobody_has_read_yet_is_not_taken_for_one_that_is_not_there() {
+async fn a_secret_that_could_not_be_read_yet_is_not_reported_as_missing() {
     let mut world = World::new();
     world.say(Secret::OutOfOrder);
     world.write("1", 1, &json!({}));
     let [(_, reason)] = &*world.look().await else { panic!("it cannot be known") };
     assert!(reason.contains("cannot be read now"), "{reason}");
     let left_out = world.resources.left_out();
-    assert!(left_out().unwrap().starts_with("p1 is left out: Secret default/cloud"));
+    assert!(left_out().unwrap().starts_with("p1 is not served: Secret default/cloud"));
     world.say(Secret::Token("the-first-value"));
     assert_eq!(world.look().await, []);
     assert!(world.knows("the-first-value") && left_out().is_none());
 }
 
 #[tokio::test]
-async fn a_wrong_object_keeps_what_was_good_of_it_and_nothing_of_another_one() {
+async fn an_invalid_object_keeps_its_last_valid_settings_and_a_recreated_object_has_none() {
     let mut world = World::new();
     world.write("1", 1, &json!({ "config": "good" }));
     assert_eq!(world.look().await, []);
@@ -204,7 +203,7 @@ async fn a_wrong_object_keeps_what_was_good_of_it_and_nothing_of_another_one() {
     world.delete("1");
     world.write("1-again", 1, &json!({ "limits": { "fuel": 1 } }));
     assert_eq!(world.look().await.len(), 1);
-    assert!(world.fleet.served.is_empty(), "it has the name of another, and nothing else");
+    assert!(world.fleet.served.is_empty(), "the recreated object has only the name of the deleted one");
     let left_out = world.resources.left_out();
     assert!(left_out().is_some());
     world.delete("1-again");
@@ -213,7 +212,7 @@ async fn a_wrong_object_keeps_what_was_good_of_it_and_nothing_of_another_one() {
 }
 
 #[tokio::test]
-async fn the_oldest_are_taken_up_and_the_older_one_has_the_claim() {
+async fn the_oldest_objects_are_served_and_the_older_object_gets_a_claim() {
     let mut world = World::new();
     for number in 1..=PROVIDERS_MAX + 1 {
         world.write(&number.to_string(), 1, &json!({ "default": number >= PROVIDERS_MAX - 1 }));
