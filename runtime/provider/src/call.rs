@@ -1,4 +1,4 @@
-//! What accompanies one provider call: the object it is about and where the provider's Events go.
+//! The context of one provider call: the object it is about and the sink for the provider's Events.
 
 use std::{fmt, sync::Arc};
 
@@ -13,16 +13,16 @@ pub struct ObjectReference {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Of the object.
+    /// UID of the object.
     pub uid: String,
 }
 
 /// Severity of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// As it should be.
+    /// Information.
     Normal,
-    /// A person should look.
+    /// A person should look at it.
     Warning,
 }
 

@@ -1,5 +1,5 @@
-//! Why a provider call did not succeed: a closed [`Code`] for what the caller does, a message for
-//! what a person reads.
+//! Why a provider call failed: a closed [`Code`] that decides what the caller does, and a message
+//! for people.
 
 use std::{fmt, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::text::one_line;
 /// The result of a provider call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller does about a failure: one entry per different reaction.
+/// The kind of failure: one variant for each different reaction of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
-    /// The thing asked about is gone for certain. Of an instance: the node may be deleted.
+    /// The resource certainly does not exist. For an instance: the node may be deleted.
     NotFound,
     /// Another controller owns the object; its status and finalizer are left alone.
     ImplementedElsewhere,
@@ -20,7 +20,7 @@ pub enum Code {
     /// A person must change the object or the cloud-config; retried on change and at the slow
     /// resync.
     Invalid,
-    /// The cloud refused the credential; never taken as "gone". Retried slowly.
+    /// The cloud rejected the credential; never treated as "does not exist". Retried slowly.
     Denied,
     /// A quota or capacity is used up. Retried slowly.
     Exhausted,
@@ -28,7 +28,7 @@ pub enum Code {
     RetryAfter,
     /// The cloud is unreachable, slow or broken. Retried with backoff.
     Unavailable,
-    /// A bug or surprise of the provider. Retried with backoff.
+    /// A bug in the provider, or a response that it does not understand. Retried with backoff.
     Internal,
     /// The guest trapped. Retried with backoff.
     Trapped,
@@ -36,10 +36,11 @@ pub enum Code {
     LimitExceeded,
     /// The call's wall-clock deadline passed. Retried with backoff.
     DeadlineExceeded,
-    /// No release serves, or it lacks the interface. Retried when a release becomes active, and
-    /// slowly.
+    /// No release serves, or the serving release lacks the interface. Retried slowly, and when a
+    /// release becomes active.
     NotServing,
-    /// This process lost its lease, and another one may lead. Never retried here: the process ends.
+    /// This process lost its lease, and another replica may be the leader. Never retried: the
+    /// process exits.
     NotLeading,
 }
 
@@ -84,7 +85,7 @@ impl Code {
     }
 }
 
-/// A budget of the sandbox that one call or one provider has.
+/// A limit of the sandbox, for one call or for one provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limit {
     /// CPU work per call, in wasmtime's fuel units.
@@ -206,14 +207,14 @@ impl Limit {
     }
 }
 
-/// A limit that was met, and how.
+/// A limit that was reached, and the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitHit {
-    /// Which budget.
+    /// Which limit.
     pub limit: Limit,
-    /// What was used or asked for when the call was stopped, in the limit's unit.
+    /// The amount used or requested when the call was stopped, in the limit's unit.
     pub used: u64,
-    /// What is allowed, in the limit's unit.
+    /// The allowed amount, in the limit's unit.
     pub max: u64,
 }
 
@@ -228,29 +229,29 @@ impl fmt::Display for LimitHit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the caller does.
+    /// Decides what the caller does.
     pub code: Code,
-    /// What a person reads: one line of at most [`Error::MESSAGE_BYTES_MAX`] bytes, without
-    /// characters that move the cursor or turn the line round.
+    /// For people: one line of at most [`Error::MESSAGE_BYTES_MAX`] bytes, without control
+    /// characters and without invisible characters that change the text direction.
     pub message: String,
-    /// For [`Code::RetryAfter`]: not earlier than this; none lets the caller choose.
+    /// For [`Code::RetryAfter`]: the shortest time until the retry; none lets the caller choose.
     pub retry_after: Option<Duration>,
     /// For [`Code::LimitExceeded`]: which limit.
     pub limit: Option<LimitHit>,
 }
 
 impl Error {
-    /// Longest message, in bytes. An Event's note ends at 1,024 bytes in the API; what the
-    /// controllers put before it needs room.
+    /// Longest message, in bytes. The API limits the note of an Event to 1,024 bytes, and the
+    /// controllers add a prefix.
     pub const MESSAGE_BYTES_MAX: usize = 900;
 
-    /// A failure with a message, of which [`one_line`] is kept.
+    /// A failure with a message, which [`one_line`] sanitises and truncates.
     #[must_use]
     pub fn new(code: Code, message: impl AsRef<str>) -> Self {
         Self { code, message: one_line(message.as_ref(), Self::MESSAGE_BYTES_MAX), retry_after: None, limit: None }
     }
 
-    /// "Ask again": zero lets the caller choose the time.
+    /// A failure with [`Code::RetryAfter`]; zero lets the caller choose the time.
     #[must_use]
     pub fn retry_after(after: Duration, message: impl AsRef<str>) -> Self {
         Self { retry_after: (!after.is_zero()).then_some(after), ..Self::new(Code::RetryAfter, message) }

@@ -1,9 +1,9 @@
-//! A provider in memory, for tests of the controllers: it behaves like a small cloud, records every
-//! call as one line of text and fails where a test tells it to.
+//! A provider in memory, for tests of the controllers: it simulates a small cloud, records every
+//! call as one line of text and fails on request.
 //!
-//! It keeps no time of its own: a test that wants latency gives a hook ([`FakeProvider::on_call`])
-//! whose future uses the test's clock, paused or not. It must not be used outside tests: nothing in
-//! it is bounded except by what a test puts in.
+//! The provider uses no clock: a test that needs latency installs a hook
+//! ([`FakeProvider::on_call`]) whose future uses the test's clock. Do not use the provider outside
+//! tests: its memory has no bound.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,7 +31,7 @@ type Answer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
 pub struct FakeLoadBalancer {
     /// `namespace/name` of its Service.
     pub service: String,
-    /// Where it answers.
+    /// Its status.
     pub status: LoadBalancerStatus,
     /// Names of its backends, sorted.
     pub nodes: Vec<String>,
@@ -41,27 +41,27 @@ pub struct FakeLoadBalancer {
 struct State {
     info: Option<Arc<Info>>,
     calls: Vec<String>,
-    /// Per operation: failures that are used up one by one, oldest first.
+    /// For each operation the failures of its next calls, in order.
     failures: BTreeMap<String, VecDeque<Error>>,
-    /// Per operation: a failure that stays.
+    /// For each operation the failure of every call.
     broken: BTreeMap<String, Error>,
     load_balancers: BTreeMap<String, FakeLoadBalancer>,
     addresses_given: u8,
     instances: BTreeMap<String, Result<Instance>>,
-    /// In the cloud, and made for no Service that these traits were called with.
+    /// Load balancers in the cloud that were not created through these traits.
     left_behind: Vec<OwnedLoadBalancer>,
     routes: Vec<Route>,
     /// By the volume's handle.
     volumes: BTreeMap<String, BTreeMap<String, String>>,
     hook: Option<Hook>,
     answer: Option<Answer>,
-    /// What each look-up of machines warns of.
+    /// The text of the warning Event that each `describe` emits.
     warning: Option<String>,
-    /// A node, and how every look-up ends that asks about it.
+    /// A node, and the error of every `describe` that includes it.
     poison: Option<(String, Error)>,
-    /// `get` sees no load balancer.
+    /// `get` finds no load balancer.
     blind: bool,
-    /// How many results a look-up of machines gives, at most.
+    /// The maximum number of results of `describe`.
     results_max: Option<usize>,
 }
 
@@ -125,7 +125,7 @@ impl FakeProvider {
         self
     }
 
-    /// Serves, if it did not.
+    /// Makes the provider serve.
     pub fn start(&self) {
         self.lock().info = Some(Arc::new(Info {
             name: self.name.clone(),
@@ -137,12 +137,12 @@ impl FakeProvider {
         }));
     }
 
-    /// Serves no more: `info` is none, every call is [`Code::NotServing`].
+    /// Stops serving: `info` is none, every call fails with [`Code::NotServing`].
     pub fn stop(&self) {
         self.lock().info = None;
     }
 
-    /// Describes these provider-ID schemes from now on.
+    /// Sets the provider-ID schemes of `info`.
     pub fn describe_schemes(&self, schemes: &[&str]) {
         if let Some(info) = &mut self.lock().info {
             let provider_id_schemes = schemes.iter().map(|scheme| (*scheme).to_owned()).collect();
@@ -150,12 +150,12 @@ impl FakeProvider {
         }
     }
 
-    /// Every call awaits what this hook returns for its line, before it does anything.
+    /// Every call first awaits the future that this hook returns for the line of the call.
     pub fn on_call(&self, hook: impl Fn(&str) -> HookFuture + Send + Sync + 'static) {
         self.lock().hook = Some(Arc::new(hook));
     }
 
-    /// The status that `ensure` answers with, in place of one address out of 203.0.113.0/24.
+    /// Sets the status that `ensure` returns, instead of one address out of 203.0.113.0/24.
     pub fn answer_ensure(&self, answer: impl Fn(&Service) -> LoadBalancerStatus + Send + Sync + 'static) {
         self.lock().answer = Some(Arc::new(answer));
     }
@@ -174,8 +174,7 @@ impl FakeProvider {
         };
     }
 
-    /// What the cloud says about the machine of this node. One that was never given is
-    /// [`Code::NotFound`].
+    /// Sets the result of `describe` for this node. The default is [`Code::NotFound`].
     pub fn set_instance(&self, node: &str, instance: Result<Instance>) {
         self.lock().instances.insert(node.to_owned(), instance);
     }
@@ -188,40 +187,39 @@ impl FakeProvider {
         }
     }
 
-    /// Every look-up of machines publishes a warning `MachinesListed` with this text.
+    /// Every `describe` emits a warning Event `MachinesListed` with this text.
     pub fn warn_at_describe(&self, message: &str) {
         self.lock().warning = Some(message.to_owned());
     }
 
-    /// Every look-up of machines that asks about this node, and maybe others, fails as a whole.
+    /// Every `describe` that includes this node fails as a whole.
     pub fn poison(&self, node: &str, error: Error) {
         self.lock().poison = Some((node.to_owned(), error));
     }
 
-    /// Every look-up of machines gives at most this many results, or (none) one for each node
-    /// again.
+    /// Every `describe` returns at most this many results; none restores one result for each node.
     pub fn cut_answers(&self, results_max: Option<usize>) {
         self.lock().results_max = results_max;
     }
 
-    /// The cloud has a volume with this handle, and these are its labels. One that was never given
-    /// is [`Code::NotFound`].
+    /// Adds a volume with this handle and these labels. `labels` returns [`Code::NotFound`] for
+    /// other volumes.
     pub fn add_volume<'a>(&self, handle: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         self.lock().volumes.insert(handle.to_owned(), labels);
     }
 
-    /// The machine is gone.
+    /// Deletes the machine.
     pub fn remove_instance(&self, node: &str) {
         self.lock().instances.remove(node);
     }
 
-    /// The routes in the cloud, in place of those that are there.
+    /// Replaces the routes in the cloud.
     pub fn set_routes(&self, routes: Vec<Route>) {
         self.lock().routes = routes;
     }
 
-    /// The routes in the cloud, in the order in which they came.
+    /// The routes in the cloud, in the order of their creation.
     #[must_use]
     pub fn cloud_routes(&self) -> Vec<Route> {
         self.lock().routes.clone()
@@ -233,22 +231,22 @@ impl FakeProvider {
         self.lock().load_balancers.clone()
     }
 
-    /// The cloud has one more load balancer of this cluster.
+    /// Adds a load balancer of this cluster that was not created through these traits.
     pub fn leave_behind(&self, load_balancer: OwnedLoadBalancer) {
         self.lock().left_behind.push(load_balancer);
     }
 
-    /// What was left behind is gone.
+    /// Deletes the load balancers that were added with [`Self::leave_behind`].
     pub fn forget_left_behind(&self) {
         self.lock().left_behind.clear();
     }
 
-    /// Somebody deletes everything behind the cluster's back.
+    /// Deletes all load balancers, as a person would in the cloud's console.
     pub fn lose_load_balancers(&self) {
         self.lock().load_balancers.clear();
     }
 
-    /// `get` sees nothing from now on, as in a cloud that shows the past.
+    /// Makes `get` find no load balancer, as in a cloud with stale reads.
     pub fn make_get_blind(&self) {
         self.lock().blind = true;
     }

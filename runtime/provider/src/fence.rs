@@ -2,14 +2,14 @@
 //!
 //! Replicas elect a leader, which leads as long as it renews its lease. A process that was frozen
 //! or partitioned does not know that its lease expired and that another replica leads: so every
-//! write checks the fence at the last moment before the write leaves. The fence is a point in time
-//! on a clock that goes on while the process is frozen; each renewal of the lease moves the point.
-//! A fence that has expired stays closed.
+//! write checks the fence immediately before it is sent. The fence is a deadline on a clock that
+//! keeps running while the process is frozen; each renewal of the lease extends the deadline. A
+//! fence that has expired stays closed.
 //!
 //! # Caveats
-//! Between the question and the system call that sends lie microseconds in which a process can
-//! still be frozen. Nothing but a cloud or an API that knows leaders could close that gap; the
-//! API's own guard for it is the resourceVersion of a write.
+//! A process can still be frozen in the microseconds between the check and the system call that
+//! sends. Only a cloud or an API that verifies the leader could close this gap; in the Kubernetes
+//! API, the resourceVersion of a write does.
 
 use std::{
     fmt,
@@ -25,9 +25,9 @@ use std::{
 
 use crate::{Code, Error};
 
-/// The lease ran out, or was given up: nothing may be written any more, and the process has to end.
+/// The lease expired or was released: the process must not write any more and has to exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this process does not lead any more: it sends nothing")]
+#[error("this process is no longer the leader and sends no more requests")]
 pub struct FenceClosed;
 
 impl From<FenceClosed> for Error {
@@ -36,8 +36,8 @@ impl From<FenceClosed> for Error {
     }
 }
 
-/// Says whether this process may still write; cloning shares it. The default is open for ever: a
-/// process that is alone.
+/// Tells whether this process may still write; clones share the state. The default is always open:
+/// a process without leader election.
 #[derive(Clone, Default)]
 pub struct Fence(Option<Arc<Gate>>);
 
@@ -61,10 +61,10 @@ impl Fence {
         Self(Some(Arc::new(Gate { now: Box::new(now), until: AtomicU64::new(nanoseconds(until)) })))
     }
 
-    /// Leaves it open for longer; what is earlier than before changes nothing.
+    /// Extends the deadline; an earlier deadline changes nothing.
     ///
     /// # Errors
-    /// It is closed: another process may lead.
+    /// The fence is closed: another replica may be the leader.
     pub fn extend(&self, until: Duration) -> Result<(), FenceClosed> {
         let Some(gate) = &self.0 else { return Ok(()) };
         let until = nanoseconds(until);
@@ -75,17 +75,17 @@ impl Fence {
         }
     }
 
-    /// Closes it for ever. One that is open for ever stays so: nobody else could lead.
+    /// Closes the fence permanently. A default fence stays open, because there is no other replica.
     pub fn close(&self) {
         if let Some(gate) = &self.0 {
             gate.until.store(0, Ordering::Release);
         }
     }
 
-    /// Whether something may be written now.
+    /// Fails if the process must not write now.
     ///
     /// # Errors
-    /// It is closed.
+    /// The fence is closed.
     pub fn check(&self) -> Result<(), FenceClosed> {
         match &self.0 {
             Some(gate) if !gate.is_open() => Err(FenceClosed),
@@ -93,11 +93,11 @@ impl Fence {
         }
     }
 
-    /// Runs a future that writes. It is asked before each step, so that a process that was frozen
-    /// in the middle does not go on: the future is dropped then.
+    /// Runs a future that writes. The fence is checked before each poll, so that a process that was
+    /// frozen in the middle does not continue: the future is then dropped.
     ///
     /// # Errors
-    /// The fence was closed before the future had ended. Some of what it does may be done.
+    /// The fence closed before the future completed. The future may have done a part of its work.
     ///
     /// # Cancel safety
     /// That of the future.
@@ -117,7 +117,6 @@ impl fmt::Debug for Fence {
     }
 }
 
-/// 584 years fit.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -136,7 +135,7 @@ mod tests {
 
     use super::{Fence, FenceClosed};
 
-    /// A fence that closes at second 10, and its clock's hand.
+    /// A fence that closes at second 10, and the seconds of its clock.
     fn until_ten() -> (Fence, Arc<AtomicU64>) {
         let hand = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&hand);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn it_closes_when_its_time_is_over_and_stays_closed() {
+    fn a_fence_closes_at_its_deadline_and_stays_closed() {
         let (fence, hand) = until_ten();
         assert_eq!(fence.check(), Ok(()));
         hand.store(9, Ordering::SeqCst);
@@ -154,12 +153,12 @@ mod tests {
         assert_eq!(fence.check(), Ok(()));
         hand.store(19, Ordering::SeqCst);
         assert_eq!(fence.check(), Err(FenceClosed));
-        assert_eq!(fence.extend(Duration::from_secs(99)), Err(FenceClosed), "a renewal that came late opens nothing");
+        assert_eq!(fence.extend(Duration::from_secs(99)), Err(FenceClosed), "a late renewal must not reopen the fence");
         assert_eq!(fence.check(), Err(FenceClosed));
     }
 
     #[test]
-    fn an_earlier_time_shortens_nothing() {
+    fn an_earlier_deadline_does_not_shorten_the_fence() {
         let (fence, hand) = until_ten();
         assert_eq!(fence.extend(Duration::from_secs(3)), Ok(()));
         hand.store(9, Ordering::SeqCst);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_closed_is_closed_for_all_who_share_it() {
+    fn closing_a_fence_closes_all_its_clones() {
         let (fence, _hand) = until_ten();
         let shared = fence.clone();
         fence.close();
@@ -175,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_open_for_ever() {
+    fn the_default_fence_never_closes() {
         let fence = Fence::default();
         fence.close();
         assert_eq!((fence.check(), fence.extend(Duration::ZERO)), (Ok(()), Ok(())));
     }
 
     #[test]
-    fn a_guarded_future_takes_no_step_after_the_end() {
+    fn a_guarded_future_is_not_polled_after_the_fence_closed() {
         let (fence, hand) = until_ten();
         let mut steps = 0;
         let work = std::future::poll_fn(|_| {

@@ -1,4 +1,4 @@
-//! The machines behind nodes, as upstream's `InstancesV2` in one look-up.
+//! The cloud's machines behind the nodes: upstream's `InstancesV2` as one function.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Call, NodeAddress, NodeSet, Result};
 
-/// Most nodes that one [`Instances::describe`] is asked about. Part of the contract.
+/// Most nodes in one call of [`Instances::describe`]. Part of the contract.
 pub const NODES_PER_PAGE: usize = 500;
 
 /// How much of an [`Instance`] is needed.
@@ -25,10 +25,10 @@ pub enum Detail {
 pub struct Instance {
     /// `<scheme>://<rest>`.
     pub provider_id: String,
-    /// The cloud has no IDs: a node that has none is initialised without one. Else an empty
-    /// [`Self::provider_id`] is a failure.
+    /// The cloud has no machine IDs: the node is initialised without a provider ID. If false, an
+    /// empty [`Self::provider_id`] is an error.
     pub without_provider_id: bool,
-    /// Off or being switched off, and still there.
+    /// The machine still exists and is powered off or shutting down.
     pub shutdown: bool,
     /// Empty where the cloud has none.
     pub instance_type: String,
@@ -36,9 +36,9 @@ pub struct Instance {
     pub zone: String,
     /// Empty where the cloud has none.
     pub region: String,
-    /// In the order that the node's status shall have.
+    /// In the order for `status.addresses` of the node.
     pub addresses: Vec<NodeAddress>,
-    /// Further labels for the node, as the provider gave them: not yet judged.
+    /// Additional labels for the node, as the provider returned them: not yet validated.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -48,11 +48,11 @@ pub trait Instances: Send + Sync {
     /// Looks up the machines of these nodes, at most [`NODES_PER_PAGE`]; one result for each node,
     /// in order.
     ///
-    /// An inner [`crate::Code::NotFound`] says that the machine is gone for certain. The length of
-    /// the answer is that of `nodes`: an implementation that cannot promise it answers
+    /// An inner [`crate::Code::NotFound`] means that the machine certainly does not exist. The
+    /// result has as many entries as `nodes`; an implementation that cannot guarantee this returns
     /// [`crate::Code::Internal`].
     ///
     /// # Errors
-    /// The outer error means that nothing was learnt about any node.
+    /// An outer error means that nothing is known about any node.
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>>;
 }

@@ -1,7 +1,7 @@
-//! What a cloud provider is, in plain Rust: the traits, the types and the errors.
+//! The interface of a cloud provider in plain Rust: the traits, the types and the errors.
 //!
-//! This is the only vocabulary that the controllers and the wasm host share. It knows no
-//! Kubernetes, no WebAssembly and no I/O: a provider may be a component in a sandbox (the slots of
+//! The controllers and the wasm host share only this crate. It depends on no Kubernetes client, no
+//! WebAssembly runtime and no I/O: a provider may be a component in a sandbox (the slots of
 //! `skysail-host`) or an in-memory fake. Names are those of upstream's `k8s.io/cloud-provider`; the
 //! meaning of each function is that of the contract in `wit/`.
 //!

@@ -15,13 +15,13 @@ pub trait LoadBalancers: Send + Sync {
     /// Only those of the sandbox.
     async fn name(&self, call: &Call, cluster: &str, service: &Service) -> Result<String>;
 
-    /// What the cloud has now; none where there is nothing. As `GetLoadBalancer`.
+    /// The current load balancer in the cloud; none if there is none. As `GetLoadBalancer`.
     ///
     /// # Errors
-    /// Never [`crate::Code::NotFound`]: absence is an answer.
+    /// Never [`crate::Code::NotFound`].
     async fn get(&self, call: &Call, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>>;
 
-    /// Creates or changes until the cloud has what the Service asks for. As `EnsureLoadBalancer`.
+    /// Creates or updates the load balancer until it matches the Service. As `EnsureLoadBalancer`.
     ///
     /// # Errors
     /// Every code.
@@ -33,17 +33,17 @@ pub trait LoadBalancers: Send + Sync {
         nodes: &NodeSet,
     ) -> Result<LoadBalancerStatus>;
 
-    /// Brings the backends to these nodes. As `UpdateLoadBalancer`.
+    /// Makes these nodes the backends. As `UpdateLoadBalancer`.
     ///
     /// # Errors
-    /// [`crate::Code::NotFound`] where the load balancer is gone and `ensure` has to be called;
-    /// else as `ensure`.
+    /// [`crate::Code::NotFound`] if the load balancer does not exist and the caller has to call
+    /// `ensure`; otherwise as `ensure`.
     async fn update(&self, call: &Call, cluster: &str, service: &Service, nodes: &NodeSet) -> Result<()>;
 
-    /// Removes everything; ok only when nothing is left. As `EnsureLoadBalancerDeleted`.
+    /// Deletes everything; ok only when nothing is left. As `EnsureLoadBalancerDeleted`.
     ///
     /// # Errors
-    /// Never [`crate::Code::NotFound`]: absence is the aim.
+    /// Never [`crate::Code::NotFound`].
     async fn ensure_deleted(&self, call: &Call, cluster: &str, service: &Service) -> Result<()>;
 }
 
@@ -53,22 +53,22 @@ pub trait LoadBalancers: Send + Sync {
 pub struct OwnedLoadBalancer {
     /// As [`LoadBalancers::name`].
     pub name: String,
-    /// Namespace, name and uid of the Service, where the cloud remembers them.
+    /// Namespace, name and UID of the Service, if the cloud stores them.
     pub service: Option<(String, String, String)>,
 }
 
-/// What this cluster owns in the cloud. Upstream has no such interface.
+/// The load balancers that this cluster owns in the cloud. Upstream has no such interface.
 #[async_trait]
 pub trait LoadBalancerInventory: Send + Sync {
-    /// Every load balancer of this cluster, and no other cluster's.
+    /// Every load balancer of this cluster and of no other cluster.
     ///
     /// # Errors
     /// `Denied`, `RetryAfter`, `Unavailable`, `Internal`, those of the sandbox.
     async fn list(&self, call: &Call, cluster: &str) -> Result<Vec<OwnedLoadBalancer>>;
 
-    /// Deletes one of them by name; an absent one is ok.
+    /// Deletes one of them by name; ok if it does not exist.
     ///
     /// # Errors
-    /// As `list`; `Denied` also where the name is another cluster's.
+    /// As `list`; `Denied` also if the load balancer belongs to another cluster.
     async fn delete(&self, call: &Call, cluster: &str, name: &str) -> Result<()>;
 }

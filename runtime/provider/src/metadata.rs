@@ -1,4 +1,4 @@
-//! Where clouds serve credentials without authentication.
+//! Addresses of the metadata services of clouds, which serve credentials without authentication.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,8 +11,8 @@ const fn v6(bits: u128) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from_bits(bits))
 }
 
-/// Addresses of metadata services and their relatives. No provider reaches one unless an operator
-/// names it alone, and no load balancer or node has one.
+/// Addresses of metadata services and similar services. A provider can reach one only if an
+/// operator allows that single address, and no load balancer or node may have such an address.
 ///
 /// Source: the documentation of the clouds.
 pub const METADATA_SERVICES: [IpAddr; 13] = [

@@ -59,7 +59,7 @@ pub struct Node {
     pub ready: bool,
 }
 
-/// An immutable set of nodes, sorted by name, shared by reference: cloning costs two counters.
+/// An immutable set of nodes, sorted by name. Clones share the nodes.
 #[derive(Clone, Debug)]
 pub struct NodeSet {
     nodes: Arc<[Arc<Node>]>,
@@ -67,7 +67,7 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// A set of these nodes; of two with the same name the later one stays.
+    /// A set of these nodes; if two have the same name, the later one wins.
     #[must_use]
     pub fn new(nodes: impl IntoIterator<Item = Arc<Node>>) -> Self {
         let by_name: BTreeMap<String, Arc<Node>> = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();

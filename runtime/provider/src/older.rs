@@ -1,4 +1,5 @@
-//! The older interfaces: zones, clusters, and what Kubernetes 1.6 asked of in-tree providers.
+//! The older interfaces: zones, clusters, and functions that Kubernetes 1.6 called in in-tree
+//! providers.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -21,19 +22,19 @@ pub trait Zones: Send + Sync {
     /// The zone this process runs in.
     ///
     /// # Errors
-    /// `Unsupported` where the cloud cannot tell.
+    /// `Unsupported` if the cloud cannot tell.
     async fn current(&self, call: &Call) -> Result<Zone>;
 
     /// The zone of a machine by its provider ID.
     ///
     /// # Errors
-    /// `NotFound` where the machine is gone, `Invalid` for a foreign ID.
+    /// `NotFound` if the machine does not exist, `Invalid` for an ID of another provider.
     async fn by_provider_id(&self, call: &Call, provider_id: &str) -> Result<Zone>;
 
     /// The zone of a machine by the name of its node.
     ///
     /// # Errors
-    /// `NotFound` where the machine is gone.
+    /// `NotFound` if the machine does not exist.
     async fn by_node_name(&self, call: &Call, node: &str) -> Result<Zone>;
 }
 
@@ -53,22 +54,22 @@ pub trait Clusters: Send + Sync {
     async fn master(&self, call: &Call, cluster: &str) -> Result<String>;
 }
 
-/// What kubelet and API server asked of the in-tree providers of Kubernetes 1.6.
+/// Functions that kubelet and API server called in the in-tree providers of Kubernetes 1.6.
 #[async_trait]
 pub trait NodeLegacy: Send + Sync {
-    /// Gives every machine a further SSH key (OpenSSH format).
+    /// Adds an SSH public key (OpenSSH format) to every machine.
     ///
     /// # Errors
-    /// `Unsupported` where the cloud cannot.
+    /// `Unsupported` if the cloud does not support it.
     async fn add_ssh_key_to_all_instances(&self, call: &Call, user: &str, key: &[u8]) -> Result<()>;
 
-    /// The node's name for a machine's own host name.
+    /// The node name of the machine with this host name.
     ///
     /// # Errors
     /// `NotFound` for an absent machine.
     async fn current_node_name(&self, call: &Call, hostname: &str) -> Result<String>;
 
-    /// Nameservers and search domains in, what pods should see out.
+    /// Filters nameservers and search domains: returns those that pods should see.
     ///
     /// # Errors
     /// Only those of the sandbox.

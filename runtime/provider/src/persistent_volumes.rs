@@ -1,4 +1,4 @@
-//! Where volumes are, as upstream's `PVLabeler`.
+//! Topology labels of volumes: upstream's `PVLabeler`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{Call, Result};
 
-/// A `PersistentVolume`: what its labels may depend on.
+/// The fields of a `PersistentVolume` that its labels can depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PersistentVolume {
     /// Name of the object.
@@ -19,23 +19,24 @@ pub struct PersistentVolume {
     pub annotations: BTreeMap<String, String>,
     /// `spec.storageClassName`; empty where it has none.
     pub storage_class: String,
-    /// The member of `spec` that says what the volume is: `csi`, `awsElasticBlockStore`.
+    /// The volume source, a field of `spec`: `csi`, `awsElasticBlockStore`.
     pub source: String,
-    /// Of `csi` and `flexVolume`; else empty.
+    /// The driver of `csi` and `flexVolume`; otherwise empty.
     pub driver: String,
-    /// What the cloud knows the volume by; empty where the source has no such field.
+    /// The cloud's ID of the volume; empty if the source has no such field.
     pub handle: String,
-    /// Every other text, number and truth value of the source, by its path.
+    /// Every other string, number and boolean of the source, by its path.
     pub attributes: BTreeMap<String, String>,
 }
 
 /// Labels of volumes.
 #[async_trait]
 pub trait PersistentVolumeLabels: Send + Sync {
-    /// Labels that say where the volume is, as the provider gave them: not yet judged.
+    /// The topology labels of the volume, as the provider returned them: not yet validated.
     ///
     /// # Errors
-    /// `Unsupported` and `ImplementedElsewhere` where it is no volume of this provider, `NotFound`
-    /// where the cloud does not have it, `Invalid` where it cannot be one.
+    /// `Unsupported` and `ImplementedElsewhere` if the volume does not belong to this provider,
+    /// `NotFound` if it does not exist in the cloud, `Invalid` if the object cannot describe a
+    /// volume of this cloud.
     async fn labels(&self, call: &Call, cluster: &str, volume: &PersistentVolume) -> Result<BTreeMap<String, String>>;
 }

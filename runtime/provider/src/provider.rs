@@ -1,4 +1,4 @@
-//! The provider itself: who it is and which interfaces it has.
+//! The provider itself: its identity and its interfaces.
 
 use std::{fmt, sync::Arc};
 
@@ -8,21 +8,21 @@ use crate::{
     Clusters, Instances, LoadBalancerInventory, LoadBalancers, NodeLegacy, PersistentVolumeLabels, Routes, Zones,
 };
 
-/// Who a provider is.
+/// The identity of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Info {
     /// As upstream's `ProviderName()`.
     pub name: String,
-    /// Of the component, for people.
+    /// Version of the component, shown to people.
     pub version: String,
-    /// One line for people.
+    /// One line, shown to people.
     pub description: String,
-    /// Schemes of `spec.providerID` that are this provider's, without `://`.
+    /// The schemes of this provider's IDs in `spec.providerID`, without `://`.
     pub provider_id_schemes: Vec<String>,
     /// As upstream's `HasClusterID()`.
     pub has_cluster_id: bool,
-    /// Origins that it cannot do without, such as `https://api.example.com`.
+    /// Origins that the component requires, such as `https://api.example.com`.
     pub egress: Vec<String>,
 }
 
@@ -82,12 +82,12 @@ impl fmt::Display for Interface {
     }
 }
 
-/// A cloud provider. Each interface is there or not, as upstream's `(impl, supported)`.
+/// A cloud provider. Each interface is optional, as upstream's `(impl, supported)`.
 ///
-/// What a provider supports may change while the process runs: a hot swap can add an interface. So
-/// callers ask each time and keep no answer. All calls are cancelled by dropping their future.
+/// The supported interfaces can change while the process runs: a swap can add one. So callers ask
+/// before each use and do not keep the result. Dropping the future of a call cancels the call.
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// Who the provider is; none while nothing serves.
+    /// The identity of the provider; none while no release serves.
     fn info(&self) -> Option<Arc<Info>>;
 
     /// Load balancers for Services.
@@ -95,12 +95,12 @@ pub trait Provider: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What this cluster owns in the cloud.
+    /// The load balancers that this cluster owns in the cloud.
     fn load_balancer_inventory(&self) -> Option<&dyn LoadBalancerInventory> {
         None
     }
 
-    /// The machines behind nodes.
+    /// The cloud's machines behind the nodes.
     fn instances(&self) -> Option<&dyn Instances> {
         None
     }
@@ -120,12 +120,12 @@ pub trait Provider: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What Kubernetes 1.6 asked of in-tree providers.
+    /// Functions that Kubernetes 1.6 called in in-tree providers.
     fn node_legacy(&self) -> Option<&dyn NodeLegacy> {
         None
     }
 
-    /// Where volumes are.
+    /// Topology labels of volumes.
     fn persistent_volume_labels(&self) -> Option<&dyn PersistentVolumeLabels> {
         None
     }

@@ -1,4 +1,4 @@
-//! `spec.providerID`, parsed once.
+//! The parsed form of `spec.providerID`.
 
 use std::{fmt, str::FromStr};
 

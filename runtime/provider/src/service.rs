@@ -1,4 +1,4 @@
-//! A Service of type LoadBalancer as a provider sees it, and the status it answers with.
+//! A Service of type LoadBalancer as a provider sees it, and the status that the provider returns.
 
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ pub enum IpFamily {
 pub enum IpFamilyPolicy {
     /// One family.
     SingleStack,
-    /// Two where the cluster has two.
+    /// Two families if the cluster has two.
     PreferDualStack,
-    /// Two or failure.
+    /// Two families, or the Service is refused.
     RequireDualStack,
 }
 
@@ -50,9 +50,9 @@ pub enum TrafficPolicy {
 pub enum SessionAffinity {
     /// No affinity.
     None,
-    /// By client address, for so many seconds.
+    /// By client address.
     ClientIp {
-        /// 1 to 86400.
+        /// Timeout in seconds, 1 to 86400.
         timeout_seconds: u32,
     },
 }
@@ -60,7 +60,7 @@ pub enum SessionAffinity {
 /// One entry of `spec.ports`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServicePort {
-    /// Empty where the port has no name.
+    /// Empty if the port has no name.
     pub name: String,
     /// Transport protocol.
     pub protocol: Protocol,
@@ -68,13 +68,13 @@ pub struct ServicePort {
     pub app_protocol: Option<String>,
     /// 1 to 65535.
     pub port: u16,
-    /// 0 where none is allocated.
+    /// 0 if none is allocated.
     pub node_port: u16,
-    /// A number or a name, as in the object.
+    /// A port number or name, as in the object.
     pub target_port: String,
 }
 
-/// What became of one port of an ingress.
+/// The status of one port of an ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PortStatus {
@@ -104,7 +104,7 @@ pub struct Ingress {
     pub ip: Option<String>,
     /// DNS name.
     pub hostname: Option<String>,
-    /// Only where `ip` is there.
+    /// Only if `ip` is set.
     pub ip_mode: Option<IpMode>,
     /// Ports with problems, or all.
     pub ports: Vec<PortStatus>,
@@ -114,7 +114,7 @@ pub struct Ingress {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerStatus {
-    /// Where the load balancer is reached.
+    /// The addresses of the load balancer.
     pub ingress: Vec<Ingress>,
 }
 
@@ -139,7 +139,7 @@ pub struct Service {
     pub load_balancer_ip: Option<String>,
     /// `spec.loadBalancerClass`.
     pub load_balancer_class: Option<String>,
-    /// CIDRs; empty means everywhere.
+    /// CIDRs; empty allows every source.
     pub source_ranges: Vec<String>,
     /// `spec.externalIPs`.
     pub external_ips: Vec<String>,
@@ -147,7 +147,7 @@ pub struct Service {
     pub external_traffic_policy: TrafficPolicy,
     /// `spec.internalTrafficPolicy`.
     pub internal_traffic_policy: TrafficPolicy,
-    /// 0 where none.
+    /// 0 if there is none.
     pub health_check_node_port: u16,
     /// `spec.ipFamilies`.
     pub ip_families: Vec<IpFamily>,
@@ -155,12 +155,12 @@ pub struct Service {
     pub ip_family_policy: Option<IpFamilyPolicy>,
     /// `spec.allocateLoadBalancerNodePorts`.
     pub allocate_node_ports: bool,
-    /// What the object's status says now.
+    /// The current `status.loadBalancer` of the object.
     pub status: LoadBalancerStatus,
 }
 
 impl Service {
-    /// One without ports, as the API server completes it where nothing else is said.
+    /// A Service without ports, with the defaults of the API server.
     #[must_use]
     pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
         Self {

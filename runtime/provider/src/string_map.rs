@@ -6,14 +6,13 @@ use std::{
     ops::{Index, Range},
 };
 
-/// An immutable map of strings, in two allocations: a cluster has thousands of nodes, each with
-/// dozens of labels, and in a `BTreeMap` every one of these short strings is an allocation of its
-/// own.
+/// An immutable map of strings in two allocations. A cluster has thousands of nodes with dozens of
+/// labels each, and a `BTreeMap` would allocate each of these short strings separately.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct StringMap {
-    /// The keys and values behind each other, sorted by key.
+    /// The concatenated keys and values, sorted by key.
     text: Box<str>,
-    /// Of each pair: where its key and where its value ends.
+    /// For each pair the end of its key and the end of its value.
     ends: Box<[(usize, usize)]>,
 }
 
@@ -63,7 +62,7 @@ impl StringMap {
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
-    /// Of equal keys the last one stays.
+    /// If a key occurs several times, the last value wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let pairs: Vec<(K, V)> = pairs.into_iter().collect();
         let sorted: BTreeMap<&str, &str> = pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
@@ -121,7 +120,7 @@ mod tests {
     use super::StringMap;
 
     #[test]
-    fn it_is_what_a_btree_map_is() {
+    fn a_string_map_behaves_like_a_btree_map() {
         for count in 0..40 {
             // Empty strings, prefixes of each other, and texts of more than one byte a character.
             let pairs = (0..count).map(|n| ("ä".repeat(n % 7) + &n.to_string(), "b".repeat(n % 3)));

@@ -1,11 +1,12 @@
-//! Text that this program did not write (of a guest, a cloud, a registry, a file name), made fit
-//! for one line of a log, an Event, an error or a terminal.
+//! Sanitises untrusted text (from a guest, a cloud, a registry, a file name) for one line of a log,
+//! an Event, an error or a terminal.
 
-/// What stands where text was cut.
+/// Marks the place where text was truncated.
 const CUT: &str = "…";
 
-/// At most `bytes_max` bytes, without control characters and [unseen](is_unseen) ones; a cut is
-/// marked. Of a path the [lossy text](std::path::Path::to_string_lossy) is given.
+/// The text with at most `bytes_max` bytes, without control characters and [invisible](is_unseen)
+/// characters; a truncation is marked. For a path pass its [lossy
+/// text](std::path::Path::to_string_lossy).
 #[must_use]
 pub fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
@@ -23,8 +24,9 @@ pub fn one_line(text: &str, bytes_max: usize) -> String {
     out
 }
 
-/// Whether a character is invisible and changes how others are shown or compared: marks of
-/// direction, which can make a line read as another one, invisible blanks and joiners, tags.
+/// Whether a character is invisible and changes how other characters are displayed or compared:
+/// bidirectional controls, which can reorder the text of a line, zero-width spaces and joiners,
+/// tags.
 #[must_use]
 pub const fn is_unseen(c: char) -> bool {
     matches!(

@@ -54,7 +54,7 @@ async fn b19_an_answer_after_the_lease_expired_is_not_written() {
 #[tokio::test(start_paused = true)]
 async fn b19_a_closed_fence_is_no_failure_of_the_object() {
     let mut world = World::new();
-    world.fake().fail_always("ensure", Some(Error::new(Code::NotLeading, "this process does not lead any more")));
+    world.fake().fail_always("ensure", Some(Error::new(Code::NotLeading, "this process is no longer the leader")));
     world.add_node("a").await;
     world = world.start().await;
     world.add_service("web", serde_json::json!({})).await;
