@@ -1,12 +1,13 @@
-//! One provider call: a place, a fresh store, the guest under all guards, an outcome, a record.
+//! Runs one provider call: waits for a place, runs the guest in a fresh store under all limits, and
+//! records the outcome.
 //!
 //! # Flow
-//! wait for one of the provider's concurrent calls to end → the fence → store from the
-//! pre-instantiated component → the function → its answer judged → outcome → record. The deadline
-//! covers all of it.
+//! wait for a place among the provider's concurrent calls → check the fence → store from the
+//! pre-instantiated component → the function → validate its result → outcome → record. The deadline
+//! covers all steps.
 //!
 //! # Cancel safety
-//! Dropping the future ends the call: the store goes back, the HTTP requests with it, and the
+//! Dropping the future ends the call: its store is freed, its HTTP requests are cancelled, and the
 //! record says `Cancelled`.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
@@ -31,14 +32,14 @@ use crate::{
     store::{CallState, new_store},
 };
 
-/// Which function of which release is called, and for whom.
+/// Which function of which release is called, and in which context.
 pub(crate) struct Request<'a> {
     pub(crate) sandbox: &'a Arc<Sandbox>,
     pub(crate) release: &'a Release,
     pub(crate) call: &'a Call,
     /// Interface and function of the contract: `load-balancers.ensure`.
     pub(crate) function: &'static str,
-    /// What it may send.
+    /// The HTTP requests that the call may send.
     pub(crate) http: HttpAccess,
     pub(crate) purpose: Purpose,
 }
@@ -48,10 +49,10 @@ pub(crate) struct Request<'a> {
 pub(crate) enum Purpose {
     /// A caller uses the answer.
     Serving,
-    /// The answer is only compared: how the call ends does not count for the release.
+    /// The result is only compared (shadow): the outcome does not count for the release.
     Comparing,
-    /// The slot decides whether the release may serve. The call does not wait for the calls of what
-    /// serves.
+    /// The slot checks whether the release may serve. The call does not wait for calls of the
+    /// serving release.
     Admitting,
 }
 
@@ -59,7 +60,7 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: Error,
-    /// None where nobody has to act.
+    /// None if nobody has to act.
     pub(crate) fault: Option<Fault>,
 }
 
@@ -69,16 +70,16 @@ impl From<Failed> for Error {
     }
 }
 
-/// A fresh guest. The function that gets one may borrow from its surroundings, for `'env`.
+/// A fresh guest. The function that receives it may borrow from its environment, for `'env`.
 pub(crate) struct Guest<'s, 'env: 's> {
     pub(crate) store: &'s mut Store<CallState>,
     pub(crate) instance: &'s Instance,
     pub(crate) env: PhantomData<&'s &'env ()>,
 }
 
-/// Runs one call: `function` is given a fresh guest, `judge` its answer. The record says what the
-/// caller gets: an error of the guest and an answer that breaks the contract are failures of the
-/// call.
+/// Runs one call: `function` receives a fresh guest, `judge` validates the result. The record
+/// contains what the caller gets: an error of the guest and a result that breaks the contract are
+/// failed calls.
 pub(crate) async fn run<'env, R, T, F, J>(request: Request<'_>, function: F, judge: J) -> Result<T, Failed>
 where
     R: Send,
@@ -110,14 +111,13 @@ where
         let http = HttpCall::new(sandbox, http, deadline, &call.fence);
         let mut state = CallState::new((sandbox, release), call.clone(), name, http);
         if running.compared {
-            // What the guest learns in a call that may only read must not reach the calls that
-            // count.
+            // A comparing call gets its own cache, so that it cannot influence serving calls.
             state.cache = Arc::new(Cache::new(sandbox.limits()));
         }
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
             Err(source) => {
-                return Err(running.failed(Error::new(Code::Unavailable, format!("cannot make a store: {source}"))));
+                return Err(running.failed(Error::new(Code::Unavailable, format!("cannot create a wasmtime store: {source}"))));
             }
         };
         let gauge = sandbox.recorder().metrics().running(sandbox.name());
@@ -167,21 +167,21 @@ async fn wait_for_place(sandbox: &Sandbox, purpose: Purpose) -> Result<Semaphore
     places.acquire().await.map_err(|_closed| no_place(sandbox))
 }
 
-/// All of the provider's calls are taken, and the deadline passed or too many wait.
+/// All places of the provider are taken, and the deadline passed or too many calls wait.
 fn no_place(sandbox: &Sandbox) -> Error {
     let max = sandbox.limits().concurrent_calls;
     let hit = LimitHit { limit: Limit::ConcurrentCalls, used: max + u64::from(sandbox.waiting()).max(1), max };
     Error::limit_exceeded(
         hit,
         format!(
-            "no place for another call of provider {}: {max} run (concurrentCalls), {} wait (at most {CALLS_WAITING_MAX})",
+            "provider {}: no place for another call: {max} calls run (limit concurrentCalls) and {} wait (at most {CALLS_WAITING_MAX}); raise the limit if the cloud can take more requests",
             sandbox.name(),
             sandbox.waiting()
         ),
     )
 }
 
-/// A call that has begun. Dropped before it is finished it was cancelled.
+/// A call that has begun. If it is dropped before it is recorded, it was cancelled.
 struct Running<'a> {
     sandbox: &'a Sandbox,
     release: &'a Release,
@@ -236,8 +236,8 @@ impl<'a> Running<'a> {
         result: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
         judge: impl FnOnce(R) -> Result<T, Error>,
     ) -> Result<T, Failed> {
-        // Whatever the guest made of it: nobody may act on an answer, and no failure is the
-        // guest's.
+        // The lease is lost: the caller must not act on the result, and a failure is not the
+        // guest's fault.
         if let Err(closed) = self.call.fence.check() {
             return Err(self.failed(closed.into()));
         }
@@ -248,17 +248,17 @@ impl<'a> Running<'a> {
                 Ok(value)
             }
             Ok(Err(source)) if fault::is_of_the_machine(&source) => {
-                Err(self.failed(Error::new(Code::Unavailable, format!("the machine cannot run the guest: {source:#}"))))
+                Err(self.failed(Error::new(Code::Unavailable, format!("the host cannot run the guest: {source:#}"))))
             }
             Ok(Err(source)) => {
                 let error = explain(&source, self.store.as_ref(), self.sandbox.limits());
                 Err(self.failed(error))
             }
-            // What took its time were the calls before it.
+            // The call spent most of its time waiting for earlier calls.
             Err(_elapsed) if self.waited > self.began.elapsed() / 2 => Err(self.failed(no_place(self.sandbox))),
             Err(_elapsed) => Err(self.failed(Error::new(
                 Code::DeadlineExceeded,
-                format!("{} did not end within {} ms (deadlineMs)", self.function, self.sandbox.limits().deadline_ms),
+                format!("{} did not end within {} ms (limit deadlineMs)", self.function, self.sandbox.limits().deadline_ms),
             ))),
         }
     }
@@ -290,13 +290,13 @@ impl<'a> Running<'a> {
             limits_hit: Vec::new(),
         };
         if let Some(store) = self.store.as_mut() {
-            // Consuming fuel is part of every engine's configuration, so this is the fuel left.
+            // Every engine consumes fuel, so this is the remaining fuel.
             let left = store.get_fuel().unwrap_or(0);
             record.fuel = self.sandbox.limits().fuel.saturating_sub(left);
             store.data_mut().complete(&mut record);
         }
         if let Some(limit) = limit {
-            // The one that ended the call comes first.
+            // The limit that ended the call comes first.
             record.limits_hit.retain(|hit| hit.limit != limit.limit);
             record.limits_hit.insert(0, limit);
         }

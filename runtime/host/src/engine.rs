@@ -1,12 +1,12 @@
 //! The wasmtime engines that every provider of the process shares, and the thread that ticks their
 //! epochs.
 //!
-//! There is one pooled engine: a fresh guest from it costs microseconds. Where the machine's
-//! address space does not allow the pool, where the pool is full, or where a provider wants another
-//! stack size (a property of the engine in wasmtime), guests come from an engine that allocates on
-//! demand, which costs ten microseconds more for each call and is the same in every other way. Who
-//! gets which is decided once, when a [`crate::Sandbox`] is made: the pool has a place for every
-//! call that its sandboxes may run at once, so no provider can take the last place of another.
+//! One engine uses wasmtime's pooling allocator: a fresh guest costs microseconds. If the machine's
+//! address space is too small for the pool, if the pool is full, or if a provider sets another
+//! stack size (a property of the engine in wasmtime), the provider uses an engine that allocates on
+//! demand, which costs ten microseconds more for each call and behaves the same otherwise. The
+//! engine is chosen once, when a [`crate::Sandbox`] is created: the pool reserves a place for every
+//! concurrent call of its sandboxes, so one provider can never use up the places of another.
 
 use std::{
     collections::BTreeMap,
@@ -23,28 +23,28 @@ use wasmtime::{Config, EngineWeak, InstanceAllocationStrategy, OptLevel, Pooling
 
 use crate::limits::{BOUNDS, Limits, MEMORIES_MAX, TABLES_MAX};
 
-/// One tick of the epoch: how long a spinning guest keeps its thread before others get a turn. Ten
-/// milliseconds are invisible to a controller and cost one atomic increment.
+/// One tick of the epoch: the time after which a computing guest yields its thread to other tasks.
+/// A controller does not notice ten milliseconds, and a tick costs one atomic increment.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
-/// Calls that the pool has places for, over all providers: fifteen providers with the default of
-/// sixteen calls and one place for admission each.
+/// Places of the pool, one for each concurrent call of all providers: enough for fifteen providers
+/// with the default of sixteen calls and one place for admission each.
 pub const POOL_CALLS_MAX: u32 = 256;
-/// Stack that host functions may use below the guest's, on the same fiber.
+/// Stack for host functions, on the same fiber as the guest's stack.
 const HOST_STACK_BYTES: u64 = 3 << 19;
-/// Memory that a freed place of the pool keeps mapped: what a small provider touches, so that it
-/// need not be faulted in again.
+/// Bytes of linear memory that a freed place of the pool keeps mapped: as many as a small provider
+/// uses, which saves page faults.
 const MEMORY_KEEP_RESIDENT_BYTES: usize = 256 << 10;
-/// Tables and stacks, likewise.
+/// The same for tables and stacks.
 const TABLE_KEEP_RESIDENT_BYTES: usize = 16 << 10;
-/// Freed places that stay warm: at most 16 times the kept bytes, so 4 MiB.
+/// Freed places that keep their memory mapped: 16 times the bytes above are 4 MiB.
 const WARM_SLOTS_MAX: u32 = 16;
 
 const _: () = assert!(POOL_CALLS_MAX > 64, "one provider with the most concurrent calls has to fit");
 
-/// How guests get their memory.
+/// How the engine allocates a guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// From places that are reserved in advance.
+    /// From a pool that is reserved in advance.
     Pooling,
     /// With a system call for each memory, stack and table.
     OnDemand,
@@ -61,11 +61,11 @@ impl Allocation {
     }
 }
 
-/// The engine could not be made.
+/// The engine could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Wasmtime refused the configuration.
-    #[error("cannot make a wasmtime engine with {stack_bytes} bytes of stack")]
+    #[error("cannot create a wasmtime engine with {stack_bytes} bytes of stack")]
     Configuration {
         /// Of the guest.
         stack_bytes: u64,
@@ -73,12 +73,12 @@ pub enum EngineError {
         #[source]
         source: wasmtime::Error,
     },
-    /// No thread for the epoch.
-    #[error("cannot start the thread that ticks the epoch")]
+    /// The thread for the epoch could not be started.
+    #[error("cannot start the thread that increments the epoch of the wasmtime engines")]
     Ticker(#[source] std::io::Error),
 }
 
-/// What lives in the pool right now: everything is 0 while no call runs.
+/// What the pool has allocated now: everything is 0 while no call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Live {
     /// Component instances: one for each running call.
@@ -103,18 +103,18 @@ struct Shared {
     pooled: Option<wasmtime::Engine>,
     places: Mutex<Places>,
     ticked: Arc<Mutex<Vec<EngineWeak>>>,
-    /// The ticker ends when this is dropped.
+    /// The epoch thread ends when this is dropped.
     _alive: SyncSender<()>,
 }
 
 struct Places {
     pooled_free: u32,
-    /// By the bytes of their stack: those that a sandbox has.
+    /// The engines that a sandbox uses, by their stack size in bytes.
     on_demand: BTreeMap<u64, EngineWeak>,
 }
 
-/// An engine for one sandbox, with a place in the pool for each of its calls where it is the pooled
-/// one.
+/// The engine of one sandbox. If it is the pooled engine, the pool has a place for each of its
+/// calls.
 pub(crate) struct Placement {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) allocation: Allocation,
@@ -123,10 +123,10 @@ pub(crate) struct Placement {
 }
 
 impl Engine {
-    /// Makes the engines; tries the pool first and says in the log which one it is.
+    /// Creates the engines, with a pool if possible, and logs which allocation is used.
     ///
     /// # Errors
-    /// [`EngineError`] where not even an engine without a pool can be made.
+    /// [`EngineError`] if an engine without a pool cannot be created either.
     pub fn new() -> Result<Self, EngineError> {
         let stack_bytes = Limits::default().stack_bytes;
         match pooled(stack_bytes) {
@@ -134,7 +134,7 @@ impl Engine {
                 tracing::info!(
                     allocation = Allocation::Pooling.name(),
                     calls = POOL_CALLS_MAX,
-                    "guests come from a pool"
+                    "guests are allocated from a pool"
                 );
                 Self::start(Some(engine))
             }
@@ -142,18 +142,17 @@ impl Engine {
                 tracing::warn!(
                     allocation = Allocation::OnDemand.name(),
                     error = &*error as &dyn std::error::Error,
-                    "no address space for a pool of guests: each call allocates its own, ten microseconds more"
+                    "cannot create the pool of guests, probably because the address space is limited: each call allocates its guest, which takes ten microseconds more"
                 );
                 Self::on_demand()
             }
         }
     }
 
-    /// Makes the engines without a pool. For tests, and for machines where the operator knows
-    /// better than the probe.
+    /// Creates the engines without a pool. For tests, and for operators who disable the pool.
     ///
     /// # Errors
-    /// [`EngineError`] where the engine cannot be made.
+    /// [`EngineError`] if the engine cannot be created.
     pub fn on_demand() -> Result<Self, EngineError> {
         Self::start(None)
     }
@@ -163,18 +162,18 @@ impl Engine {
         let alive = start_ticker(Arc::clone(&ticked)).map_err(EngineError::Ticker)?;
         let places = Mutex::new(Places { pooled_free: POOL_CALLS_MAX, on_demand: BTreeMap::new() });
         let engine = Self { shared: Arc::new(Shared { pooled, places, ticked, _alive: alive }) };
-        // Fails here and not at the first provider.
+        // An error must appear here and not at the first provider.
         engine.shared.on_demand_engine(Limits::default().stack_bytes)?;
         Ok(engine)
     }
 
-    /// How guests with the default stack get their memory, while the pool has places.
+    /// How guests with the default stack size are allocated while the pool has free places.
     #[must_use]
     pub fn allocation(&self) -> Allocation {
         if self.shared.pooled.is_some() { Allocation::Pooling } else { Allocation::OnDemand }
     }
 
-    /// What lives in the pool right now; none where there is no pool.
+    /// What the pool has allocated now; none if there is no pool.
     #[must_use]
     pub fn live(&self) -> Option<Live> {
         let metrics = self.shared.pooled.as_ref()?.pooling_allocator_metrics()?;
@@ -187,7 +186,7 @@ impl Engine {
         })
     }
 
-    /// An engine for a provider with this stack and so many calls at once.
+    /// An engine for a provider with this stack size and number of concurrent calls.
     pub(crate) fn place(&self, stack_bytes: u64, calls: u32) -> Result<Placement, EngineError> {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = self.shared.pooled.clone()
@@ -243,13 +242,13 @@ impl Drop for Placement {
     }
 }
 
-/// The configuration that every engine of this program has: what compiles a component and what runs
-/// it have to agree in it.
+/// The configuration of every engine of this program: the engine that compiles a component and the
+/// engine that runs it need the same configuration.
 ///
-/// `stack_bytes` is the wasm stack, and no part of what is compiled. Fuel and epochs are compiled
-/// in. The features whose code is young (component-model-async, garbage collection, threads, stack
-/// switching) are not even built; concurrency support is off, which makes a call five times
-/// cheaper.
+/// `stack_bytes` is the size of the wasm stack and does not affect the compiled code. Fuel and
+/// epochs do. Features of wasmtime that are new (component-model-async, garbage collection,
+/// threads, stack switching) are not compiled into this program; concurrency support is off, which
+/// makes a call five times cheaper.
 #[must_use]
 pub fn engine_config(stack_bytes: u64) -> Config {
     let stack_bytes = crate::limits::as_usize(stack_bytes);
@@ -257,8 +256,8 @@ pub fn engine_config(stack_bytes: u64) -> Config {
     config
         .consume_fuel(true)
         .epoch_interruption(true)
-        // What makes the bytes has optimised them: to do it again shows in no call, and costs a
-        // quarter of the compilation, which an offer waits for.
+        // The toolchain has already optimised the component: a second optimisation does not make
+        // calls faster, and takes a quarter of the compile time of an offer.
         .cranelift_opt_level(OptLevel::None)
         .concurrency_support(false)
         .max_wasm_stack(stack_bytes)
@@ -294,8 +293,7 @@ fn pooled(stack_bytes: u64) -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&config)
 }
 
-/// A thread of its own and not a task: a guest that keeps all of tokio's threads busy must not keep
-/// the tick away.
+/// A thread and not a task: guests that keep all threads of tokio busy must not delay the tick.
 fn start_ticker(ticked: Arc<Mutex<Vec<EngineWeak>>>) -> std::io::Result<SyncSender<()>> {
     let (alive, dropped) = sync_channel(0);
     thread::Builder::new().name("epoch".to_owned()).spawn(move || {
@@ -317,7 +315,7 @@ mod tests {
     use super::{Engine, EngineError};
 
     #[test]
-    fn sandboxes_with_the_same_stack_share_an_engine_and_it_goes_with_the_last_of_them() -> Result<(), EngineError> {
+    fn sandboxes_with_the_same_stack_size_share_an_engine_until_the_last_is_dropped() -> Result<(), EngineError> {
         let engine = Engine::on_demand()?;
         let [one, two, other] = [engine.place(1 << 20, 1)?, engine.place(1 << 20, 1)?, engine.place(2 << 20, 1)?];
         assert!(

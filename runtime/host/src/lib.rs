@@ -1,11 +1,12 @@
 //! Runs provider components in wasmtime: engine, limits, calls, imports, egress, slots.
 //!
-//! A [`Sandbox`] is what one provider has for as long as it is configured; a [`Release`] is one
-//! component in it; a [`SandboxedProvider`] is both as a [`skysail_provider::Provider`]. Every call
-//! runs in a fresh store under every limit and leaves one [`CallRecord`]. This crate knows no
-//! Kubernetes: what is asked and what is done with the answer is the controllers' matter.
+//! A [`Sandbox`] belongs to one configured provider and holds its settings; a [`Release`] is one
+//! component in it; a [`SandboxedProvider`] is a release in its sandbox as a
+//! [`skysail_provider::Provider`]. Every call runs in a fresh store under every limit and produces
+//! one [`CallRecord`]. This crate does not depend on Kubernetes: the controllers make the calls and
+//! act on the results.
 //!
-//! Read `call` first: it is the walk through one call.
+//! Read `call` first: it runs one call from start to end.
 
 pub mod admission;
 pub mod allocator;

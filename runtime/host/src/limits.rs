@@ -1,9 +1,9 @@
-//! What one provider may use: one field for each limit of the sandbox, with its default, its range
+//! The limits of one provider: one field for each limit of the sandbox, with its default, its range
 //! and the reason for both.
 //!
-//! The provider file carries a [`Limits`] per provider; what it leaves out has the default.
-//! [`Limits::validate`] is called once, where the file is read. Nothing here enforces anything:
-//! `call`, `store`, `imports` and the compile jail do.
+//! The provider file contains a [`Limits`] for each provider; an absent field has the default.
+//! [`Limits::validate`] is called once, when the file is read. `call`, `store`, `imports` and the
+//! compile jail enforce the limits.
 
 use std::{fmt, time::Duration};
 
@@ -24,21 +24,20 @@ pub(crate) const MEMORIES_MAX: u32 = 4;
 /// Most tables that a component may have. A core module has one, and `wit-component` adds one for
 /// its shims.
 pub(crate) const TABLES_MAX: u32 = 32;
-/// Most calls of one provider that wait for a place. A controller has tens of workers; more than
-/// this is a loop.
+/// Most calls of one provider that wait for a place. A controller has tens of workers; more waiting
+/// calls are a bug.
 pub(crate) const CALLS_WAITING_MAX: u32 = 1024;
-/// Longest line of a guest's log, in bytes; what is beyond is cut. An error of a cloud API with its
-/// body is below this.
+/// Longest line of a guest's log, in bytes; a longer line is truncated. An error of a cloud API
+/// with its body is shorter.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
-/// Most fields of one log line; what is beyond is dropped. A line for people has a handful.
+/// Most fields of one log line; further fields are dropped. A line for people has a few.
 pub(crate) const LOG_FIELDS_MAX: usize = 32;
 /// Longest reason of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_REASON_BYTES_MAX: usize = 128;
 /// Longest message of an Event, in bytes: the API's own bound.
 pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
-/// What one provider may use. Every limit is a whole number; 0 is never "without limit": there is
-/// no such thing.
+/// The limits of one provider. Every limit is a whole number; no value means "unlimited".
 // In the provider file the names are camelCase, and are those of `Limit::name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -142,10 +141,10 @@ impl Default for Limits {
     }
 }
 
-/// Limits outside their ranges: one sentence for each wrong value.
+/// Limits that are outside their ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LimitsError {
-    /// One sentence for each wrong value: its name, what it is, what it may be.
+    /// One sentence for each wrong value: the limit, its value and the allowed range.
     pub problems: Vec<String>,
 }
 
@@ -221,7 +220,7 @@ impl Limits {
     }
 }
 
-/// A limit as a size of this machine; what does not fit is as good as everything.
+/// A limit as `usize`; a larger value becomes `usize::MAX`.
 pub(crate) fn as_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,5 @@
-//! What one provider has for as long as it is configured, whichever release serves: name, limits,
-//! cloud-config, HTTP client, places.
+//! The settings of one provider, independent of the serving release: name, limits, cloud-config,
+//! HTTP client, places for calls.
 
 use std::{
     fmt,
@@ -19,37 +19,37 @@ use crate::{
     slot::Drain,
 };
 
-/// Releases that may be asked at once whether they may serve: a slot asks one after another.
+/// Concurrent admissions of releases: a slot admits one release at a time.
 const ADMISSIONS_MAX: usize = 1;
 
-/// How a [`Sandbox`] is made.
+/// The settings for a new [`Sandbox`].
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
     /// The provider's name in the provider file: label of every metric and record.
     pub name: String,
-    /// What the provider may use.
+    /// The limits of the provider.
     pub limits: Limits,
     /// The cloud-config; empty where the operator gave none.
     pub config: String,
-    /// The provider's HTTP client, made with [`Limits::http`]; none where the operator allows no
+    /// The provider's HTTP client, created with [`Limits::http`]; none if the operator allows no
     /// request.
     pub http: Option<Arc<HttpClient>>,
 }
 
-/// The sandbox could not be made.
+/// The sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A limit is out of its range.
-    #[error("the limits of provider {provider} are wrong")]
+    #[error("provider {provider}: a limit is outside its range")]
     Limits {
         /// Its name.
         provider: String,
-        /// Which, and what they may be.
+        /// The wrong limits and their ranges.
         #[source]
         source: LimitsError,
     },
     /// No engine for these limits.
-    #[error("no engine for provider {provider}")]
+    #[error("provider {provider}: cannot create a wasmtime engine")]
     Engine {
         /// Its name.
         provider: String,
@@ -59,7 +59,8 @@ pub enum SandboxError {
     },
 }
 
-/// What one provider has for as long as it is configured. Releases come and go in it.
+/// The settings and the shared state of one configured provider. Several releases can use it one
+/// after another.
 pub struct Sandbox {
     name: Arc<str>,
     limits: Limits,
@@ -74,7 +75,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes the sandbox and reserves its places in the engine's pool.
+    /// Creates the sandbox and reserves its places in the engine's pool.
     ///
     /// # Errors
     /// [`SandboxError`] for a limit out of its range.
@@ -108,31 +109,31 @@ impl Sandbox {
         &self.name
     }
 
-    /// What the provider may use.
+    /// The limits of the provider.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The cloud-config that calls get.
+    /// The cloud-config that guests read.
     #[must_use]
     pub fn config(&self) -> &str {
         &self.config
     }
 
-    /// How this provider's guests get their memory.
+    /// How this provider's guests are allocated.
     #[must_use]
     pub const fn allocation(&self) -> Allocation {
         self.placement.allocation
     }
 
-    /// The engine for this provider's components.
+    /// The engine that runs this provider's components.
     #[must_use]
     pub const fn wasmtime(&self) -> &wasmtime::Engine {
         &self.placement.engine
     }
 
-    /// Where this provider's calls are recorded.
+    /// The recorder of this provider's calls.
     #[must_use]
     pub const fn recorder(&self) -> &CallRecorder {
         &self.recorder
@@ -150,7 +151,7 @@ impl Sandbox {
         &self.places
     }
 
-    /// When calls in this sandbox have to end: other settings have replaced those of the sandbox.
+    /// Tells the calls in this sandbox when to end, after new settings have replaced the sandbox.
     pub(crate) const fn drain(&self) -> &Drain {
         &self.drain
     }
@@ -163,7 +164,7 @@ impl Sandbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Counts one more call that waits for a place; none where too many do.
+    /// Counts one more call that waits for a place; none if too many wait.
     pub(crate) fn wait(&self) -> Option<Waiting<'_>> {
         let waiting = Waiting(&self.waiting);
         (self.waiting.fetch_add(1, Ordering::Relaxed) < CALLS_WAITING_MAX).then_some(waiting)

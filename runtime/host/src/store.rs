@@ -1,7 +1,7 @@
-//! What one call's store holds, and the guards that sit in it: the sum of its memories, the guest's
-//! clock, the budget of bytes.
+//! The data of one call's wasmtime store, and its guards: the sum of its memories, the clock of
+//! guest time, the limits of bytes.
 //!
-//! A store lives as long as one call. Nothing in it is there for a later one.
+//! Each call has its own store; nothing in it outlives the call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     toll::Toll,
 };
 
-/// Everything that the imports of one call know.
+/// The state that the imports of one call use.
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Sandbox>,
-    /// Of the release that answers.
+    /// The cache of the called release.
     pub(crate) cache: Arc<Cache>,
     pub(crate) call: Call,
     pub(crate) table: ResourceTable,
@@ -70,13 +70,13 @@ impl CallState {
         }
     }
 
-    /// The way of every import to this state: what an import asks of the host is charged.
+    /// The access of every import to this state: it charges the fuel for one call of an import.
     pub(crate) fn import(&mut self) -> &mut Self {
         self.toll.call();
         self
     }
 
-    /// Notes that a limit was met; of several hits of one limit the largest stays.
+    /// Records that a limit was reached; of several hits of one limit the largest is kept.
     pub(crate) fn hit(&mut self, hit: LimitHit) {
         match self.hits.iter_mut().find(|known| known.limit == hit.limit) {
             Some(known) => known.used = known.used.max(hit.used),
@@ -86,7 +86,7 @@ impl CallState {
 }
 
 impl CallState {
-    /// Writes what this call used into its record, and its last words into the log.
+    /// Writes the usage of this call into its record, and unfinished log lines into the log.
     pub(crate) fn complete(&mut self, record: &mut CallRecord) {
         let lines = self.log.finish();
         for hit in lines.limits_hit {
@@ -114,7 +114,7 @@ impl CallState {
 // === impl WasiView ===
 
 impl WasiView for CallState {
-    /// Made at the first use: most providers have no WASI in them.
+    /// Created at the first use: most providers do not use WASI.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let (log, owed) = (&self.log, self.toll.owed());
         let ctx = self.wasi.get_or_insert_with(|| crate::imports::wasi_context(log, owed));
@@ -122,9 +122,9 @@ impl WasiView for CallState {
     }
 }
 
-/// A store for one call, with every guard of its sandbox armed. The epoch yields, not the fuel:
-/// with a yield interval for fuel, the charges at the crossings make equal calls cost different
-/// fuel.
+/// A store for one call, with every limit of its sandbox set. The guest yields at ticks of the
+/// epoch and not by fuel: with a yield interval for fuel, the fuel charged at the boundary would
+/// make equal calls cost different amounts.
 pub(crate) fn new_store(engine: &wasmtime::Engine, state: CallState) -> wasmtime::Result<Store<CallState>> {
     let limits = state.sandbox.limits().clone();
     let mut store = Store::try_new(engine, state)?;
@@ -147,11 +147,11 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
     match hook {
         CallHook::ReturningFromWasm if outermost => store.set_hostcall_fuel(result_bytes),
         CallHook::CallingWasm if outermost => store.set_hostcall_fuel(host_call_bytes),
-        // The guest's allocator makes room for an entry of a list, or for the list.
+        // The host calls the guest's allocator for a list or an entry of a list.
         CallHook::CallingWasm => state.toll.entries(1),
-        // Only when the import itself returns. Inside it the guest's allocator may run, and there
-        // wasmtime yields at a tick of the epoch, which is a crossing too; compiled code does not
-        // look at the fuel again after it, and the charge would be lost.
+        // Only when the import itself returns. Inside the import the guest's allocator may run and
+        // yield at a tick of the epoch, which calls this hook, too; compiled code does not reload
+        // the fuel after such a yield, and the charge would be lost.
         CallHook::ReturningFromHost if outermost => {
             if let Some(fuel) = state.toll.take() {
                 let left = store.get_fuel()?.saturating_sub(fuel);
@@ -163,15 +163,15 @@ fn on_crossing(mut store: StoreContextMut<'_, CallState>, hook: CallHook) -> was
     Ok(())
 }
 
-/// Time inside the guest's code: from each entry to the next exit. What the host does for the guest
-/// is not in it, neither is the time in which a spinning guest has yielded its thread: wasmtime
-/// yields inside a call to the host.
+/// Time inside the guest's code: from each entry to the next exit. Time in host functions does not
+/// count, nor does time after a computing guest yielded its thread, because wasmtime yields inside
+/// a host call.
 #[derive(Debug, Default)]
 pub(crate) struct GuestClock {
     inside: Duration,
     entered: Option<Instant>,
-    /// Host calls that are open; 1 while a guest waits for an import. Guest code below that is the
-    /// guest's allocator at work for the host.
+    /// Depth of open host calls; 1 while a guest waits for an import. Guest code that runs inside a
+    /// host call is the guest's allocator.
     host_depth: u32,
 }
 
@@ -207,11 +207,11 @@ impl GuestClock {
     }
 }
 
-/// The budgets of bytes that cross the boundary.
+/// The limits of bytes that cross the boundary.
 ///
-/// Wasmtime has one budget for what it lifts out of a guest in one go, be it the arguments of a
-/// host call or the result of the call as a whole, and takes from it *before* it allocates. The two
-/// have different limits here, so the budget is exchanged at the crossings: arguments are lifted
+/// Wasmtime has one limit for the bytes that it lifts out of a guest at once, for the arguments of
+/// a host call and for the result of the whole call, and checks it *before* it allocates. The
+/// sandbox has a limit for each, so it switches the value at the boundary: arguments are lifted
 /// after the guest called the host, the result after the guest returned.
 #[derive(Debug)]
 pub(crate) struct CrossedBytes {
@@ -231,7 +231,7 @@ impl CrossedBytes {
         }
     }
 
-    /// Counts the bytes of a node column; an error where the call has read too many.
+    /// Counts the bytes of a node column; fails if the call has read too many.
     pub(crate) const fn column_read(&mut self, bytes: u64) -> Result<(), LimitHit> {
         self.columns = self.columns.saturating_add(bytes);
         let max = self.host_call_bytes as u64;
@@ -241,8 +241,8 @@ impl CrossedBytes {
         Ok(())
     }
 
-    /// Wasmtime's budget ran out, in a host call or when the result was lifted: which limit that
-    /// was. How much more the guest had wanted is not known.
+    /// The limit that was reached when wasmtime's limit of lifted bytes was exceeded. How much more
+    /// the guest wanted is unknown.
     pub(crate) const fn exhausted(&self, in_host_call: bool) -> LimitHit {
         let (limit, max) = if in_host_call {
             (Limit::HostCallBytes, self.host_call_bytes as u64)
@@ -254,7 +254,7 @@ impl CrossedBytes {
 }
 
 /// Limits what a guest allocates, as the *sum* over all its memories and over all its tables:
-/// wasmtime's own limiter judges each alone.
+/// wasmtime's own limiter checks each of them separately.
 #[derive(Debug)]
 pub(crate) struct Growth {
     memory: Sum,
@@ -268,7 +268,7 @@ struct Sum {
     max: u64,
     now: u64,
     peak: u64,
-    /// What was asked for when it was refused.
+    /// The largest sum that was refused.
     refused: Option<u64>,
 }
 
@@ -277,8 +277,8 @@ impl Sum {
         Self { limit, max, now: 0, peak: 0, refused: None }
     }
 
-    /// Never fails: a guest may live with a refusal. One that cannot aborts, and the refusal says
-    /// why.
+    /// A refusal is no error: a guest may handle it. If the guest aborts instead, the recorded
+    /// refusal explains why.
     fn grow(&mut self, current: usize, desired: usize) -> bool {
         let wanted = self.now.saturating_add((desired as u64).saturating_sub(current as u64));
         if wanted > self.max {
@@ -309,7 +309,7 @@ impl Growth {
         self.memory.peak
     }
 
-    /// The refusals of this call.
+    /// The growth that was refused in this call.
     pub(crate) fn refused(&self) -> impl Iterator<Item = LimitHit> {
         self.memory.refused().into_iter().chain(self.table.refused())
     }

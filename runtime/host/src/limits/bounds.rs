@@ -1,5 +1,5 @@
-//! Range, default and reason of each limit. `LIMITS.md` beside `Cargo.toml` is this as a table; a
-//! test compares the two.
+//! Range, default and reason of each limit. A test compares them with the table in `LIMITS.md`
+//! beside `Cargo.toml`.
 
 use super::Limits;
 
@@ -8,26 +8,25 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Most that one call may be allowed to use; also the resolution of such figures.
+/// Largest value of the limit `fuel`; also the resolution of fuel figures.
 pub(crate) const FUEL_MAX: u64 = 1_000_000_000_000;
-/// Longest that one call may be allowed to take, in milliseconds; also the resolution of such
-/// figures.
+/// Largest value of the limit `deadlineMs`; also the resolution of figures of time.
 pub(crate) const DEADLINE_MS_MAX: u64 = HOUR_MS;
 
-/// Range, default and reason of one limit, and what it does.
+/// Range, default and reason of one limit, and its effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// As in the provider file.
     pub name: &'static str,
-    /// What one of it is.
+    /// The unit of the value.
     pub unit: &'static str,
     /// Smallest value.
     pub min: u64,
     /// Largest value.
     pub max: u64,
-    /// Where the provider file says nothing.
+    /// The value if the provider file sets none.
     pub default: u64,
-    /// What happens to what is beyond the limit.
+    /// What happens when the limit is reached.
     pub beyond: &'static str,
     /// Why this default and this range.
     pub reason: &'static str,
@@ -35,7 +34,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The sentence about a value outside the range.
+    /// The error message for a value outside the range.
     pub(super) fn problem(&self, limits: &Limits) -> Option<String> {
         let Self { name, unit, min, max, default, beyond: _, reason, value } = self;
         let value = value(limits);
@@ -61,7 +60,7 @@ pub(super) const CPU_TIME_MS: Bound = Bound {
     max: HOUR_MS,
     default: 5_000,
     beyond: "the call ends with `LimitExceeded`",
-    reason: "the default fuel lasts for 0.2 s, but some instructions make the host work for much longer than their fuel; a guest that is allowed more fuel may need more of this, too",
+    reason: "the default fuel lasts for 0.2 s, but some instructions make the host work for much longer than their fuel; a provider with a higher limit for fuel may need a higher limit here, too",
     value: |limits| limits.cpu_time_ms,
 };
 pub(super) const DEADLINE_MS: Bound = Bound {
@@ -71,7 +70,7 @@ pub(super) const DEADLINE_MS: Bound = Bound {
     max: DEADLINE_MS_MAX,
     default: 30_000,
     beyond: "the call ends with `DeadlineExceeded`",
-    reason: "a cloud answers in seconds, and what takes longer is polled with retry-after",
+    reason: "a cloud answers in seconds, and longer operations are polled with retry-after",
     value: |limits| limits.deadline_ms,
 };
 pub(super) const MEMORY_BYTES: Bound = Bound {
@@ -80,7 +79,7 @@ pub(super) const MEMORY_BYTES: Bound = Bound {
     min: 64 * KIB,
     max: GIB,
     default: 64 * MIB,
-    beyond: "growing fails; a guest that cannot live with that ends with `LimitExceeded`",
+    beyond: "the growth fails; if the guest then aborts, the call ends with `LimitExceeded`",
     reason: "one wasm page is 64 KiB, a provider in Rust needs two megabytes, and every concurrent call may use all of it",
     value: |limits| limits.memory_bytes,
 };
@@ -90,7 +89,7 @@ pub(super) const TABLE_ELEMENTS: Bound = Bound {
     min: 1,
     max: 1_000_000,
     default: 100_000,
-    beyond: "growing fails; a guest that cannot live with that ends with `LimitExceeded`",
+    beyond: "the growth fails; if the guest then aborts, the call ends with `LimitExceeded`",
     reason: "a table holds one element for each function whose address is taken: thousands",
     value: |limits| limits.table_elements,
 };
@@ -100,7 +99,7 @@ pub(super) const INSTANCES: Bound = Bound {
     min: 1,
     max: 32,
     default: 32,
-    beyond: "the call does not begin, and is `LimitExceeded`",
+    beyond: "the call fails with `LimitExceeded` before it begins",
     reason: "a component from one core module has about three, and the pool keeps room for 32",
     value: |limits| limits.instances,
 };
@@ -121,7 +120,7 @@ pub(super) const HOST_CALL_BYTES: Bound = Bound {
     max: GIB,
     default: 16 * MIB,
     beyond: "the call ends with `LimitExceeded`",
-    reason: "the largest thing that crosses is a request's body, and two thousand whole nodes are three megabytes",
+    reason: "the largest argument is the body of a request, and two thousand whole nodes are three megabytes",
     value: |limits| limits.host_call_bytes,
 };
 pub(super) const RESULT_BYTES: Bound = Bound {
@@ -141,7 +140,7 @@ pub(super) const STACK_BYTES: Bound = Bound {
     max: 8 * MIB,
     default: 512 * KIB,
     beyond: "the call ends with `LimitExceeded`",
-    reason: "deep recursion ends here and not in the host's memory",
+    reason: "deep recursion must end at this limit and not exhaust the host's memory",
     value: |limits| limits.stack_bytes,
 };
 pub(super) const LOG_LINES: Bound = Bound {
@@ -151,7 +150,7 @@ pub(super) const LOG_LINES: Bound = Bound {
     max: 100_000,
     default: 200,
     beyond: "further lines are dropped and counted",
-    reason: "a line for each step and each request of a call is tens",
+    reason: "a call that logs each step and each request writes tens of lines",
     value: |limits| limits.log_lines,
 };
 pub(super) const LOG_BYTES: Bound = Bound {
@@ -181,7 +180,7 @@ pub(super) const HTTP_REQUESTS: Bound = Bound {
     max: 10_000,
     default: 64,
     beyond: "the request fails with `limited` and is not sent",
-    reason: "ensure takes a handful, a cloud's machines are listed in pages; where each machine has to be asked for alone, a page of 500 nodes needs more",
+    reason: "ensure sends a few requests, and a cloud's machines are listed in pages; a provider that looks up each machine of a page of 500 nodes separately needs more",
     value: |limits| limits.http_requests,
 };
 pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
@@ -190,8 +189,8 @@ pub(super) const HTTP_REQUESTS_PER_SECOND: Bound = Bound {
     min: 1,
     max: 10_000,
     default: 500,
-    beyond: "the request waits, at most a second, or fails with `limited` and is not sent",
-    reason: "what ten Services at once need of a cloud that answers in 20 ms; one that allows less answers 429, and the object waits for the time it names",
+    beyond: "the request waits for at most a second, then fails with `limited` and is not sent",
+    reason: "ten Services at once need as many with a cloud that answers in 20 ms; a cloud with a lower rate limit answers 429, and the object is retried after the time that the response names",
     value: |limits| limits.http_requests_per_second,
 };
 pub(super) const HTTP_CONCURRENCY: Bound = Bound {
@@ -201,7 +200,7 @@ pub(super) const HTTP_CONCURRENCY: Bound = Bound {
     max: 256,
     default: 4,
     beyond: "the request waits",
-    reason: "it is what vendors' own clients open to one API, and more earns 429",
+    reason: "clients of cloud vendors open as many connections to one API; a cloud answers more requests at once with 429",
     value: |limits| limits.http_concurrency,
 };
 pub(super) const HTTP_REQUEST_BYTES: Bound = Bound {
@@ -238,12 +237,11 @@ pub(super) const HTTP_HEADER_BYTES: Bound = Bound {
     name: "httpHeaderBytes",
     unit: "bytes of names and values",
     min: KIB,
-    // Above this the HTTP/1 parser itself gives up (its buffer is 400 KiB), so a larger bound would
-    // promise what cannot be kept.
+    // The buffer of the HTTP/1 parser has 400 KiB, so a larger limit would have no effect.
     max: 256 * KIB,
     default: 64 * KIB,
     beyond: "a request fails with `limited` and is not sent, an answer fails with `too-large`",
-    reason: "common servers accept 8 KiB, and far more is no header any more",
+    reason: "common servers accept 8 KiB",
     value: |limits| limits.http_header_bytes,
 };
 pub(super) const HTTP_TIME_MS: Bound = Bound {
@@ -253,7 +251,7 @@ pub(super) const HTTP_TIME_MS: Bound = Bound {
     max: HOUR_MS,
     default: 20_000,
     beyond: "the request fails with `timeout`",
-    reason: "one exchange has to leave time for the rest of its call",
+    reason: "one exchange has to leave time for the rest of the call",
     value: |limits| limits.http_time_ms,
 };
 pub(super) const CACHE_BYTES: Bound = Bound {
@@ -282,8 +280,8 @@ pub(super) const CACHE_TTL_MS: Bound = Bound {
     min: 1,
     max: 7 * 24 * HOUR_MS,
     default: 24 * HOUR_MS,
-    beyond: "a longer life is cut to this",
-    reason: "what is older is asked for again",
+    beyond: "a longer TTL is reduced to the limit",
+    reason: "after a day the provider asks the cloud again",
     value: |limits| limits.cache_ttl_ms,
 };
 pub(super) const CONCURRENT_CALLS: Bound = Bound {
@@ -292,7 +290,7 @@ pub(super) const CONCURRENT_CALLS: Bound = Bound {
     min: 1,
     max: 64,
     default: 16,
-    beyond: "further calls wait within their own deadline; one that finds no place is `LimitExceeded`",
+    beyond: "further calls wait within their own deadline; a call that gets no place fails with `LimitExceeded`",
     reason: "each holds its own memory and a place in the host's pool",
     value: |limits| limits.concurrent_calls,
 };
@@ -370,8 +368,8 @@ const _: () = {
     }
 };
 const _: () = assert!(HTTP_TIME_MS.default <= DEADLINE_MS.default);
-// A response fits into the guest that asked for it, and a request into one host call.
+// A response fits into the memory of the guest, and a request into one host call.
 const _: () = assert!(2 * HTTP_RESPONSE_BYTES.default < MEMORY_BYTES.default);
 const _: () = assert!(HTTP_REQUEST_BYTES.default < HOST_CALL_BYTES.default);
-// What is lifted from a result is below what the guest itself may hold.
+// A result is smaller than the guest's memory.
 const _: () = assert!(RESULT_BYTES.default < MEMORY_BYTES.default);

@@ -44,7 +44,7 @@ fn a_value_outside_its_range_is_named_with_the_range_and_the_reason() {
 }
 
 #[test]
-fn all_wrong_values_are_told_at_once() {
+fn every_wrong_value_is_reported_at_once() {
     let limits = Limits { fuel: 0, events: 0, http_time_ms: 40_000, ..Limits::default() };
     assert_eq!(limits.validate().unwrap_err().problems.len(), 3);
 }
