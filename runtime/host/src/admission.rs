@@ -1,19 +1,20 @@
-//! Judges a component by what it imports and exports, before anything of it is compiled or run.
+//! Checks the imports and exports of a component before the component is compiled or run.
 //!
 //! # Flow
-//! 1. What sort of file is it ([`look`])? Its size and its first bytes; most mistakes end here:
+//! 1. [`look`] checks the kind of the file by its size and its first bytes. It finds most mistakes:
 //!    text, a core module, a compressed file.
-//! 2. Was it written to its end (`file`)? Which world does it have (`world`)? Read from the
+//! 2. `file` checks that the file is complete. `world` reads the imports and exports from the
 //!    component's types.
-//! 3. Does the contract have each import and each export, with this type (`judge`, `types`)?
+//! 3. `judge` and `types` check that the contract has each import and each export with the same
+//!    type.
 //!
-//! From the second step on a reader walks structures that the file's author chose: a few KiB can
-//! overflow its stack or keep it busy for minutes. So [`examine`] runs in the compile jail's child,
-//! and what comes back is treated as untrusted input ([`Findings::bounded`]).
+//! From the second step on, parsers process data of an untrusted author: a few KiB can overflow
+//! their stack or keep them busy for minutes. So [`examine`] runs in the child process of the
+//! compile jail, and the host treats its answer as untrusted input ([`Findings::bounded`]).
 //!
-//! Every refusal is a sentence that names the origin, the place, the reason and the way out; all of
-//! them are given, not only the first. The same reading serves `skysail inspect`. Linking later
-//! checks the same again in wasmtime's words: this comes first so that nobody has to read those.
+//! Every refusal is a sentence that names the origin, the place, the reason and the remedy; the
+//! list contains all refusals, not only the first. `skysail inspect` shows the same list. Linking
+//! would find the same problems later, but wasmtime's messages do not name the remedy.
 
 use std::{fmt, panic};
 
@@ -31,33 +32,34 @@ mod tests;
 
 pub use contract::CONTRACT_VERSION;
 
-/// A file as the host sees it: what it is, what it wants, what it offers, and why it may not serve.
+/// The result of checking a file: its identity, its imports and exports, and the reasons why it may
+/// not serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// Where the bytes came from, for people.
+    /// The source of the bytes, for people.
     pub origin: String,
-    /// `sha256:` and 64 hexadecimal digits; empty where the file was not read to its end.
+    /// `sha256:` and 64 hexadecimal digits; empty if the file was not read completely.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Bytes.
     pub size: u64,
-    /// Version of `skysail:provider` that the component was built for; none where it names none.
+    /// Version of `skysail:provider` that the component was built for; none if it names none.
     pub contract_version: Option<String>,
-    /// Interfaces and functions that the component needs, in its own order.
+    /// The imported interfaces and functions, in the component's order.
     pub imports: Vec<Interface>,
-    /// Interfaces and functions that the component offers, in its own order.
+    /// The exported interfaces and functions, in the component's order.
     pub exports: Vec<Interface>,
     /// Names of the `wasi:` interfaces among the imports.
     pub wasi: Vec<String>,
-    /// What it was made with: `language: Rust 1.96`, `processed-by: wit-component 0.258`. As the
-    /// file says, which may lie.
+    /// The tools that built the component: `language: Rust 1.96`,
+    /// `processed-by: wit-component 0.258`. The file claims this; it is not verified.
     pub producers: Vec<String>,
-    /// Why it may not serve; empty where it may.
+    /// The reasons why the component may not serve; empty if it may.
     pub refusals: Vec<Refusal>,
 }
 
-/// An interface of a component, or a group of functions outside of any.
+/// An interface of a component, or a function outside of any interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interface {
@@ -73,14 +75,15 @@ pub struct Interface {
 pub struct Refusal {
     /// What is wrong.
     pub code: RefusalCode,
-    /// Names origin, place, reason and way out. One line; names out of the file are cut.
+    /// Names the origin, the place, the reason and the remedy. One line; names from the file are
+    /// truncated.
     pub sentence: String,
 }
 
-/// What can be wrong with a file.
+/// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RefusalCode {
-    /// No byte in it.
+    /// The file is empty.
     Empty,
     /// Larger than `componentBytes`.
     TooLarge,
@@ -90,7 +93,7 @@ pub enum RefusalCode {
     Compressed,
     /// Native code: made by wasmtime, or any other executable.
     Precompiled,
-    /// Something else.
+    /// Any other file that is not WebAssembly.
     NotWasm,
     /// Ends in the middle of a section.
     Truncated,
@@ -102,23 +105,23 @@ pub enum RefusalCode {
     Malformed,
     /// Does not export `identity`.
     MissingIdentity,
-    /// Built for a contract later than this host's.
+    /// Built for a contract that is newer than this host's.
     NewerContract,
-    /// Built for a contract that this host no longer speaks.
+    /// Built for a contract that this host no longer supports.
     OlderContract,
-    /// Needs an interface or a function that no known contract has.
+    /// Imports an interface or a function that the host does not have.
     UnknownImport,
-    /// Needs a part of WASI that the sandbox withholds.
+    /// Imports a part of WASI that the sandbox does not offer.
     WithheldWasi,
     /// Exports an interface of the contract without one of its functions.
     MissingFunction,
     /// An import or export has the contract's name and another type.
     WrongType,
-    /// Compiling it cost more than it may.
+    /// Compiling it exceeded a limit.
     CompileLimit,
-    /// The compiler refused it, or crashed over it.
+    /// The compiler refused it or crashed.
     CompileFailed,
-    /// What was compiled does not fit the sandbox.
+    /// The compiled component cannot be linked in the sandbox.
     LinkFailed,
 }
 
@@ -157,16 +160,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What is wrong with a file, wherever it came from.
+/// A problem of a file, without its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What is wrong.
     pub code: RefusalCode,
-    /// Names place, reason and way out. One line; names out of the file are cut.
+    /// Names the place, the reason and the remedy. One line; names from the file are truncated.
     pub reason: String,
 }
 
-/// What a reading of the whole component tells: the answer of the compile jail's child.
+/// The result of reading the whole component: the answer of the compile jail's child process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Findings {
     contract_version: Option<String>,
@@ -174,43 +177,41 @@ pub(crate) struct Findings {
     exports: Vec<Interface>,
     wasi: Vec<String>,
     producers: Vec<String>,
-    /// Empty where the component may go on to be compiled.
+    /// Empty if the component may be compiled.
     pub(crate) refusals: Vec<Finding>,
 }
 
-/// Most refusals that are listed: a component for another host has hundreds of wrong imports, and
-/// the first tell it all.
+/// Most refusals in the list: a component for another host has hundreds of wrong imports, and the
+/// first few are enough to see that.
 const REFUSALS_MAX: usize = 12;
 /// Most interfaces of each direction that are listed. A provider has tens.
 const LISTED_MAX: usize = 200;
 /// Most functions of each direction that are listed, all interfaces together. A provider has tens.
 const FUNCTIONS_MAX: usize = 2000;
-/// Longest name out of a file that is shown, in bytes.
+/// Longest name from a file that is shown, in bytes.
 const NAME_BYTES_MAX: usize = 200;
-/// Longest reason, in bytes: a few names out of the file, and our own words.
+/// Longest reason, in bytes: a few names from the file and Skysail's own text.
 const REASON_BYTES_MAX: usize = 2000;
 
-/// Judges what a file is by its size and its first bytes. `bytes_max` is the limit
-/// `componentBytes`.
+/// Checks the size and the first bytes of a file. `bytes_max` is the limit `componentBytes`.
 ///
 /// # Errors
-/// What it is instead of a component.
+/// The kind of file that it is instead of a component.
 pub fn look(bytes: &[u8], bytes_max: u64) -> Result<(), Finding> {
     file::check(bytes, bytes_max).map_err(|(code, reason)| Finding { code, reason })
 }
 
-/// Reads a component and judges it. Never fails: what is wrong stands in [`Findings::refusals`].
+/// Reads a component and checks it. Never fails: [`Findings::refusals`] contains the problems.
 ///
-/// Compiles nothing, and still a hostile component can make it run for very long, or end the
-/// process: the jail's child calls it.
+/// Compiles nothing, but a hostile component can make this function run for very long or crash the
+/// process: only the jail's child process calls it.
 pub(crate) fn examine(bytes: &[u8]) -> Findings {
     let mut findings = Findings::default();
     if let Err((code, reason)) = file::sections(bytes) {
         findings.refuse(code, &reason);
         return findings;
     }
-    // The readers are written for honest files, and a panic in one of them has a better name than a
-    // crash.
+    // The parsers may panic on hostile files; a refusal is a better report than a crash.
     let read = panic::catch_unwind(|| world::read(bytes));
     match read {
         Ok(Ok(world)) => {
@@ -233,8 +234,8 @@ impl Findings {
         }
     }
 
-    /// The same within the bounds that an honest reading keeps: a component may have taken over the
-    /// process that says this.
+    /// Truncates the findings to the bounds of an honest child process: a hostile component may
+    /// control the process that sent them.
     pub(crate) fn bounded(mut self) -> Self {
         for interfaces in [&mut self.imports, &mut self.exports] {
             interfaces.truncate(LISTED_MAX);
@@ -258,7 +259,7 @@ impl Findings {
 }
 
 impl Inspection {
-    /// Of a file that nobody has judged yet.
+    /// The inspection of a file that has not been checked yet.
     pub(crate) fn new(bytes: &[u8], origin: &str) -> Self {
         Self {
             origin: shown(origin),
@@ -273,7 +274,7 @@ impl Inspection {
         }
     }
 
-    /// Whether the component may go on to be compiled.
+    /// Whether the component may be compiled.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         self.refusals.is_empty()
@@ -292,19 +293,19 @@ impl Inspection {
     }
 }
 
-/// SHA-256 of a component: what a release is known by.
+/// SHA-256 of a component: the identity of a release.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// `sha256:` and 64 hexadecimal digits: how a digest is shown.
+/// The text form of a digest: `sha256:` and 64 hexadecimal digits.
 #[must_use]
 pub fn digest_text(digest: &[u8; 32]) -> String {
     digest.iter().fold(String::from("sha256:"), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// A name out of a file, fit to be shown.
+/// A name from a file, sanitised and truncated.
 fn shown(name: &str) -> String {
     skysail_provider::text::one_line(name, NAME_BYTES_MAX)
 }

@@ -1,9 +1,9 @@
-//! Rust for the contract in `wit/`, generated: the types, one trait per import, one set of indices
-//! per exported interface.
+//! Generated Rust bindings for the contract in `wit/`: the types, one trait for each import, one
+//! set of indices for each exported interface.
 //!
-//! The world is the complete one; which of its exports a component has is found out with the
-//! `GuestIndices` of each interface, never by instantiating the world as a whole. Nothing here is
-//! written by hand and nothing outside `imports` and `convert` reads these types.
+//! The world is `complete-provider`, but it is never instantiated as a whole: the `GuestIndices` of
+//! each interface show which interfaces a component exports. Only `imports` and `convert` use these
+//! types.
 
 wasmtime::component::bindgen!({
     path: "../../wit/v0.1.0",

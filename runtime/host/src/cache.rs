@@ -1,5 +1,4 @@
-//! The values that a release keeps beyond a call: few, small, with an end. Anything may be
-//! forgotten at any time.
+//! The cache of a release: a bounded number of small values with a TTL that outlive a call.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::Limits;
 
-/// The cache of one release: it goes with it, so a successor never meets values that may mean
-/// nothing to it, and a call that ends on its old release after a swap writes where only that
-/// release reads.
+/// The cache of one release. It is dropped with the release, so the next release never reads values
+/// in a format that it does not know, and a call that still runs on the old release after a swap
+/// does not write into the new cache.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: u64,
@@ -26,9 +25,9 @@ pub(crate) struct Cache {
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
-    /// The same keys by their end: what has ended is found without a look at all the others.
+    /// The keys by their expiry, to find expired entries without scanning all entries.
     by_end: BTreeSet<(Instant, Arc<str>)>,
-    /// Of all keys and values.
+    /// The size of all keys and values.
     bytes: u64,
 }
 
@@ -53,11 +52,11 @@ impl Cache {
         self.entries().by_key.get(key).filter(|entry| entry.ends > now).map(|entry| entry.value.clone())
     }
 
-    /// Keeps a value; what was there under the key goes in any case, so that no caller finds an
+    /// Stores a value. An older value of the key is removed in any case, so that no caller reads an
     /// older value than it has set.
     ///
     /// # Errors
-    /// The limit that the value would have broken. It is not kept then.
+    /// The limit that the value would exceed. The value is not stored then.
     pub(crate) fn set(&self, key: String, value: Vec<u8>, ttl: Duration) -> Result<(), LimitHit> {
         let now = Instant::now();
         let size = size(&key, &value);
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_ends_with_its_time_and_never_lives_longer_than_the_limit() {
+    async fn a_value_expires_after_its_ttl_and_never_later_than_the_limit() {
         let cache = cache();
         cache.set("a".to_owned(), vec![1], Duration::from_secs(1)).unwrap();
         cache.set("b".to_owned(), vec![2], Duration::MAX).unwrap();
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_that_does_not_fit_is_refused_and_the_older_one_under_its_key_is_gone() {
+    async fn a_value_that_does_not_fit_is_refused_and_the_older_value_of_its_key_is_removed() {
         let cache = cache();
         cache.set("a".to_owned(), vec![0; 1000], HOUR).unwrap();
         let hit = cache.set("a".to_owned(), vec![0; 1024], HOUR).unwrap_err();
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ended_values_make_room() {
+    async fn expired_values_make_room() {
         let cache = cache();
         cache.set("a".to_owned(), vec![0; 500], Duration::from_secs(1)).unwrap();
         cache.set("b".to_owned(), vec![0; 500], HOUR).unwrap();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_that_is_set_again_ends_with_its_new_time() {
+    async fn a_value_that_is_set_again_expires_after_its_new_ttl() {
         let cache = cache();
         cache.set("a".to_owned(), vec![1], Duration::from_secs(1)).unwrap();
         cache.set("a".to_owned(), vec![2], HOUR).unwrap();

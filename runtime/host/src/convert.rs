@@ -1,8 +1,8 @@
-//! Between the contract's types and those of `skysail-provider`, field by field.
+//! Converts between the contract's types and those of `skysail-provider`, field by field.
 //!
-//! Every conversion destructures without `..`: a new field breaks the build here and not in a
-//! cluster. What comes from a guest is judged: a text too long, a list too long or a control
-//! character makes the whole answer wrong. Nothing is cut that a machine reads.
+//! Every conversion destructures without `..`, so a new field is a compile error here. Data from a
+//! guest is validated: a text that is too long, a list that is too long or a control character
+//! makes the whole result invalid. Values that machines read are never truncated.
 
 mod from_guest;
 mod to_guest;

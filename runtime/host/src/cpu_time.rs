@@ -1,9 +1,10 @@
-//! The CPU time of one call: of the guest, and of what the host does for it on the same thread.
+//! The CPU time of one call: of the guest, and of the host functions that it calls on the same
+//! thread.
 //!
-//! Fuel counts the guest's instructions, and some of them make wasmtime work for much longer than
-//! an instruction: growth by nothing, making and dropping a handle, strings that go from one inner
-//! component to another. So the time is a limit beside the fuel. It is asked wherever a call gives
-//! its thread back: at each tick of the epoch, and where the call waits.
+//! Fuel counts the guest's instructions, but some of them take wasmtime much longer than an
+//! ordinary instruction: growing a memory by zero pages, creating and dropping a handle, copying
+//! strings between nested components. So there is a limit on CPU time in addition to fuel. It is
+//! checked whenever a call yields its thread: at each tick of the epoch, and when the call waits.
 
 use std::{
     future::poll_fn,
@@ -16,7 +17,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use skysail_provider::{Limit, LimitHit};
 
-/// What a call has used so far.
+/// The CPU time that a call has used so far.
 #[derive(Debug)]
 pub(crate) struct CpuTime {
     used_ns: AtomicU64,
@@ -58,7 +59,7 @@ impl CpuTime {
     }
 }
 
-/// What a clock of CPU time says.
+/// Reads a clock of CPU time.
 pub(crate) fn clock(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_gives_its_thread_back_after_its_cpu_time_ends() {
+    async fn a_call_ends_when_it_yields_after_its_cpu_time_is_used_up() {
         let cpu = CpuTime::new(Duration::from_millis(20));
         let computing = async {
             loop {

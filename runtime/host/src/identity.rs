@@ -1,4 +1,5 @@
-//! What a release says about itself and about a cloud-config, before it may serve.
+//! Calls the functions of the interface `identity`: a release describes itself and validates a
+//! cloud-config before it may serve.
 
 use std::sync::Arc;
 
@@ -11,32 +12,33 @@ use crate::{
     imports::HttpAccess,
 };
 
-/// How bad a [`Problem`] is.
+/// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// The provider can work with it.
+    /// The provider works with this cloud-config.
     Warning,
-    /// The provider cannot work with it: the release, or the new cloud-config, is refused.
+    /// The provider cannot work with this cloud-config: the release, or the new cloud-config, is
+    /// refused.
     Fatal,
 }
 
 /// One finding of a provider about a cloud-config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
-    /// Of the cloud-config, from 1; none where unknown.
+    /// Line of the cloud-config, from 1; none if unknown.
     pub line: Option<u32>,
-    /// Key or section; empty where unknown.
+    /// Key or section; empty if unknown.
     pub key: String,
     /// For people.
     pub message: String,
 }
 
-/// Asks a release who it is, under all limits and without HTTP.
+/// Calls `identity.describe`, under all limits and without HTTP.
 ///
 /// # Errors
-/// Those of the sandbox; [`skysail_provider::Code::Internal`] where the answer breaks the contract.
+/// Those of the sandbox; [`skysail_provider::Code::Internal`] if the result breaks the contract.
 pub async fn describe(sandbox: &Arc<Sandbox>, release: &Release) -> Result<Info> {
     Ok(try_describe(sandbox, release).await?)
 }
@@ -57,8 +59,8 @@ pub(crate) async fn try_describe(sandbox: &Arc<Sandbox>, release: &Release) -> R
     .await
 }
 
-/// Asks a release what is wrong with a cloud-config, under all limits and without HTTP. An empty
-/// answer means that it is good.
+/// Calls `identity.check-config`, under all limits and without HTTP. An empty result means that the
+/// cloud-config is valid.
 ///
 /// # Errors
 /// As [`describe`].

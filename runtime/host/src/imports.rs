@@ -1,10 +1,10 @@
-//! What a guest may call: one file for each interface of the contract's `imports` world, and WASI
+//! The imports of a guest: one file for each interface of the contract's world `imports`, and WASI
 //! without files, environment and sockets.
 //!
-//! An import never blocks and never keeps more than its limit. Where the contract says that
-//! something is dropped, it is dropped and counted; where a limit ends the call, the import returns
-//! `Stopped`. Every function that is linked reaches the call's state through `CallState::import`,
-//! and so costs fuel ([`crate::toll`]).
+//! An import never blocks a thread and never holds more data than its limit. If the contract says
+//! that excess data is dropped, the import drops and counts it; if a limit ends the call, the
+//! import returns `Stopped`. Every linked function accesses the call's state through
+//! `CallState::import`, which charges fuel ([`crate::toll`]).
 
 mod cache;
 mod clock;
@@ -27,7 +27,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 use crate::{bindings::skysail::provider as contract, store::CallState};
 
-/// Everything that a component may import, for one engine.
+/// A linker with everything that a component may import, for one engine.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     contract::types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, CallState::import)?;

@@ -1,5 +1,5 @@
-//! What one call was and cost: one [`CallRecord`] for each, as tracing fields, as Prometheus
-//! metrics and as a broadcast.
+//! One [`CallRecord`] for each call, with its outcome and its cost, published as log line,
+//! Prometheus metrics and broadcast.
 //!
 //! Labels are bounded: provider, function, outcome and limit are closed sets; never a URL, an
 //! object or a message.
@@ -16,8 +16,8 @@ use tokio::sync::broadcast;
 
 use crate::Fault;
 
-/// Records that a slow observer may lag behind before it loses the oldest: a few seconds of a busy
-/// controller.
+/// Records that are buffered for a slow subscriber before it loses the oldest: a few seconds of a
+/// busy controller.
 pub const RECORDS_BUFFERED_MAX: usize = 256;
 
 /// How a call ended.
@@ -25,16 +25,16 @@ pub const RECORDS_BUFFERED_MAX: usize = 256;
 pub enum Outcome {
     /// With a result.
     Ok,
-    /// With an error: the guest's own, one of the sandbox, or that the answer breaks the contract.
-    /// Where the contract answers with a list of results, an error in it is about that entry and
-    /// the call is `Ok`.
+    /// With an error: of the guest, of the sandbox, or because the result breaks the contract. If
+    /// the contract returns a list of results, an error in the list concerns one entry and the call
+    /// is `Ok`.
     Failed {
-        /// What the caller does about it.
+        /// Decides what the caller does.
         code: Code,
-        /// What a person reads.
+        /// For people.
         message: String,
     },
-    /// The caller went away before there was a result.
+    /// The caller dropped the call before there was a result.
     Cancelled,
 }
 
@@ -50,14 +50,14 @@ impl Outcome {
     }
 }
 
-/// What a call did over HTTP.
+/// The HTTP usage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HttpUse {
     /// Requests that were sent.
     pub requests: u64,
     /// Bytes of their headers and bodies.
     pub bytes_sent: u64,
-    /// Bytes of the answers' headers and bodies, as the guest got them.
+    /// Bytes of the responses' headers and bodies, as the guest received them.
     pub bytes_received: u64,
     /// Time spent waiting for HTTP; requests in parallel count once.
     pub time: Duration,
@@ -65,46 +65,46 @@ pub struct HttpUse {
     pub in_flight_max: u32,
 }
 
-/// One call of a provider: what it was and what it cost.
+/// One call of a provider: its outcome and its cost.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     /// Name of the provider in the provider file.
     pub provider: Arc<str>,
-    /// Digest of the release that answered.
+    /// Digest of the called release.
     pub digest: Arc<str>,
     /// Interface and function of the contract: `load-balancers.ensure`.
     pub function: &'static str,
-    /// The object it was about.
+    /// The object that the call was about.
     pub object: Option<ObjectReference>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Whose fault it is that the call failed; none where nobody has to act.
+    /// Who caused the failure; none if nobody has to act.
     pub fault: Option<Fault>,
-    /// CPU work, in fuel units. Of a call that was cancelled or met its deadline: what it had used
-    /// when it last called the host.
+    /// CPU work, in fuel units. For a call that was cancelled or reached its deadline: the fuel
+    /// used up to its last host call.
     pub fuel: u64,
-    /// From the caller's question to the answer, waiting for a place included.
+    /// Wall time from start to end of the call, including the time waiting for a place.
     pub wall: Duration,
-    /// Waiting for one of the provider's concurrent calls to end.
+    /// Time waiting for a place among the provider's concurrent calls.
     pub waited: Duration,
     /// CPU time, of the guest and of the host for it.
     pub cpu: Duration,
-    /// Inside the guest's code.
+    /// Time inside the guest's code.
     pub guest: Duration,
-    /// Over HTTP.
+    /// HTTP usage.
     pub http: HttpUse,
-    /// Most linear memory at once, in bytes, summed over all memories.
+    /// Peak linear memory, in bytes, summed over all memories.
     pub memory_peak: u64,
     /// Log lines kept.
     pub log_lines: u64,
     /// Log lines dropped because a limit was met.
     pub log_lines_dropped: u64,
-    /// Events handed over to be published.
+    /// Events passed on for publication.
     pub events: u64,
-    /// Events dropped: a limit was met, or nobody takes Events of this call.
+    /// Events dropped: a limit was reached, or this call has no event sink.
     pub events_dropped: u64,
-    /// Limits that were met, whether they ended the call or only refused something; each once, with
-    /// the most that was used.
+    /// Limits that were reached, whether they ended the call or only refused something; each once,
+    /// with the largest usage.
     pub limits_hit: Vec<LimitHit>,
 }
 
@@ -156,7 +156,7 @@ pub struct CallMetrics {
 
 impl Default for CallMetrics {
     fn default() -> Self {
-        // From an empty call (20 microseconds) to the longest deadline that anyone sets in earnest.
+        // From an empty call (20 microseconds) to the longest realistic deadline.
         let seconds = || Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0]);
         let bytes =
             || Histogram::new([18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30].map(|bits| f64::from(1_u32 << bits)));
@@ -183,7 +183,7 @@ impl Default for CallMetrics {
 }
 
 impl CallMetrics {
-    /// Makes the metrics and registers them under `skysail_provider_…`.
+    /// Creates the metrics and registers them under `skysail_provider_…`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -191,7 +191,7 @@ impl CallMetrics {
         r.register("calls", "Count of provider calls by outcome", metrics.calls.clone());
         r.register(
             "release_faults",
-            "Count of provider calls that failed by a fault of the release",
+            "Count of provider calls that failed because of a fault of the release",
             metrics.release_faults.clone(),
         );
         r.register_with_unit("call_duration", "Wall time of provider calls", Unit::Seconds, metrics.duration.clone());
@@ -200,11 +200,11 @@ impl CallMetrics {
         r.register("fuel", "Count of fuel units used by guests", metrics.fuel.clone());
         r.register_with_unit(
             "memory_peak",
-            "Most linear memory of provider calls",
+            "Peak linear memory of provider calls",
             Unit::Bytes,
             metrics.memory_peak.clone(),
         );
-        r.register("limit_hits", "Count of calls that met a limit", metrics.limits.clone());
+        r.register("limit_hits", "Count of provider calls that reached a limit of the sandbox", metrics.limits.clone());
         r.register("http_requests", "Count of HTTP requests sent for guests", metrics.http_requests.clone());
         r.register_with_unit("http_sent", "Count of HTTP bytes sent", Unit::Bytes, metrics.http_sent.clone());
         r.register_with_unit(
@@ -214,11 +214,11 @@ impl CallMetrics {
             metrics.http_received.clone(),
         );
         r.register_with_unit("http_time", "Time that calls waited for HTTP", Unit::Seconds, metrics.http_time.clone());
-        r.register("log_lines", "Count of log lines kept", metrics.log_lines.clone());
-        r.register("log_lines_dropped", "Count of log lines dropped", metrics.log_lines_dropped.clone());
-        r.register("events", "Count of guests' Kubernetes Events handed over", metrics.events.clone());
-        r.register("events_dropped", "Count of guests' Kubernetes Events dropped", metrics.events_dropped.clone());
-        r.register("calls_running", "Calls that run now", metrics.running.clone());
+        r.register("log_lines", "Count of log lines of guests that were written", metrics.log_lines.clone());
+        r.register("log_lines_dropped", "Count of log lines of guests that were dropped", metrics.log_lines_dropped.clone());
+        r.register("events", "Count of Kubernetes Events of guests that were passed on for publication", metrics.events.clone());
+        r.register("events_dropped", "Count of Kubernetes Events of guests that were dropped", metrics.events_dropped.clone());
+        r.register("calls_running", "Provider calls that run now", metrics.running.clone());
         metrics
     }
 
@@ -256,7 +256,7 @@ impl CallMetrics {
     }
 }
 
-/// Where the records of all providers go. Cloning shares it.
+/// Publishes the records of all providers. Clones share it.
 #[derive(Clone, Debug)]
 pub struct CallRecorder {
     metrics: CallMetrics,
@@ -276,8 +276,8 @@ impl CallRecorder {
         Self { metrics, observers: broadcast::Sender::new(RECORDS_BUFFERED_MAX) }
     }
 
-    /// The records from now on; an observer that lags more than [`RECORDS_BUFFERED_MAX`] loses the
-    /// oldest.
+    /// Subscribes to all future records; a subscriber that lags by more than
+    /// [`RECORDS_BUFFERED_MAX`] records loses the oldest.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<CallRecord>> {
         self.observers.subscribe()
@@ -333,7 +333,7 @@ fn trace(record: &CallRecord) {
             event!(tracing::Level::WARN, "provider call failed", call.error = %message, call.limit = %limit,);
         }
         Outcome::Failed { code: _, message } => {
-            event!(tracing::Level::DEBUG, "provider call answered with an error", call.error = %message,);
+            event!(tracing::Level::DEBUG, "provider call returned an error", call.error = %message,);
         }
         Outcome::Ok => event!(tracing::Level::DEBUG, "provider call done",),
         Outcome::Cancelled => event!(tracing::Level::DEBUG, "provider call cancelled",),

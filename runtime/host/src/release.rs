@@ -1,4 +1,4 @@
-//! One immutable component, compiled and linked: what a slot's occupant is made of.
+//! One immutable component, compiled and linked.
 
 use std::{
     fmt,
@@ -24,32 +24,32 @@ use crate::{
 /// The release cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// Precompiled code is native code, and is only taken from the compile jail of this process.
+    /// Precompiled code is native code, and is accepted only from the compile jail of this process.
     #[error(
-        "the component is precompiled by wasmtime, which is native code and never accepted: offer the .wasm file it was made from"
+        "the component is precompiled by wasmtime, and native code is never accepted: offer the .wasm file that it was compiled from"
     )]
     Precompiled,
     /// Not a component, or not a valid one.
     #[error("cannot compile the component")]
     Compile(#[source] wasmtime::Error),
-    /// What the compile jail handed over does not fit this engine.
+    /// The machine code of the compile jail does not match this engine.
     #[error("cannot load the compiled component")]
     Load(#[source] wasmtime::Error),
-    /// The component declares more memories than the sandbox has.
-    #[error("the component has {count} memories, and may have {MEMORIES_MAX}")]
+    /// The component declares more memories than the sandbox allows.
+    #[error("the component has {count} memories, and at most {MEMORIES_MAX} are allowed: build it with fewer memories")]
     Memories {
         /// Declared.
         count: u32,
     },
-    /// The component declares more tables than the sandbox has.
-    #[error("the component has {count} tables, and may have {TABLES_MAX}")]
+    /// The component declares more tables than the sandbox allows.
+    #[error("the component has {count} tables, and at most {TABLES_MAX} are allowed: build it with fewer tables")]
     Tables {
         /// Declared.
         count: u32,
     },
-    /// A memory of the component is larger at its start than all memories of a call may be.
+    /// The initial size of one memory exceeds the limit for all memories of a call.
     #[error(
-        "a memory of the component has {bytes} bytes at its start, and all memories of a call may have {max} (memoryBytes): build it with less, or raise the limit"
+        "a memory of the component has an initial size of {bytes} bytes, and the limit memoryBytes for all memories of a call is {max}: build it with a smaller initial memory, or raise the limit"
     )]
     MemoryBytes {
         /// Declared.
@@ -57,9 +57,9 @@ pub enum ReleaseError {
         /// The limit.
         max: u64,
     },
-    /// A table of the component is larger at its start than all tables of a call may be.
+    /// The initial size of one table exceeds the limit for all tables of a call.
     #[error(
-        "a table of the component has {elements} elements at its start, and all tables of a call may have {max} (tableElements): build it with less, or raise the limit"
+        "a table of the component has an initial size of {elements} elements, and the limit tableElements for all tables of a call is {max}: build it with a smaller table, or raise the limit"
     )]
     TableElements {
         /// Declared.
@@ -67,17 +67,18 @@ pub enum ReleaseError {
         /// The limit.
         max: u64,
     },
-    /// The component imports modules or components: what it needs cannot be told before it runs.
-    #[error("the component imports core modules, which no host provides: link them into it")]
+    /// The component imports modules or components, so its resource requirements are unknown before
+    /// it runs.
+    #[error("the component imports core modules, which the host does not provide: link the modules into the component")]
     ImportsModules,
     /// An import is unknown or has another type.
-    #[error("cannot link the component: it imports what this host does not have, or has with another type")]
+    #[error("cannot link the component: this host does not have one of its imports, or has it with another type")]
     Link(#[source] wasmtime::Error),
-    /// The one interface that every provider has is not there.
+    /// The required interface `identity` is not exported.
     #[error("the component does not export skysail:provider/identity@0.1.0, so it is not a provider")]
     NoIdentity,
-    /// An export has the name of the contract and another type.
-    #[error("the component's export {interface} does not have the type that the contract gives it")]
+    /// An export has a name of the contract, but another type.
+    #[error("the component exports {interface} with a type that differs from the contract")]
     Export {
         /// `identity` or one of [`Interface::name`].
         interface: &'static str,
@@ -87,21 +88,21 @@ pub enum ReleaseError {
     },
 }
 
-/// Native code for a component, made by this program: by its compile jail, or in this process.
-/// There is no way to make one of bytes from outside.
+/// Native code for a component, compiled by this program: in its compile jail or in this process.
+/// It cannot be created from other bytes.
 pub struct CompiledComponent {
     code: Mutex<Code>,
 }
 
-/// Machine code is megabytes, and is held once: as it came, until the first load; then as wasmtime
-/// holds it for the releases.
+/// Machine code takes megabytes, so it is held only once: as bytes until the first load, then as
+/// wasmtime's `Component`.
 enum Code {
     Native(Vec<u8>),
     Loaded(Component),
 }
 
 impl CompiledComponent {
-    /// What the compile jail of this process handed over: nothing else may come here, for it is
+    /// Takes machine code of this process's compile jail. Never pass other bytes: the code is
     /// executed.
     pub(crate) const fn from_jail(native: Vec<u8>) -> Self {
         Self { code: Mutex::new(Code::Native(native)) }
@@ -131,8 +132,8 @@ impl CompiledComponent {
         engine.precompile_component(wasm).map(Self::from_jail).map_err(ReleaseError::Compile)
     }
 
-    /// The component in this engine. Engines are few: with the one that loaded it first, nothing is
-    /// copied.
+    /// Loads the component into this engine. The engine that loaded it first shares the code, any
+    /// other engine gets a copy.
     fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
         let mut code = self.code();
         match &*code {
@@ -151,18 +152,18 @@ impl CompiledComponent {
     }
 }
 
-/// Only what a [`CompiledComponent`] holds may come here.
+/// Loads the machine code of a [`CompiledComponent`]; never pass other bytes.
 fn deserialize(engine: &wasmtime::Engine, native: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: a `CompiledComponent` is only made by this program, by wasmtime itself, of the same
-    // version; a file or a byte of a vendor never becomes one.
+    // SAFETY: only this program creates a `CompiledComponent`, with the same version of wasmtime;
+    // bytes of a vendor's file never become one.
     #[expect(unsafe_code, reason = "wasmtime's own output; see above")]
     unsafe {
         Component::deserialize(engine, native)
     }
 }
 
-/// One immutable component, linked against the imports of one sandbox's engine; and what its calls
-/// keep for each other, which no other release ever reads.
+/// One immutable component, linked for the engine of one sandbox, and the state that its calls
+/// share with each other and with no other release.
 pub struct Release {
     digest: Arc<str>,
     cache: Arc<Cache>,
@@ -172,8 +173,8 @@ pub struct Release {
     exports: Exports,
 }
 
-/// Where the functions of each interface are in the component; none for an interface that it does
-/// not export.
+/// The indices of the exported functions of each interface; none for an interface that the
+/// component does not export.
 pub(crate) struct Exports {
     pub(crate) identity: exports::identity::GuestIndices,
     pub(crate) load_balancers: Option<exports::load_balancers::GuestIndices>,
@@ -194,7 +195,7 @@ impl Release {
     /// [`ReleaseError`]: all but `Precompiled` and `Compile`.
     pub fn new(sandbox: &Sandbox, compiled: &CompiledComponent, digest: &str) -> Result<Self, ReleaseError> {
         let component = compiled.load(sandbox.wasmtime()).map_err(ReleaseError::Load)?;
-        // The first call should not pay for it.
+        // Do it now, so that the first call is not slower.
         component.initialize_copy_on_write_image().map_err(ReleaseError::Load)?;
         check_resources(&component, sandbox.limits())?;
         let linker = imports::linker(sandbox.wasmtime()).map_err(ReleaseError::Link)?;
@@ -236,8 +237,7 @@ impl Release {
         Interface::ALL.into_iter().filter(|interface| self.exports.has(*interface)).collect()
     }
 
-    /// What its calls were and cost since it was loaded, one entry for each function that was
-    /// called.
+    /// Statistics of the calls since the release was loaded, one entry for each called function.
     #[must_use]
     pub fn calls(&self) -> Vec<FunctionCalls> {
         self.tally.calls()
@@ -274,9 +274,10 @@ impl fmt::Debug for Release {
     }
 }
 
-/// The pool would refuse it too, in its own words; without a pool each call would fail.
+/// The pool would refuse such a component, too, but with a less helpful message; without a pool
+/// each call would fail.
 fn check_resources(component: &Component, limits: &Limits) -> Result<(), ReleaseError> {
-    /// Bytes of a page of memory; wasmtime is not built with other sizes.
+    /// Bytes of a wasm page; custom page sizes are disabled.
     const PAGE_BYTES: u64 = 64 << 10;
     let required = component.resources_required().ok_or(ReleaseError::ImportsModules)?;
     if required.num_memories > MEMORIES_MAX {
@@ -335,8 +336,7 @@ impl Exports {
     }
 }
 
-/// Whether the component exports the interface at all; that it has another type than the contract's
-/// is another matter.
+/// Whether the component exports the interface, with any type.
 fn is_exported(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().get_export_index(None, format!("skysail:provider/{interface}@0.1.0").as_str()).is_some()
 }
@@ -346,11 +346,11 @@ mod tests {
     use super::{CompiledComponent, ReleaseError};
     use crate::{Limits, engine_config};
 
-    /// A component with nothing in it.
+    /// An empty component.
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
     #[test]
-    fn code_is_held_once_and_loads_into_every_engine_that_it_fits() -> Result<(), ReleaseError> {
+    fn machine_code_is_held_once_and_loads_into_every_compatible_engine() -> Result<(), ReleaseError> {
         let engine = |fuel: bool| {
             let mut config = engine_config(Limits::default().stack_bytes);
             wasmtime::Engine::new(config.consume_fuel(fuel)).unwrap()

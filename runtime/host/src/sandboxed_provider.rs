@@ -1,7 +1,7 @@
-//! A release in its sandbox, as a [`Provider`].
+//! Implements [`Provider`] for a release in its sandbox.
 //!
-//! Each trait's function is: arguments to the contract's types, one call, the answer judged. What a
-//! call may do and how it ends is in `call`; nothing here keeps state.
+//! Each function of the traits converts its arguments to the contract's types, makes one call, and
+//! validates the result. `call` runs the call; this module has no state.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ mod older;
 mod persistent_volumes;
 mod routes;
 
-/// A release in its sandbox. Cloning is cheap.
+/// A release in its sandbox, as a [`Provider`]. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct SandboxedProvider {
     sandbox: Arc<Sandbox>,
@@ -38,20 +38,20 @@ pub struct SandboxedProvider {
 }
 
 impl SandboxedProvider {
-    /// A release that has described itself: `info` is what [`crate::describe`] answered.
+    /// Combines a release with its description: `info` is the result of [`crate::describe`].
     #[must_use]
     pub const fn new(sandbox: Arc<Sandbox>, release: Arc<Release>, info: Arc<Info>) -> Self {
         Self { sandbox, release, info, compared: false }
     }
 
-    /// The same, for calls whose answers are compared and not used: they can change nothing in the
-    /// cloud, and how they end does not count.
+    /// The same release for calls whose results are only compared (shadow): these calls cannot
+    /// change anything in the cloud, and their outcomes do not count.
     #[must_use]
     pub(crate) fn compared(&self) -> Self {
         Self { compared: true, ..self.clone() }
     }
 
-    /// What the provider has beyond this release.
+    /// The sandbox of the provider.
     #[must_use]
     pub const fn sandbox(&self) -> &Arc<Sandbox> {
         &self.sandbox
@@ -63,8 +63,8 @@ impl SandboxedProvider {
         &self.release
     }
 
-    /// Runs one function of the contract, with HTTP as far as the provider may; `judge` makes the
-    /// caller's result of the answer.
+    /// Runs one function of the contract, with HTTP if the function may use it; `judge` validates
+    /// the guest's result and converts it.
     async fn run<'env, R, T, F, J>(&self, call: &Call, function: &'static str, guest: F, judge: J) -> Result<T>
     where
         R: Send,
@@ -88,7 +88,7 @@ impl SandboxedProvider {
     }
 }
 
-/// The contract says of two functions that they send no request.
+/// Whether the contract allows the function to send requests.
 fn sends_http(function: &str) -> bool {
     !matches!(function, "load-balancers.name" | "node-legacy.scrub-dns")
 }
@@ -131,8 +131,8 @@ impl Provider for SandboxedProvider {
     }
 }
 
-/// The interface is not there: a holder of a `&dyn` of it got it from a release that has it, unless
-/// the caller kept it across a swap.
+/// The error for an interface that the release does not export. Happens only if a caller keeps an
+/// interface across a swap.
 fn absent(interface: Interface) -> Error {
     Error::new(Code::NotServing, format!("the release does not export {interface}"))
 }

@@ -90,10 +90,10 @@ pub(crate) async fn volume_labels_that_are_too_many_or_none_are_refused() {
     };
     let call = Call::default();
     for (handle, code, text) in [
-        ("many", Code::Internal, "labels has 10000 entries, and may have 256"),
-        ("long", Code::Internal, "label value has 1048576 bytes, and may have 1024"),
+        ("many", Code::Internal, "labels has 10000 entries, and at most 256 are allowed"),
+        ("long", Code::Internal, "label value has 1048576 bytes, and at most 1024 are allowed"),
         ("twice", Code::Internal, "labels has a key twice"),
-        ("control", Code::Internal, "label value has a control character"),
+        ("control", Code::Internal, "label value contains a control character"),
         ("gone", Code::NotFound, "no such volume"),
         ("other", Code::Invalid, "\"other\" is no volume"),
     ] {

@@ -86,7 +86,7 @@ async fn a_call_is_about_a_page_of_nodes_and_no_more() {
     let error = dummy.describe(&Call::default(), &nodes(501), Detail::Metadata).await.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (Code::Invalid, "asked about 501 nodes at once: ask in pages of at most 500",)
+        (Code::Invalid, "instances.describe was called with 501 nodes: use pages of at most 500 nodes",)
     );
 }
 

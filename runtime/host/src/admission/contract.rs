@@ -1,10 +1,11 @@
-//! The contract that this host speaks, parsed from the WIT that the bindings are made of.
+//! The contract that this host supports, parsed from the WIT files that the bindings are generated
+//! from.
 
 use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use wit_parser::{InterfaceId, Resolve};
 
-/// Version of `skysail:provider` that this host speaks.
+/// Version of `skysail:provider` that this host supports.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
 /// The package's name without its version.
@@ -23,12 +24,12 @@ pub(super) const WIT: [(&str, &str); 9] = [
     ("world.wit", include_str!("../../../../wit/v0.1.0/world.wit")),
 ];
 
-/// The contract's types, and where its interfaces are in them.
+/// The contract's types and interfaces.
 pub(super) struct Contract {
     pub(super) resolve: Resolve,
-    /// What the host gives, by short name: `http`, `types`.
+    /// The interfaces that the host provides, by short name: `http`, `types`.
     pub(super) imports: BTreeMap<String, InterfaceId>,
-    /// What a provider may export, by short name: `identity`, `routes`.
+    /// The interfaces that a provider may export, by short name: `identity`, `routes`.
     pub(super) exports: BTreeMap<String, InterfaceId>,
 }
 
@@ -40,7 +41,7 @@ impl Contract {
 
     #[expect(
         clippy::expect_used,
-        reason = "the WIT is part of this program; the bindings of the same files would not have compiled"
+        reason = "the WIT is part of this program, and the bindings are compiled from the same files"
     )]
     fn parse() -> Self {
         let mut sources = wit_parser::SourceMap::default();
@@ -67,7 +68,7 @@ mod tests {
     use super::{CONTRACT_VERSION, Contract, PACKAGE};
 
     #[test]
-    fn the_contract_that_is_judged_by_is_the_one_in_the_wit_folder() {
+    fn the_contract_of_the_admission_is_the_one_in_the_wit_folder() {
         let contract = Contract::get();
         let package = contract.resolve.packages.iter().next().unwrap().1;
         assert_eq!(package.name.to_string(), format!("{PACKAGE}@{CONTRACT_VERSION}"));

@@ -1,5 +1,5 @@
-//! What sort of file it is, told from its first bytes; and whether it is whole, told from the
-//! lengths of its sections.
+//! Detects the kind of a file by its first bytes, and whether it is complete by the lengths of its
+//! sections.
 
 use wasmparser::BinaryReader;
 use wasmtime::{Engine, Precompiled};
@@ -14,7 +14,7 @@ const COMPONENT: &[u8] = &[0x0d, 0, 1, 0];
 /// Magic number and version.
 const HEADER: usize = 8;
 
-/// Ok where the file begins as a component does. Looks at no more than a fixed number of bytes.
+/// Ok if the file begins as a component does. Reads at most a fixed number of bytes.
 pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     let size = bytes.len() as u64;
     if bytes.is_empty() {
@@ -45,15 +45,15 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), Refused> {
     }
 }
 
-/// Walks the outer sections by their lengths: a file that ends before a section does was not
-/// written to its end.
+/// Walks the outer sections by their lengths: a file that ends inside a section is incomplete.
 pub(super) fn sections(bytes: &[u8]) -> Result<(), Refused> {
     let mut at = HEADER;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         let mut reader = BinaryReader::new(rest, 0);
         let head = reader.read_u8().and_then(|_section| reader.read_var_u32());
         let Ok(length) = head else {
-            // At most six bytes of head: fewer are left only at the end of a half-written file.
+            // A section header has at most six bytes: fewer are left only at the end of an
+            // incomplete file.
             return if rest.len() < 6 {
                 refused(RefusalCode::Truncated, truncated(bytes.len(), at, 1))
             } else {

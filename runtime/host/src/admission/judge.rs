@@ -1,5 +1,5 @@
-//! Compares a component's imports and exports with the contract, and says of each difference what
-//! to do.
+//! Compares a component's imports and exports with the contract, and names the remedy for each
+//! difference.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::imports::has_wasi;
 
-/// A version with three numbers; a pre-release matches itself only.
+/// A version with three numbers; a pre-release matches only itself.
 #[derive(Clone, PartialEq, Eq)]
 struct Version {
     numbers: [u64; 3],
@@ -27,7 +27,7 @@ impl Version {
         Some(Self { numbers: [next()?, next()?, next()?], pre: pre.to_owned() })
     }
 
-    /// As the linker matches: the same major version, or below 1 the same minor one.
+    /// The rule of the linker: the same major version, or below 1.0 the same minor version.
     fn matches(&self, other: &Self) -> bool {
         if !self.pre.is_empty() || !other.pre.is_empty() {
             return self == other;
@@ -55,7 +55,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// How a name of the contract's package stands to the contract of this host.
+/// Whether a name belongs to the contract of this host.
 enum Standing<'a> {
     Ours(Name<'a>),
     Newer(&'a str),
@@ -77,7 +77,7 @@ fn standing(name: &str) -> Standing<'_> {
     }
 }
 
-/// Fills in what the component wants and offers, and refuses what the contract does not have.
+/// Fills in the imports and exports, and refuses those that the contract does not have.
 pub(super) fn judge(world: &World, findings: &mut Findings) {
     let (imports, exports) = (world.imports(), world.exports());
     findings.imports = world::listed(&imports);
@@ -85,7 +85,7 @@ pub(super) fn judge(world: &World, findings: &mut Findings) {
     findings.wasi = findings.imports.iter().filter(|i| i.name.starts_with("wasi:")).map(|i| i.name.clone()).collect();
     findings.contract_version = contract_version(&exports).or_else(|| contract_version(&imports));
     if refuse_other_contract(&imports, &exports, findings) {
-        // Each single difference follows from this one.
+        // All other differences follow from this one.
         return;
     }
     for import in &imports {
@@ -120,7 +120,7 @@ fn refuse_other_contract(imports: &[Item<'_>], exports: &[Item<'_>], findings: &
             Standing::Ours(_) | Standing::Foreign => continue,
         };
         let reason = format!(
-            "it is built for contract {} ({}), and this host speaks {CONTRACT_VERSION}: {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
+            "it is built for contract {} ({}), and this host supports {CONTRACT_VERSION}: {way_out} {CONTRACT_VERSION} (wit/v{CONTRACT_VERSION})",
             shown(version),
             shown(&item.name)
         );
@@ -176,14 +176,14 @@ fn judge_import(world: &World, import: &Item<'_>, findings: &mut Findings) {
 }
 
 fn judge_export(world: &World, export: &Item<'_>, findings: &mut Findings) {
-    // Other exports do not matter: newer interfaces and a toolchain's own are never called.
+    // Other exports are ignored: the host never calls newer interfaces or exports of a toolchain.
     let Standing::Ours(parts) = standing(&export.name) else { return };
     let contract = Contract::get();
     let name = shown(&export.name);
     if contract.imports.contains_key(parts.interface) && !contract.exports.contains_key(parts.interface) {
         let reason = format!(
-            "it exports {name}, which the host gives: what its other exports use of it would be its own, and each call would trap; import the interface \
-             and leave the export out of your world"
+            "it exports {name}, which the host provides: its other exports would use their own types instead of the host's, and each call would trap; import \
+             the interface and remove the export from your world"
         );
         findings.refuse(RefusalCode::WrongType, &reason);
         return;
@@ -217,7 +217,7 @@ fn refuse_type(findings: &mut Findings, place: &str, difference: Option<String>)
     }
 }
 
-/// Why the sandbox does not have this part of WASI, and what to use; none where it does.
+/// Why the sandbox does not offer this part of WASI, and what to use instead; none if it does.
 fn withheld(import: &str) -> Option<&'static str> {
     let path = import.split('@').next().unwrap_or(import);
     let (package, _) = path.split_once('/').unwrap_or((path, ""));

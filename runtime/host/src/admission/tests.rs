@@ -1,4 +1,4 @@
-//! Every sort of bad file, and the sentence that it gets.
+//! Every kind of bad file, and its refusal.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Finding, Findings, Inspection, Interface, RefusalCode, examine, look
 
 const LIMIT: u64 = 32 << 20;
 
-/// What the jail and its child do together.
+/// The checks of the jail's parent and child.
 fn inspect(bytes: &[u8], origin: &str, bytes_max: u64) -> Inspection {
     let inspection = Inspection::new(bytes, origin);
     match look(bytes, bytes_max) {
@@ -95,7 +95,7 @@ fn every_interface_of_the_contract_is_admitted() {
     assert_eq!(inspection.exports.len(), 9);
 }
 
-/// Linking accepts it, and each call would trap.
+/// Linking would accept the component, and each call would trap.
 #[test]
 fn a_component_with_a_node_set_of_its_own_is_refused() {
     let exported = component(
@@ -107,7 +107,7 @@ fn a_component_with_a_node_set_of_its_own_is_refused() {
     check(
         &exported,
         expect![[r#"
-        WrongType: file /etc/skysail/provider.wasm: it exports skysail:provider/types@0.1.0, which the host gives: what its other exports use of it would be its own, and each call would trap; import the interface and leave the export out of your world
+        WrongType: file /etc/skysail/provider.wasm: it exports skysail:provider/types@0.1.0, which the host provides: its other exports would use their own types instead of the host's, and each call would trap; import the interface and remove the export from your world
     "#]],
     );
     let contract = contract(
@@ -128,7 +128,7 @@ fn a_component_with_a_node_set_of_its_own_is_refused() {
 }
 
 #[test]
-fn what_is_no_component_gets_a_sentence_about_what_it_is() {
+fn the_refusal_of_a_file_that_is_no_component_names_its_kind() {
     check(
         b"",
         expect![[r#"
@@ -211,16 +211,16 @@ fn a_file_above_the_limit_is_not_read_further() {
 }
 
 #[test]
-fn every_prefix_of_a_component_is_refused_until_only_what_nobody_needs_is_missing() {
+fn every_prefix_of_a_component_is_refused_until_only_custom_sections_are_missing() {
     let whole = provider();
     let (mut truncated, mut others) = (0, 0);
     for end in 1..whole.len() {
         let inspection = inspect(&whole[..end], "file x", LIMIT);
         match inspection.refusals.first().map(|refusal| refusal.code) {
             Some(RefusalCode::Truncated) => truncated += 1,
-            // The ends of whole sections: no exports yet.
+            // A cut at the end of a section: the exports are missing.
             Some(_) => others += 1,
-            // What follows the exports is names and producers.
+            // Only the names and the producers follow the exports.
             None => assert_eq!(inspection.exports.len(), 1, "after {end} bytes"),
         }
     }
@@ -239,12 +239,12 @@ fn every_prefix_of_a_component_is_refused_until_only_what_nobody_needs_is_missin
 }
 
 #[test]
-fn a_component_for_another_contract_gets_one_sentence_and_not_one_for_each_interface() {
+fn a_component_for_another_contract_gets_one_refusal_and_not_one_for_each_interface() {
     let newer = contract("skysail:provider@0.1.0", "skysail:provider@0.2.0");
     let inspection = check(
         &component(&newer, "package a:b; world test { include skysail:provider/provider@0.2.0; }"),
         expect![[r#"
-            NewerContract: file /etc/skysail/provider.wasm: it is built for contract 0.2.0 (skysail:provider/identity@0.2.0), and this host speaks 0.1.0: upgrade Skysail, or build the component for 0.1.0 (wit/v0.1.0)
+            NewerContract: file /etc/skysail/provider.wasm: it is built for contract 0.2.0 (skysail:provider/identity@0.2.0), and this host supports 0.1.0: upgrade Skysail, or build the component for 0.1.0 (wit/v0.1.0)
         "#]],
     );
     assert_eq!(inspection.contract_version.as_deref(), Some("0.2.0"));
@@ -252,13 +252,13 @@ fn a_component_for_another_contract_gets_one_sentence_and_not_one_for_each_inter
     check(
         &component(&older, "package a:b; world test { include skysail:provider/provider@0.0.9; }"),
         expect![[r#"
-        OlderContract: file /etc/skysail/provider.wasm: it is built for contract 0.0.9 (skysail:provider/identity@0.0.9), and this host speaks 0.1.0: build the component for 0.1.0 (wit/v0.1.0)
+        OlderContract: file /etc/skysail/provider.wasm: it is built for contract 0.0.9 (skysail:provider/identity@0.0.9), and this host supports 0.1.0: build the component for 0.1.0 (wit/v0.1.0)
     "#]],
     );
 }
 
 #[test]
-fn a_newer_patch_of_the_same_contract_is_admitted_where_it_uses_only_what_is_here() {
+fn a_newer_patch_of_the_same_contract_is_admitted_if_it_uses_only_known_functions() {
     let newer = contract("skysail:provider@0.1.0", "skysail:provider@0.1.7");
     let wit = "package a:b; world test { include skysail:provider/provider@0.1.7; }";
     check(&component(&newer, wit), expect![""]);
@@ -275,7 +275,7 @@ fn a_newer_patch_of_the_same_contract_is_admitted_where_it_uses_only_what_is_her
 }
 
 #[test]
-fn each_unmet_import_gets_a_sentence() {
+fn each_unknown_import_gets_a_refusal() {
     check(
         &component(
             &contract("", ""),
@@ -316,11 +316,10 @@ fn each_unmet_import_gets_a_sentence() {
 }
 
 #[test]
-fn a_changed_type_is_named_with_its_place() {
+fn the_refusal_of_a_changed_type_names_the_place() {
     let wit = "package a:b; world test { include skysail:provider/complete-provider@0.1.0; }";
     let changes = [
-        // A record field more, in an export; a case more, in an import; a parameter more; a
-        // function less.
+        // An additional field, case and parameter, and another result type.
         ("has-cluster-id: bool,", "has-cluster-id: bool, region: string,"),
         ("enum level { trace, debug, info, warn, error }", "enum level { trace, debug, info, warn, error, fatal }"),
         ("check-config: func(text: string)", "check-config: func(text: string, strict: bool)"),
@@ -338,7 +337,7 @@ fn a_changed_type_is_named_with_its_place() {
 }
 
 #[test]
-fn an_interface_that_is_exported_in_part_is_refused() {
+fn an_incomplete_exported_interface_is_refused() {
     let partly = contract("master: func(cluster: string) -> result<string, error>;", "");
     let wit =
         "package a:b; world test { include skysail:provider/provider@0.1.0; export skysail:provider/clusters@0.1.0; }";
@@ -351,7 +350,7 @@ fn an_interface_that_is_exported_in_part_is_refused() {
 }
 
 #[test]
-fn a_component_with_very_many_wrong_imports_gets_few_sentences() {
+fn the_number_of_refusals_of_a_component_is_bounded() {
     let imports: String = (0..500).map(|n| format!("import needless{n}: func(); ")).collect();
     let wit = format!("package a:b; world test {{ include skysail:provider/provider@0.1.0; {imports} }}");
     let inspection = inspect(&component(&contract("", ""), &wit), "file x", LIMIT);
@@ -360,7 +359,7 @@ fn a_component_with_very_many_wrong_imports_gets_few_sentences() {
 }
 
 #[test]
-fn findings_that_no_honest_reading_makes_are_cut_to_its_bounds() {
+fn oversized_findings_of_a_hostile_child_are_truncated() {
     let long = "x".repeat(10_000);
     let interface = Interface { name: long.clone(), functions: vec![long.clone(); 5000] };
     let refusals = vec![Finding { code: RefusalCode::Malformed, reason: format!("a\n{long}") }; 100];

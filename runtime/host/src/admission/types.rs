@@ -1,5 +1,5 @@
-//! Compares the types of a component's functions with the contract's, by structure, and names the
-//! first difference.
+//! Compares the types of a component's functions with those of the contract by structure, and names
+//! the first difference.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use wit_parser::{Function, Handle, Resolve, Type, TypeDefKind, TypeId, TypeOwner
 
 use super::shown;
 
-/// Two worlds of types.
+/// The types of the contract (`ours`) and of a component (`theirs`).
 pub(super) struct Comparison<'a> {
     ours: &'a Resolve,
     theirs: &'a Resolve,
-    /// Pairs that were found equal, or are being compared: types are shared, and walking each path
-    /// would take for ever.
+    /// Pairs that are equal or are being compared. Types are shared, so comparing each path would
+    /// take exponential time.
     seen: BTreeSet<(usize, usize)>,
 }
 
-/// What is different, from the place outward.
+/// A description of the difference, outermost place first.
 type Difference = Option<String>;
 
 impl<'a> Comparison<'a> {
@@ -24,7 +24,7 @@ impl<'a> Comparison<'a> {
         Self { ours, theirs, seen: BTreeSet::new() }
     }
 
-    /// None where both functions have the same type.
+    /// None if both functions have the same type.
     pub(super) fn function(&mut self, ours: &Function, theirs: &Function) -> Difference {
         if ours.params.len() != theirs.params.len() {
             return Some(format!("it has {} parameters instead of {}", theirs.params.len(), ours.params.len()));
@@ -68,7 +68,7 @@ impl<'a> Comparison<'a> {
         self.ours.types.get(ours)?.name.as_deref()
     }
 
-    /// What an alias stands for.
+    /// The type that an alias stands for.
     fn resolved(&self, resolve: &Resolve, ty: &Type) -> Type {
         let mut ty = *ty;
         while let Type::Id(id) = ty
@@ -133,8 +133,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Resources have no structure: they are the same where the same interface has them. Linking
-    /// would accept another one, and each call would trap.
+    /// Resources have no structure: two are equal if the same interface defines them. Linking would
+    /// accept a resource of another interface, and each call would trap.
     fn resources_differ(&self, ours: TypeId, theirs: TypeId) -> Difference {
         let (ours, theirs) = (owner(self.ours, ours), owner(self.theirs, theirs));
         if ours == theirs {
@@ -174,7 +174,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The interface that has a type, without its version: `skysail:provider/types`.
+/// The interface that defines a type, without its version: `skysail:provider/types`.
 fn owner(resolve: &Resolve, id: TypeId) -> Option<String> {
     let TypeOwner::Interface(interface) = resolve.types.get(id)?.owner else { return None };
     let interface = resolve.interfaces.get(interface)?;

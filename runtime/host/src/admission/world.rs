@@ -1,4 +1,4 @@
-//! Reads a component's world and its makers from its bytes.
+//! Reads a component's imports, exports and producers from its bytes.
 
 use wasmparser::{BinaryReader, Parser, Payload, ProducersSectionReader};
 use wit_parser::{
@@ -14,7 +14,7 @@ pub(super) struct World {
     id: WorldId,
 }
 
-/// One import or export, and its interface; none for a function or type outside of any.
+/// One import or export, and its interface; none for a function or type outside of any interface.
 pub(super) struct Item<'a> {
     pub(super) name: String,
     pub(super) interface: Option<&'a wit_parser::Interface>,
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// The interfaces among the items of a world.
+/// The interfaces of a world's items.
 pub(super) fn interfaces(items: &IndexMap<WorldKey, WorldItem>) -> impl Iterator<Item = InterfaceId> + '_ {
     items.values().filter_map(|item| match item {
         WorldItem::Interface { id, .. } => Some(*id),
@@ -71,7 +71,7 @@ pub(super) fn interfaces(items: &IndexMap<WorldKey, WorldItem>) -> impl Iterator
     })
 }
 
-/// For people to read.
+/// The list for people.
 pub(super) fn listed(items: &[Item<'_>]) -> Vec<Interface> {
     let mut left = FUNCTIONS_MAX;
     let mut interface = |item: &Item<'_>| {
@@ -83,10 +83,10 @@ pub(super) fn listed(items: &[Item<'_>]) -> Vec<Interface> {
     items.iter().take(LISTED_MAX).map(&mut interface).collect()
 }
 
-/// What the component and the modules in it were made with; what cannot be read is left out, for
-/// nothing depends on it.
+/// The tools that built the component and the modules in it. Unreadable entries are left out,
+/// because nothing depends on them.
 pub(super) fn producers(bytes: &[u8]) -> Vec<String> {
-    /// Entries shown. A component of several modules names the same tools again and again.
+    /// Entries shown. A component of several modules repeats the same tools.
     const PRODUCERS_MAX: usize = 20;
     let mut producers = Vec::new();
     for payload in Parser::new(0).parse_all(bytes).map_while(Result::ok) {

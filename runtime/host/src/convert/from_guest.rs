@@ -1,4 +1,4 @@
-//! From the contract to `skysail-provider`. Everything here is a guest's claim.
+//! Converts from the contract to `skysail-provider`. All input is untrusted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,38 +11,38 @@ use crate::{
     identity::{Problem, Severity},
 };
 
-/// Longest name, ID, address or label that a guest may answer with. Kubernetes allows less for
+/// Longest name, ID, address or label in a guest's result, in bytes. Kubernetes allows less for
 /// each; provider IDs of the large clouds are below 200 bytes.
 const SHORT_BYTES_MAX: usize = 1024;
-/// Longest text for people in an answer.
+/// Longest text for people in a result, in bytes.
 const PROSE_BYTES_MAX: usize = 4096;
-/// Most entries of a status, addresses or labels of a machine: more than any object of Kubernetes
-/// carries.
+/// Most entries of a status, and most addresses or labels of a machine: more than Kubernetes
+/// objects have.
 const FEW_MAX: usize = 256;
-/// Most origins that a component may say it needs: as many as one rule of an operator can have.
+/// Most origins that a component may require: as many as one egress rule can have.
 const ORIGINS_MAX: usize = 64;
-/// Most ports of one ingress: a Service may have as many as the API lets it.
+/// Most ports of one ingress: more than a Service usually has.
 const PORTS_MAX: usize = 1024;
 /// Most load balancers, routes, clusters in one list. The largest clusters have thousands of nodes.
 const MANY_MAX: usize = 100_000;
-/// Most findings about a cloud-config. Nobody reads more.
+/// Most findings about a cloud-config: more are of no use to a person.
 const PROBLEMS_MAX: usize = 100;
-/// Longest time that a provider may ask to be left alone; part of the contract.
+/// Longest time of `retry-after`; part of the contract.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// An answer that the contract does not allow.
+/// The error for a result that the contract does not allow.
 fn wrong(what: impl AsRef<str>) -> Error {
     Error::new(Code::Internal, format!("the provider's answer is wrong: {}", what.as_ref()))
 }
 
-/// A text for machines: bounded, without control characters. Never cut: half a provider ID is
-/// another machine's.
+/// A text for machines: of bounded length and without control characters. Never truncated: a
+/// truncated provider ID could name another machine.
 pub(crate) fn short(field: &str, text: String) -> Result<String> {
     if text.len() > SHORT_BYTES_MAX {
-        return Err(wrong(format!("{field} has {} bytes, and may have {SHORT_BYTES_MAX}", text.len())));
+        return Err(wrong(format!("{field} has {} bytes, and at most {SHORT_BYTES_MAX} are allowed", text.len())));
     }
     if text.chars().any(char::is_control) {
-        return Err(wrong(format!("{field} has a control character: {:?}", one_line(&text, 100))));
+        return Err(wrong(format!("{field} contains a control character: {:?}", one_line(&text, 100))));
     }
     Ok(text)
 }
@@ -53,7 +53,7 @@ fn short_option(field: &str, text: Option<String>) -> Result<Option<String>> {
 
 fn bounded<T, U>(field: &str, max: usize, list: Vec<T>, convert: impl FnMut(T) -> Result<U>) -> Result<Vec<U>> {
     if list.len() > max {
-        return Err(wrong(format!("{field} has {} entries, and may have {max}", list.len())));
+        return Err(wrong(format!("{field} has {} entries, and at most {max} are allowed", list.len())));
     }
     list.into_iter().map(convert).collect()
 }
@@ -63,7 +63,7 @@ pub(crate) fn texts(field: &str, list: Vec<String>) -> Result<Vec<String>> {
     bounded(field, MANY_MAX, list, |text| short(field, text))
 }
 
-/// The name of a load balancer: never empty, for it is what a cloud finds it by.
+/// The name of a load balancer: never empty, because the cloud finds the load balancer by its name.
 pub(crate) fn load_balancer_name(name: String) -> Result<String> {
     if name.is_empty() {
         return Err(wrong("the load balancer's name is empty"));
@@ -76,7 +76,7 @@ pub(crate) fn cluster_names(list: Vec<String>) -> Result<Vec<String>> {
     texts("clusters", list)
 }
 
-/// A guest's own error.
+/// An error that a guest returned.
 pub(crate) fn error(error: guest::Error) -> Error {
     match error {
         guest::Error::NotFound(message) => Error::new(Code::NotFound, message),
@@ -96,30 +96,30 @@ pub(crate) fn error(error: guest::Error) -> Error {
     }
 }
 
-/// A function's own result.
+/// The result of a function of the contract.
 pub(crate) fn result<T, U>(result: Result<T, guest::Error>, convert: impl FnOnce(T) -> Result<U>) -> Result<U> {
     result.map_err(error).and_then(convert)
 }
 
-/// One result for each thing asked about.
+/// A list with one result for each requested item.
 pub(crate) fn results<T, U>(
     asked: usize,
     list: Vec<Result<T, guest::Error>>,
     mut convert: impl FnMut(T) -> Result<U>,
 ) -> Result<Vec<Result<U>>> {
     if list.len() != asked {
-        return Err(wrong(format!("{} results for {asked} questions", list.len())));
+        return Err(wrong(format!("{} results for {asked} requested items", list.len())));
     }
     Ok(list.into_iter().map(|one| result(one, &mut convert)).collect())
 }
 
-/// The answer of `identity.describe`.
+/// The result of `identity.describe`.
 pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
     let exports::identity::Info { name, version, description, provider_id_schemes, has_cluster_id, extra } = info;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 63 || !name.chars().all(allowed) {
         return Err(wrong(format!(
-            "the name {:?} is not 1 to 63 lower case letters, digits and dashes",
+            "the name {:?} does not consist of 1 to 63 lower-case letters, digits and dashes",
             one_line(&name, 100)
         )));
     }
@@ -145,7 +145,7 @@ pub(crate) fn info(info: exports::identity::Info) -> Result<host::Info> {
     })
 }
 
-/// The answer of `identity.check-config`.
+/// The result of `identity.check-config`.
 pub(crate) fn problems(problems: Vec<exports::identity::Problem>) -> Result<Vec<Problem>> {
     bounded("check-config", PROBLEMS_MAX, problems, |problem| {
         let exports::identity::Problem { severity, line, key, message } = problem;
@@ -189,7 +189,7 @@ fn port_status(status: guest::PortStatus) -> Result<host::PortStatus> {
     Ok(host::PortStatus { port, protocol, error: short_option("status.ingress.ports.error", error)? })
 }
 
-/// What a guest calls a kind of address.
+/// The kind of an address.
 pub(crate) fn address_kind(kind: guest::AddressKind) -> host::AddressKind {
     match kind {
         guest::AddressKind::Hostname => host::AddressKind::Hostname,
@@ -210,7 +210,7 @@ fn address(address: guest::NodeAddress) -> Result<host::NodeAddress> {
     Ok(host::NodeAddress { kind, address: short("address", address)? })
 }
 
-/// The answers about a page of nodes.
+/// The results for a page of nodes.
 pub(crate) fn instances(
     asked: usize,
     list: Vec<Result<exports::instances::Instance, guest::Error>>,
@@ -243,14 +243,14 @@ pub(crate) fn instances(
     })
 }
 
-/// Labels of a volume. Whether each is one that the API takes, the controllers judge.
+/// Labels of a volume. The controllers check whether the API accepts them.
 pub(crate) fn volume_labels(list: Vec<guest::Pair>) -> Result<BTreeMap<String, String>> {
     let count = list.len();
     let pairs =
         bounded("labels", FEW_MAX, list, |(key, value)| Ok((short("label key", key)?, short("label value", value)?)))?;
     let labels: BTreeMap<_, _> = pairs.into_iter().collect();
     if labels.len() < count {
-        return Err(wrong("labels has a key twice"));
+        return Err(wrong("labels contains a key twice"));
     }
     Ok(labels)
 }

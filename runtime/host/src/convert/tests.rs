@@ -1,4 +1,4 @@
-//! What a guest may hand over, and what is refused.
+//! Which results of a guest are accepted, and which are refused.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn identity(name: &str) -> Info {
 }
 
 #[test]
-fn a_name_that_upstream_would_not_take_is_refused() {
+fn an_invalid_provider_name_is_refused() {
     for name in ["", "Upper", "under_score", &"a".repeat(64)] {
         let error = info(identity(name)).unwrap_err();
         assert_eq!(error.code, Code::Internal, "{name:?}");
@@ -31,15 +31,15 @@ fn a_name_that_upstream_would_not_take_is_refused() {
 }
 
 #[test]
-fn a_text_for_machines_is_refused_and_never_cut() {
+fn an_invalid_text_for_machines_is_refused_and_never_truncated() {
     assert_eq!(short("f", "a".repeat(1024)).unwrap().len(), 1024);
     assert_eq!(short("f", "a".repeat(1025)).unwrap_err().code, Code::Internal);
     let control = short("provider-id", "x://a\n".to_owned()).unwrap_err();
-    assert_eq!(control.message, "the provider's answer is wrong: provider-id has a control character: \"x://a \"");
+    assert_eq!(control.message, "the provider's answer is wrong: provider-id contains a control character: \"x://a \"");
 }
 
 #[test]
-fn fewer_or_more_results_than_questions_are_no_answer() {
+fn a_list_with_too_few_or_too_many_results_is_refused() {
     for len in [0, 2] {
         let list: Vec<Result<u8, Error>> = (0..len).map(Ok).collect();
         let error = results(1, list, Ok).unwrap_err();
@@ -56,7 +56,7 @@ fn a_status_with_too_many_entries_is_refused() {
 }
 
 #[test]
-fn a_wait_of_more_than_an_hour_is_an_hour() {
+fn a_retry_after_of_more_than_an_hour_becomes_an_hour() {
     let retry = |after_ms| error(Error::RetryAfter(Retry { after_ms, message: String::new() }));
     assert_eq!(retry(u64::MAX).retry_after, Some(Duration::from_secs(3600)));
     assert_eq!(retry(0).retry_after, None);
@@ -81,7 +81,7 @@ fn route(extra: &[(&str, &str)]) -> Route {
 }
 
 #[test]
-fn a_route_says_by_a_key_that_its_addresses_are_kept_equal_and_gets_the_key_back() {
+fn the_key_enable_node_addresses_of_a_route_is_read_and_passed_back() {
     for (extra, enabled) in [
         (&[][..], false),
         (&[("enable-node-addresses", "true")], true),
@@ -98,26 +98,26 @@ fn a_route_says_by_a_key_that_its_addresses_are_kept_equal_and_gets_the_key_back
 }
 
 #[test]
-fn a_route_with_a_control_character_or_one_too_many_makes_the_whole_list_wrong() {
+fn a_route_with_a_control_character_or_too_many_routes_invalidate_the_list() {
     let hostile = Route { name: "r\n1".to_owned(), ..route(&[]) };
     let error = routes(vec![route(&[]), hostile]).unwrap_err();
     assert_eq!(error.code, Code::Internal);
-    assert!(error.message.contains("route name has a control character"), "{error}");
+    assert!(error.message.contains("route name contains a control character"), "{error}");
     assert_eq!(routes(vec![route(&[]); 100_000]).unwrap().len(), 100_000);
     let error = routes(vec![route(&[]); 100_001]).unwrap_err();
     assert!(error.message.contains("routes has 100001 entries"), "{error}");
 }
 
 #[test]
-fn labels_of_a_volume_are_few_short_and_each_there_once() {
+fn too_many_too_long_or_repeated_labels_of_a_volume_are_refused() {
     let pair = |n: usize| (format!("key-{n}"), "value".to_owned());
     assert_eq!(volume_labels((0..256).map(pair).collect()).unwrap().len(), 256);
     let refused = |labels| volume_labels(labels).unwrap_err();
     for (labels, text) in [
-        ((0..10_000).map(pair).collect(), "labels has 10000 entries, and may have 256"),
-        (vec![pair(1), pair(1)], "labels has a key twice"),
-        (vec![("k".repeat(1025), String::new())], "label key has 1025 bytes, and may have 1024"),
-        (vec![("k".to_owned(), "\u{1b}[2J".to_owned())], "label value has a control character: \" [2J\""),
+        ((0..10_000).map(pair).collect(), "labels has 10000 entries, and at most 256 are allowed"),
+        (vec![pair(1), pair(1)], "labels contains a key twice"),
+        (vec![("k".repeat(1025), String::new())], "label key has 1025 bytes, and at most 1024 are allowed"),
+        (vec![("k".to_owned(), "\u{1b}[2J".to_owned())], "label value contains a control character: \" [2J\""),
     ] {
         let error = refused(labels);
         assert_eq!(

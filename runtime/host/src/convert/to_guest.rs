@@ -1,4 +1,4 @@
-//! From `skysail-provider` to the contract.
+//! Converts from `skysail-provider` to the contract.
 
 use skysail_provider as host;
 
@@ -15,8 +15,8 @@ pub(crate) const fn detail(detail: host::Detail) -> instances::Detail {
     }
 }
 
-/// Bytes that a node occupies in a guest, about: text, and eight for each text's pointer and
-/// length.
+/// Approximate bytes of a node in a guest: its texts, and eight bytes for the pointer and the
+/// length of each text.
 pub(crate) fn node_bytes(node: &host::Node) -> usize {
     const ENTRY: usize = 8;
     let host::Node { name, uid, provider_id, addresses, labels, annotations, pod_cidrs, ready: _ } = node;

@@ -1,4 +1,4 @@
-//! Import `cache`: the release's own small values, shared by its calls.
+//! Import `cache`: small values that the calls of a release share.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Import `clock`: wall time, and a monotonic clock that begins with the call.
+//! Import `clock`: wall time, and a monotonic clock that starts at 0 with the call.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

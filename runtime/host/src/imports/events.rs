@@ -1,5 +1,5 @@
-//! Import `events`: Kubernetes Events on the object of the call, or about the cluster where it has
-//! none.
+//! Import `events`: Kubernetes Events about the object of the call, or about the cluster if the
+//! call has no object.
 
 use skysail_provider::{EventKind, Limit, LimitHit, ProviderEvent, text::one_line};
 
@@ -9,7 +9,7 @@ use crate::{
     store::CallState,
 };
 
-/// For a reason of which nothing is left.
+/// The reason if the guest's reason has no valid character.
 const REASON_DEFAULT: &str = "ProviderEvent";
 
 impl Host for CallState {
@@ -37,7 +37,7 @@ impl Host for CallState {
     }
 }
 
-/// A reason that the API takes: letters and digits, at most 128 bytes.
+/// A reason that the API accepts: letters and digits, at most 128 bytes.
 fn camel_case(reason: &str) -> String {
     let kept: String = reason.chars().filter(char::is_ascii_alphanumeric).take(EVENT_REASON_BYTES_MAX).collect();
     if kept.is_empty() { REASON_DEFAULT.to_owned() } else { kept }

@@ -1,8 +1,8 @@
 //! Import `http`: from the contract's types to the provider's HTTP client and back.
 //!
-//! What may be sent, and how much, is the client's and the budget's matter (`http_client`). Here is
-//! what only the call knows: whether this function of the contract may send at all, and for how
-//! many bytes of answers the guest has memory.
+//! `http_client` decides what may be sent and how much. This module adds what only the call knows:
+//! whether this function of the contract may send requests at all, and how many bytes of responses
+//! fit into the guest's memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,23 +16,23 @@ use crate::{
     store::CallState,
 };
 
-/// What one call may send.
+/// The requests that one call may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpAccess {
-    /// Nothing: so the contract says of the function.
+    /// None: the contract does not allow this function to send requests.
     None,
-    /// What changes nothing: the call's answer is compared, and not used.
+    /// Only requests that read: the call's result is compared (shadow) and not used.
     Reads,
-    /// What the operator allows.
+    /// All requests that the operator's egress rules allow.
     All,
 }
 
 /// The HTTP side of one call.
 pub(crate) struct HttpCall {
-    /// Or why this call may send nothing.
+    /// The client, or the reason why this call may not send requests.
     client: Result<Arc<HttpClient>, &'static str>,
     budget: HttpBudget,
-    /// Bytes of answers that the guest could hold.
+    /// Bytes of responses that fit into the guest's memory.
     room: u64,
     /// See [`Self::bodies`].
     bodies: u64,
@@ -41,9 +41,9 @@ pub(crate) struct HttpCall {
 impl HttpCall {
     pub(crate) fn new(sandbox: &Sandbox, access: HttpAccess, deadline: Instant, fence: &Fence) -> Self {
         let client = match access {
-            HttpAccess::None => Err("the contract lets this function send no request"),
+            HttpAccess::None => Err("the contract does not allow this function to send requests"),
             HttpAccess::Reads | HttpAccess::All => sandbox.http().cloned().ok_or(
-                "the operator has allowed this provider no request: the provider file has no egress rule for it",
+                "this provider may not send requests, because the provider file has no egress rule for it; add one",
             ),
         };
         let limits = sandbox.limits();
@@ -54,10 +54,10 @@ impl HttpCall {
         Self { client, budget, room: limits.memory_bytes, bodies: limits.host_call_bytes }
     }
 
-    /// The client, where this call may send.
+    /// The client, if this call may send requests.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason why the call may not send requests.
     pub(super) fn client(&self) -> Result<&Arc<HttpClient>, &'static str> {
         self.client.as_ref().map_err(|refused| *refused)
     }
@@ -66,13 +66,13 @@ impl HttpCall {
         &self.budget
     }
 
-    /// Bytes of answers that the guest could hold.
+    /// Bytes of responses that fit into the guest's memory.
     pub(super) fn room(&self) -> u64 {
         self.room
     }
 
-    /// Bytes of bodies that the host may hold for requests under way: as many as the guest could
-    /// hand over in one call of `send-all`.
+    /// Bytes of request bodies that the host may hold for requests in flight: as many as the guest
+    /// could pass in one call of `send-all`.
     pub(super) fn bodies(&self) -> u64 {
         self.bodies
     }

@@ -1,4 +1,5 @@
-//! The contract's resource `node-set`: a guest pulls the columns it needs, and pays for those only.
+//! The contract's resource `node-set`: a guest reads the columns that it needs, and only these
+//! count against its limits.
 
 use skysail_provider::{LimitHit, Node, NodeSet};
 use wasmtime::component::Resource;
@@ -10,7 +11,7 @@ use crate::{
     store::CallState,
 };
 
-/// What an entry of a list costs besides its text: pointer and length in the guest.
+/// Bytes of a list entry besides its text: pointer and length in the guest.
 const ENTRY_BYTES: usize = 8;
 
 impl Host for CallState {}
@@ -20,8 +21,8 @@ impl CallState {
         Ok(self.table.get(set)?.clone())
     }
 
-    /// Makes one column. Its size is counted while it is made, so that a column too large is never
-    /// whole.
+    /// Builds one column and counts its bytes on the way, so that a column that is too large is
+    /// never built completely.
     fn column<T>(
         &mut self,
         set: &Resource<NodeSet>,

@@ -1,5 +1,5 @@
-//! WASI 0.2 for components of any toolchain: clocks, random, streams, standard output and error as
-//! log lines, exit as an outcome, and outgoing requests ([`super::wasi_http`]).
+//! WASI 0.2 for components of any toolchain: clocks, random numbers, streams, standard output and
+//! error as log lines, exit as an outcome, and outgoing requests ([`super::wasi_http`]).
 //!
 //! Files, environment and sockets are not linked at all: a component that imports them is refused
 //! before it runs.
@@ -23,16 +23,16 @@ use wasmtime_wasi_http::{
 use super::log::{CallLog, Stream};
 use crate::{store::CallState, toll::Owed};
 
-/// Random bytes of one call to the host: what browsers give at once.
+/// Most random bytes of one host call: the limit of browsers.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
-/// What a stream takes at once.
+/// Most bytes of one write to a stream.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// Links one interface.
 type Link = fn(&mut Linker<CallState>) -> wasmtime::Result<()>;
 
-/// The interfaces of WASI 0.2 that the sandbox has, each with what links it: those that need
-/// nothing of the machine, and requests over the provider's own client.
+/// The interfaces of WASI 0.2 that the sandbox offers, each with its link function: those that do
+/// not access the machine, and HTTP requests through the provider's client.
 const LINKS: [(&str, Link); 19] = [
     ("wasi:cli/exit", |l| bindings::cli::exit::add_to_linker::<CallState, WasiCli>(l, |state| state.import().cli())),
     ("wasi:cli/stderr", |l| {
@@ -97,12 +97,12 @@ const LINKS: [(&str, Link); 19] = [
     }),
 ];
 
-/// Links what the sandbox has of WASI 0.2.
+/// Links the interfaces of WASI 0.2 that the sandbox offers.
 pub(super) fn add_to_linker(l: &mut Linker<CallState>) -> wasmtime::Result<()> {
     LINKS.iter().try_for_each(|(_, link)| link(l))
 }
 
-/// Whether the sandbox has this interface, given without version: `wasi:random/random`.
+/// Whether the sandbox offers this interface, given without version: `wasi:random/random`.
 pub(crate) fn has(interface: &str) -> bool {
     LINKS.iter().any(|(name, _)| *name == interface)
 }
@@ -113,7 +113,7 @@ impl HasData for Io {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// A WASI with nothing in it but two streams into the call's log.
+/// A WASI context with only the standard output and error, which write into the call's log.
 pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
     WasiCtxBuilder::new()
         .max_random_size(RANDOM_BYTES_MAX)
@@ -122,7 +122,7 @@ pub(crate) fn context(log: &CallLog, owed: Owed) -> WasiCtx {
         .build()
 }
 
-// === random: that of WASI, charged by the byte ===
+// === random numbers: as in WASI, charged by the byte ===
 
 impl bindings::random::random::Host for CallState {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
@@ -170,7 +170,7 @@ impl IsTerminal for Lines {
 
 impl StdoutStream for Lines {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Only asked for by WASI 0.1 and 0.3, which are not linked.
+        // Used only by WASI 0.1 and 0.3, which are not linked.
         Box::new(tokio::io::sink())
     }
 
@@ -181,16 +181,16 @@ impl StdoutStream for Lines {
 
 #[async_trait::async_trait]
 impl Pollable for Lines {
-    /// A log always takes what it is given.
+    /// A log is always ready.
     async fn ready(&mut self) {}
 }
 
 #[async_trait::async_trait]
 impl OutputStream for Lines {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        // WASI leaves it to the stream to hold a guest to what it was told that it may write.
+        // WASI requires the stream itself to enforce the result of `check-write`.
         if bytes.len() > WRITE_BYTES_MAX {
-            return Err(StreamError::trap("wrote more than check-write allowed"));
+            return Err(StreamError::trap("the guest wrote more than check-write allowed"));
         }
         self.owed.add(bytes.len() as u64);
         self.log.write(self.stream, &bytes);

@@ -1,15 +1,16 @@
-//! Import `wasi:http/outgoing-handler`, for components whose language brings an HTTP client of its
-//! own: JavaScript, Python, Go.
+//! Import `wasi:http/outgoing-handler`, for components whose language has its own HTTP client:
+//! JavaScript, Python, Go.
 //!
-//! Every request goes through the provider's client, under the rules, budgets and accounting of the
-//! contract's `http`. What differs from `wasi:http` elsewhere:
+//! Every request goes through the provider's client, under the same rules, limits and metrics as
+//! the contract's `http`. Differences to other implementations of `wasi:http`:
 //! - A request names one of the provider's credentials in the header `skysail-credential`, which
-//!   does not leave the host.
-//! - The answer is collected, judged and redacted as a whole before the guest gets it. So
-//!   `first-byte-timeout` bounds the whole exchange, and the two other timeouts have nothing left
-//!   to bound. There are no trailers, in either direction.
-//! - Headers that are the host's, or can be taken for another, are refused when they are set
-//!   (`forbidden`); those that HTTP clients set by themselves are left out.
+//!   the host removes.
+//! - The host reads, checks and redacts the whole response before the guest receives it. So
+//!   `first-byte-timeout` bounds the whole exchange, and the two other timeouts have no effect.
+//!   Trailers are not supported in either direction.
+//! - Headers that only the host may set, and names that servers treat as another header, are
+//!   refused when the guest sets them (`forbidden`); headers that HTTP clients set automatically
+//!   are dropped silently.
 
 use std::sync::{
     Arc,
@@ -33,17 +34,18 @@ use crate::{
     toll::Owed,
 };
 
-/// Names the credential. Not `x-…`, so that no cloud means something by it.
+/// The header that names the credential. Without the prefix `x-`, so that it cannot be a header of
+/// a cloud.
 const CREDENTIAL: HeaderName = HeaderName::from_static("skysail-credential");
 
-/// The host sets them; clients do too, without being asked.
+/// Headers that the host sets, and that HTTP clients set automatically.
 const LEFT_OUT: [HeaderName; 3] = [header::CONTENT_LENGTH, header::ACCEPT_ENCODING, header::HOST];
 
-/// Bytes of one `fields` on the host. A guest may have as many as handles, so this is a thousandth
-/// of what they cost together.
+/// Most bytes of one `fields` resource on the host. A guest may hold as many of them as handles, by
+/// default a thousand.
 const FIELDS_BYTES_MAX: usize = 32 << 10;
 
-/// What a body under way takes at once, for the same reason.
+/// Most bytes of one chunk of an outgoing body, for the same reason.
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 
 type Finished = Box<dyn Future<Output = Result<(), Error>> + Send>;
@@ -55,7 +57,7 @@ pub(crate) struct WasiHttp {
     bridge: Bridge,
 }
 
-/// Sends what the guest asks for.
+/// Sends the guest's requests.
 #[derive(Clone)]
 struct Bridge {
     client: Result<Arc<HttpClient>, &'static str>,
@@ -65,17 +67,17 @@ struct Bridge {
     owed: Owed,
 }
 
-/// Bytes of bodies that the host holds for the requests under way of one call, together. They lie
-/// outside the guest's memory.
+/// Bytes of bodies that the host holds for all requests in flight of one call, outside the guest's
+/// memory.
 struct Bodies {
     held: AtomicU64,
     max: u64,
 }
 
-/// A body that the guest is writing. What it holds is given back when it is dropped.
+/// A body that the guest is writing. Dropping it releases its share of the bytes.
 struct Collected<'a> {
     bodies: &'a Bodies,
-    /// Its share of what all bodies hold, for as long as its request is under way.
+    /// Its share of the bytes of all bodies, for as long as its request is in flight.
     held: u64,
     bytes: BytesMut,
 }
@@ -96,7 +98,7 @@ impl WasiHttp {
 }
 
 impl WasiHttpView for CallState {
-    /// Made at the first use: most providers have no `wasi:http` in them.
+    /// Created at the first use: most providers do not use `wasi:http`.
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         let (call, owed) = (&self.http, self.toll.owed());
         let WasiHttp { ctx, bridge } = self.wasi_http.get_or_insert_with(|| WasiHttp::new(call, owed));
@@ -120,7 +122,7 @@ impl WasiHttpHooks for Bridge {
         _processed: Finished,
     ) -> Box<dyn Future<Output = Answer> + Send> {
         let bridge = self.clone();
-        // A task of its own, which ends with the guest's handle or with the call.
+        // A separate task, which ends with the guest's handle or with the call.
         let sent = async move { bridge.send(request, options).await.map_err(|failure| error_of(&failure)) };
         Box::new(sent.in_current_span())
     }
@@ -138,7 +140,8 @@ impl Bridge {
     ) -> Result<(Response<WasiBody>, Finished), Failure> {
         let client = self.client.as_ref().map_err(|why| Failure::new(FailureKind::Forbidden, why))?;
         let (parts, body) = request.into_parts();
-        // Before the body: a guest opens as many requests as it has handles.
+        // Check the limit before the body is read: a guest can open as many requests as it has
+        // handles.
         let admitted = self.budget.admit(&self.held)?;
         let noted = |failure: &Failure| self.budget.note(failure);
         let mut collected = Collected { bodies: &self.bodies, held: 0, bytes: BytesMut::new() };
@@ -162,7 +165,7 @@ impl Bridge {
 }
 
 impl Collected<'_> {
-    /// The whole body, as the guest writes it.
+    /// Reads the whole body while the guest writes it.
     async fn read(&mut self, mut body: WasiBody, max: u64) -> Result<(), Failure> {
         while let Some(frame) = body.frame().await {
             let frame =
@@ -193,7 +196,7 @@ impl Drop for Collected<'_> {
     }
 }
 
-/// Whether a guest may not set it.
+/// Whether a guest may not set this header.
 fn is_forbidden(name: &HeaderName) -> bool {
     is_ambiguous(name) || (is_hosts_header(name) && !LEFT_OUT.contains(name))
 }
@@ -204,14 +207,14 @@ fn headers_of(given: &HeaderMap) -> Result<Vec<(String, String)>, Failure> {
     kept.map(|(name, value)| Ok((name.as_str().to_owned(), text_of(name, value)?))).collect()
 }
 
-/// The credential that one of the headers names.
+/// The credential that the header [`CREDENTIAL`] names.
 fn credential_of(given: &HeaderMap) -> Result<Option<String>, Failure> {
     let mut named = given.get_all(CREDENTIAL).iter();
     match (named.next(), named.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => text_of(&CREDENTIAL, value).map(Some),
         (Some(_), Some(_)) => {
-            Err(Failure::malformed(format!("{CREDENTIAL} is given twice; a request carries one credential")))
+            Err(Failure::malformed(format!("header {CREDENTIAL} is given twice, but a request can use only one credential")))
         }
     }
 }
@@ -231,8 +234,8 @@ fn response_of(response: HttpResponse) -> Result<Response<WasiBody>, Failure> {
     builder.body(body).map_err(|error| Failure::new(FailureKind::Interrupted, format!("the answer: {error}")))
 }
 
-/// The nearest code of `wasi:http`; only its last one has room for a sentence. The whole failure is
-/// in the host's log.
+/// The nearest error code of `wasi:http`; only `internal-error` can carry a message. The host's log
+/// contains the whole failure.
 fn error_of(failure: &Failure) -> Error {
     let Failure { kind, message, limit } = failure;
     match kind {
@@ -269,7 +272,7 @@ mod tests {
     use crate::Limits;
 
     #[test]
-    fn headers_of_the_host_are_forbidden_in_every_spelling_that_a_server_takes_for_them() {
+    fn reserved_headers_are_forbidden_in_every_spelling_that_servers_accept() {
         let forbidden = |name: &str| is_forbidden(&name.parse::<HeaderName>().unwrap());
         for name in ["x-http-method-override", "x_http_method_override", "X_HTTP-Method.Override", "skysail_credential"]
         {
@@ -279,8 +282,8 @@ mod tests {
             assert!(!forbidden(name), "{name}");
         }
     }
-    /// The bridge of a call that may send so many requests, with this bound for their bodies
-    /// together.
+    /// The bridge of a call with this limit of requests and this limit for the bytes of all their
+    /// bodies.
     fn bridge(http_requests: u64, bodies: u64) -> Bridge {
         let limits = Limits { http_requests, ..Limits::default() }.http();
         let policy = Arc::new(EgressPolicy::new(&crate::egress::EgressSpec::default()).unwrap());
@@ -294,7 +297,8 @@ mod tests {
         }
     }
 
-    /// These pieces, and then the guest writes no more and does not finish.
+    /// A request whose guest writes these pieces and then neither writes more nor finishes the
+    /// body.
     fn unfinished(pieces: &'static [&'static [u8]]) -> Request<WasiBody> {
         let pieces = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece))));
         let body = StreamBody::new(pieces.chain(stream::pending()));
@@ -302,23 +306,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_beyond_the_budget_is_refused_before_its_body_is_read() {
+    async fn a_request_beyond_the_limit_is_refused_before_its_body_is_read() {
         let bridge = bridge(1, 1 << 20);
         let mut first = Box::pin(bridge.clone().send(unfinished(&[b"some bytes"]), None));
-        assert!((&mut first).now_or_never().is_none(), "its guest is still writing");
+        assert!((&mut first).now_or_never().is_none(), "the guest is still writing the first body");
         let second = bridge.clone().send(unfinished(&[b"more bytes"]), None).now_or_never();
-        let failure = second.expect("it waits for its body").err().unwrap();
+        let failure = second.expect("the second request must fail without waiting for its body").err().unwrap();
         assert_eq!((failure.kind, failure.limit.unwrap().limit), (FailureKind::Limited, Limit::HttpRequests));
-        assert_eq!(bridge.bodies.held.load(Ordering::Relaxed), 10, "of the first alone");
+        assert_eq!(bridge.bodies.held.load(Ordering::Relaxed), 10, "only the first body is held");
     }
 
     #[tokio::test]
-    async fn the_requests_under_way_of_a_call_hold_no_more_than_one_host_call_could_hand_over() {
+    async fn the_bodies_of_all_requests_in_flight_of_a_call_share_one_limit() {
         let bridge = bridge(64, 100);
         let mut first = Box::pin(bridge.clone().send(unfinished(&[&[b'x'; 60]]), None));
-        assert!((&mut first).now_or_never().is_none(), "its guest is still writing");
+        assert!((&mut first).now_or_never().is_none(), "the guest is still writing the first body");
         let second = || bridge.clone().send(unfinished(&[&[b'x'; 30], &[b'x'; 30]]), None).now_or_never();
-        let failure = second().expect("it goes on with its body").err().unwrap();
+        let failure = second().expect("the second request must fail while it reads its body").err().unwrap();
         let hit = failure.limit.unwrap();
         assert_eq!(
             (failure.kind, hit.limit, hit.used, hit.max),
@@ -326,6 +330,6 @@ mod tests {
         );
         assert_eq!(bridge.budget.usage().limit_hits, [hit]);
         drop(first);
-        assert!(second().is_none(), "the first has given back what it held");
+        assert!(second().is_none(), "the first body must have released its bytes");
     }
 }

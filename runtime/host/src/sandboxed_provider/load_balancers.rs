@@ -43,8 +43,7 @@ impl LoadBalancers for SandboxedProvider {
                 Box::pin(async move { indices.load(&mut *store, instance)?.call_get(store, cluster, &service).await })
             },
             |found| {
-                // The contract answers absence with none; a guest that says `not-found` means the
-                // same.
+                // In the contract absence is none; `not-found` is accepted with the same meaning.
                 match convert::result(found, |status| status.map(convert::status).transpose()) {
                     Err(error) if error.code == Code::NotFound => Ok(None),
                     other => other,
