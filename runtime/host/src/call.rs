@@ -117,7 +117,9 @@ where
         let store = match new_store(sandbox.wasmtime(), state) {
             Ok(store) => running.store.insert(store),
             Err(source) => {
-                return Err(running.failed(Error::new(Code::Unavailable, format!("cannot create a wasmtime store: {source}"))));
+                return Err(
+                    running.failed(Error::new(Code::Unavailable, format!("cannot create a wasmtime store: {source}")))
+                );
             }
         };
         let gauge = sandbox.recorder().metrics().running(sandbox.name());
@@ -258,7 +260,11 @@ impl<'a> Running<'a> {
             Err(_elapsed) if self.waited > self.began.elapsed() / 2 => Err(self.failed(no_place(self.sandbox))),
             Err(_elapsed) => Err(self.failed(Error::new(
                 Code::DeadlineExceeded,
-                format!("{} did not end within {} ms (limit deadlineMs)", self.function, self.sandbox.limits().deadline_ms),
+                format!(
+                    "{} did not end within {} ms (limit deadlineMs)",
+                    self.function,
+                    self.sandbox.limits().deadline_ms
+                ),
             ))),
         }
     }

@@ -1,24 +1,24 @@
-//! The compile jail: judges a component and turns it into machine code under limits on time and
+//! The compile jail: checks a component and compiles it to machine code under limits on time and
 //! memory.
 //!
-//! The jail bounds what a component costs. It is no wall against an exploit of the compiler: what
-//! the child hands over is executed in this process.
+//! The jail limits the cost of a component. It is no protection against an exploit of the compiler:
+//! this process executes the machine code that the child returns.
 //!
-//! 82 KiB of wasm can compile for a minute, 15 KiB of nested types overflow the stack of their
-//! reader, and neither can be cancelled. So both happen in a child process: the same executable
-//! with a hidden subcommand, which calls [`child_main`]. One child answers twice, first what it
-//! found ([`admission`](crate::admission)), then the machine code. The child sees the component on
+//! 82 KiB of wasm can take a minute to compile, 15 KiB of nested types overflow the parser's stack,
+//! and neither can be cancelled. So both run in a child process: the same executable with a hidden
+//! subcommand, which calls [`child_main`]. A child answers twice: first with its findings
+//! ([`admission`](crate::admission)), then with the machine code. The child has the component on
 //! its standard input and nothing else: no environment, no file, no socket, no other process, no
-//! new privileges. A thread of its own ends it at its CPU budget, the kernel ends it at its memory,
-//! and the parent at its wall time. What keeps it in is in `walls`; where the kernel lacks some of
-//! it, the child compiles all the same, and the parent says so in the log.
+//! new privileges. A watch thread ends the child at its limit of CPU time, the kernel at its limit
+//! of memory, and the parent at its limit of wall time. `walls` confines the child; if the kernel
+//! lacks a part of it, the child still compiles, and the parent logs a warning.
 //!
-//! What comes back is machine code that will run in this process. It is believed because of where
-//! it comes from: a private pipe of a child that runs our own executable, or a folder where each of
-//! its bytes is under a keyed hash ([`Compiler::keeping`]). Precompiled input from anywhere else is
-//! refused before a child is started ([`admission::look`](crate::admission::look)).
+//! The machine code will run in this process. It is trusted because of its origin: a private pipe
+//! of a child that runs this process's own executable, or a folder whose files carry a keyed hash
+//! ([`Compiler::keeping`]). Precompiled input from anywhere else is refused before a child is
+//! started ([`admission::look`](crate::admission::look)).
 //!
-//! Orphans: where the parent dies, however it dies, a child ends within some milliseconds.
+//! If the parent dies in any way, the child exits within some milliseconds.
 
 use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -48,8 +48,7 @@ use cache::Cache;
 pub use child::child_main;
 use disk::Disk;
 
-/// How to start the compiler: the executable that calls [`child_main`], and the arguments that make
-/// it do so.
+/// How to start the child process: the executable that calls [`child_main`], and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JailCommand {
     /// Absolute path; usually that of the running executable.
@@ -58,26 +57,24 @@ pub struct JailCommand {
     pub args: Vec<OsString>,
 }
 
-/// Stack of each thread of a child: as much as the first thread of a process usually has, for what
-/// nests.
+/// Stack of each thread of a child, for nested input: the usual size of a main thread's stack.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What judging and compiling one component may cost.
+/// The limits for checking and compiling one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Largest component, in bytes.
     pub component_bytes: u64,
     /// CPU time of the child.
     pub time: Duration,
-    /// Memory that the child may add to what it has at its start, in bytes: what it may write,
-    /// whether it has or not.
+    /// Writable memory that the child may map in addition to what it has at its start, in bytes,
+    /// whether it is used or not.
     pub memory_bytes: u64,
 }
 
 impl CompileLimits {
-    /// Wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy machine is no
-    /// reason to refuse a component, and a child that waits for something it should not wait for
-    /// has to end.
+    /// The limit of wall time is this many times the CPU time, plus [`Self::WALL_EXTRA`]: a busy
+    /// machine must not cause a refusal, and a child that hangs has to end.
     const WALL_FACTOR: u32 = 3;
     /// Time to start a process on a busy machine.
     const WALL_EXTRA: Duration = Duration::from_secs(10);
@@ -97,13 +94,13 @@ impl From<&Limits> for CompileLimits {
     }
 }
 
-/// What one compilation cost.
+/// The cost of one compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileCost {
-    /// CPU time of the child, its start included.
+    /// CPU time of the child, including its start.
     pub cpu: Duration,
-    /// Memory that the child added to what it had at its start, in bytes: the most that was seen,
-    /// each ten milliseconds and at the end.
+    /// Memory that the child mapped in addition to what it had at its start, in bytes: the peak of
+    /// samples every ten milliseconds and at the end.
     pub memory_bytes: u64,
 }
 
@@ -112,14 +109,15 @@ pub struct CompileCost {
 pub struct Compiled {
     /// Ready to be loaded.
     pub component: Arc<CompiledComponent>,
-    /// What it cost, now or when it was compiled first; none where it was compiled in this process.
+    /// The cost, now or at the first compilation; none if the component was compiled in this
+    /// process.
     pub cost: Option<CompileCost>,
-    /// Whether the machine code was still there from an earlier compilation.
+    /// Whether the machine code comes from the cache.
     pub cached: bool,
 }
 
 impl Compiled {
-    /// Whether these limits would have let it through.
+    /// Whether the cost is within these limits.
     pub(crate) fn is_within(&self, limits: CompileLimits) -> bool {
         self.cost.is_none_or(|cost| cost.is_within(limits))
     }
@@ -131,8 +129,8 @@ impl CompileCost {
     }
 }
 
-/// Why a component was not compiled. The texts say what was tried and the way out; the cause is the
-/// source.
+/// Why a component was not compiled. The message names the problem and the remedy; the source is
+/// the cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -142,78 +140,79 @@ pub enum CompileError {
         /// At least one.
         refusals: Vec<Finding>,
     },
-    /// Judging it and compiling it cost more than it may. Says nothing about another machine only
-    /// where the limit is wall time.
-    #[error("judging and compiling it was stopped by {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
+    /// Checking and compiling the component exceeded a limit. Only a limit of wall time depends on
+    /// the machine.
+    #[error("checking and compiling the component exceeded its limit of {stop} ({hit}): build a smaller component, or raise {}", hit.limit.name())]
     Limit {
-        /// Which limit, and how much was used.
+        /// Which limit, and the usage.
         hit: LimitHit,
-        /// What stopped it.
+        /// What the limit bounds.
         stop: Stop,
     },
     /// The compiler refused the component.
     #[error("the compiler refused the component: {reason}")]
     Refused {
-        /// What the compiler said, one line.
+        /// The compiler's message, one line.
         reason: String,
     },
-    /// It nests deeper than the child's stack can follow.
+    /// The component overflowed the child's stack with nested types or blocks.
     #[error(
-        "it nests deeper than {} MiB of stack can follow, as much as the compile jail has: build it with a current toolchain, and without types or blocks \
-         within each other by the thousand",
+        "the component nests types or blocks deeper than {} MiB of stack can follow, the stack size of the compile jail: build it with a current toolchain \
+         and with less nesting",
         STACK_BYTES >> 20
     )]
     TooDeep,
-    /// The child ended in a way that nobody asked for: a bug of the compiler, or of the reader
-    /// before it, that the component found.
-    #[error("the compile jail crashed over it ({status}): {said}: build it with a current toolchain")]
+    /// The child crashed: the component triggered a bug of the compiler or of the parser.
+    #[error(
+        "the compile jail crashed while it checked or compiled the component ({status}): {said}: build it with a current toolchain"
+    )]
     Crashed {
         /// Exit status or signal.
         status: String,
-        /// The end of what it wrote to its standard error, one line; may be empty.
+        /// The beginning of its standard error, one line; may be empty.
         said: String,
     },
     /// The child could not be started, or the pipes to it failed.
-    #[error("the compile jail {} could not be run: is the executable still there, and may it be executed?", program.display())]
+    #[error("the compile jail {} could not be run: check that the executable exists and is executable", program.display())]
     Jail {
-        /// What was to be run.
+        /// The executable.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The child is not of this build: its machine code would not fit this engine.
-    #[error("the compile jail {} is of another build than this process: restart the process", program.display())]
+    /// The child belongs to another build, so its machine code is not compatible with this engine.
+    #[error("the compile jail {} belongs to another build than this process: restart the process", program.display())]
     OtherBuild {
-        /// What was run.
+        /// The executable.
         program: PathBuf,
     },
 }
 
-/// What stopped a child.
+/// The limit that ended a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The CPU budget of the child.
+    /// CPU time of the child.
     Cpu,
-    /// The memory of the child.
+    /// Memory of the child.
     Memory,
-    /// The parent's clock.
+    /// Wall time, measured by the parent.
     Wall,
 }
 
 impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Cpu => "its CPU time in milliseconds",
-            Self::Memory => "its memory in bytes",
-            Self::Wall => "its wall time in milliseconds",
+            Self::Cpu => "CPU time in milliseconds",
+            Self::Memory => "memory in bytes",
+            Self::Wall => "wall time in milliseconds",
         })
     }
 }
 
 impl CompileError {
-    /// Whether the same bytes with the same limits will fail again. Where not, the failure is the
-    /// machine's, and a later try may succeed.
+    /// Whether the same bytes with the same limits will fail again. If not, the machine caused the
+    /// failure, and a later attempt may succeed.
     #[must_use]
     pub const fn is_of_the_component(&self) -> bool {
         match self {
@@ -228,17 +227,18 @@ impl CompileError {
     }
 }
 
-/// Judges and compiles components, and remembers the machine code of the last few so that a return
-/// to an earlier component is instant.
+/// Checks and compiles components, and caches the machine code of the last few, so that a return to
+/// an earlier component needs no compilation.
 ///
 /// Shared by all slots of a process; cloning is cheap.
 #[derive(Clone)]
 pub struct Compiler {
     kind: Kind,
-    /// Children at once. Each may take `compileMemoryBytes`, and two saturate a small machine.
+    /// Limits the concurrent children. Each may use `compileMemoryBytes`, and two saturate a small
+    /// machine.
     permits: Arc<Semaphore>,
     cache: Arc<Mutex<Cache>>,
-    /// What outlives the process.
+    /// The cache on disk, which outlives the process.
     disk: Option<Arc<Disk>>,
 }
 
@@ -258,8 +258,8 @@ impl Compiler {
         Self::new(Kind::Jailed(Arc::new(parent::Jail::new(command))))
     }
 
-    /// Compiles in this process, with no limit on time or memory. For tests and benches with
-    /// components of their own: a hostile one takes the process down.
+    /// Compiles in this process, without limits on time or memory. Only for tests and benchmarks
+    /// with trusted components: a hostile component can crash the process.
     #[must_use]
     pub fn in_process_for_trusted_components() -> Self {
         Self::new(Kind::InProcess)
@@ -269,21 +269,21 @@ impl Compiler {
         Self { kind, permits: Arc::new(Semaphore::new(Self::CONCURRENT_MAX)), cache: Arc::default(), disk: None }
     }
 
-    /// The same, which keeps at most so many bytes of machine code in this folder for the next
-    /// start; no other process uses the folder. What is found there is believed where `key`
+    /// Adds a cache on disk with at most `bytes_max` bytes of machine code, which the next start
+    /// reuses. No other process may use the folder. Machine code in the folder is trusted if `key`
     /// authenticates it: no other account may know the key.
     ///
     /// # Errors
-    /// The folder cannot be read or written, or another account may write it.
+    /// The folder cannot be read or written, or another account has write access.
     pub fn keeping(self, folder: PathBuf, bytes_max: u64, key: &[u8; 32]) -> io::Result<Self> {
         Ok(Self { disk: Some(Arc::new(Disk::open(folder, bytes_max, key)?)), ..self })
     }
 
-    /// Judges `component` and compiles it for `engine`, or takes the machine code from the cache:
-    /// what is there was admitted.
+    /// Checks `component` and compiles it for `engine`, or takes the machine code from the cache,
+    /// which contains only admitted components.
     ///
-    /// `digest` is the SHA-256 of `component`: the caller has computed it. `admitted` is called
-    /// when the judgement is good and the compilation begins.
+    /// `digest` is the SHA-256 of `component`, computed by the caller. `admitted` is called when
+    /// the component is admitted and the compilation begins.
     ///
     /// # Errors
     /// [`CompileError`]; [`CompileError::is_of_the_component`] says whether to try again.
@@ -317,7 +317,8 @@ impl Compiler {
                     return Err(CompileError::OtherBuild { program: jail.command.program.clone() });
                 }
                 if let Some(disk) = self.disk.clone() {
-                    // Machine code is megabytes: it goes there and back, and is not copied.
+                    // Machine code is megabytes: move it into the task and back instead of copying
+                    // it.
                     let put = move || {
                         disk.put(&key, &output.code, output.cost);
                         output
@@ -341,15 +342,14 @@ impl Compiler {
 
     async fn kept(&self, key: cache::Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
         let disk = Arc::clone(self.disk.as_ref()?);
-        // A task that was cancelled is a process that ends.
+        // The task is cancelled only when the process exits.
         tokio::task::spawn_blocking(move || disk.get(&key, limits)).await.ok().flatten()
     }
 
-    /// Judges `component` and compiles nothing. `origin` says where it came from, for people.
+    /// Checks `component` without compiling it. `origin` names its source, for people.
     ///
     /// # Errors
-    /// [`CompileError`], where the judgement could not be made; a component that is refused is
-    /// none.
+    /// [`CompileError`] if the check could not be done; a refused component is no error.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child.
@@ -371,13 +371,11 @@ impl Compiler {
         Ok(inspection.with(findings))
     }
 
-    /// Judges `component` as a slot does until the component is called for the first time: reads
-    /// it, compiles it and links what came of it. What compiling it cost is none where it was not
-    /// compiled. Nothing of it is run.
+    /// Checks `component` as a slot does before the first call: reads, compiles and links it. Runs
+    /// nothing of it. The cost is none if the component was not compiled.
     ///
     /// # Errors
-    /// [`CompileError`], where the judgement could not be made; a component that is refused is
-    /// none.
+    /// [`CompileError`] if the check could not be done; a refused component is no error.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child.
@@ -408,7 +406,7 @@ impl Compiler {
         Ok((inspection.refused(Finding { code, reason: one_line(&reason) }), None))
     }
 
-    /// Keeps every compilation waiting.
+    /// Takes all permits, so that every compilation waits.
     #[cfg(test)]
     pub(crate) async fn occupied(self) -> tokio::sync::OwnedSemaphorePermit {
         let all = u32::try_from(Self::CONCURRENT_MAX).unwrap();
@@ -416,7 +414,7 @@ impl Compiler {
     }
 
     async fn permit(&self) -> SemaphorePermit<'_> {
-        #[expect(clippy::expect_used, reason = "nobody closes this semaphore")]
+        #[expect(clippy::expect_used, reason = "the semaphore is never closed")]
         self.permits.acquire().await.expect("the semaphore must be open")
     }
 }
@@ -432,7 +430,7 @@ fn look(component: &[u8], limits: CompileLimits) -> Result<(), CompileError> {
         .map_err(|refusal| CompileError::NotAdmitted { refusals: vec![refusal] })
 }
 
-/// Ok where nothing was found that keeps the component from being compiled.
+/// Ok if there are no refusals.
 fn admissible(findings: Findings) -> Result<(), CompileError> {
     match findings.refusals {
         refusals if refusals.is_empty() => Ok(()),
@@ -454,8 +452,8 @@ impl std::fmt::Debug for Compiler {
     }
 }
 
-/// Equal where machine code made by one engine can be loaded by the other. The same in parent and
-/// child of one build.
+/// A hash that is equal for two engines if one can load the machine code of the other. Parent and
+/// child of one build have the same hash.
 fn compatibility(engine: &Engine) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     // `DefaultHasher::new` has fixed keys.
@@ -480,10 +478,10 @@ async fn in_process(engine: Engine, component: Bytes) -> Result<CompiledComponen
     }
 }
 
-/// Longest reason that is kept, in bytes: a component's names may stand in it.
+/// Longest message that is kept, in bytes: it may contain names of the component.
 const REASON_BYTES_MAX: usize = 600;
 
-/// Text from a compiler that has seen hostile input, made fit for a log line.
+/// Sanitises a message of a compiler that processed hostile input.
 fn one_line(text: &str) -> String {
     skysail_provider::text::one_line(text.trim(), REASON_BYTES_MAX)
 }

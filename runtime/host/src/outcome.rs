@@ -10,7 +10,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{backtrace, imports::LastWords, limits::Limits, store::CallState};
 
-/// An import ended the call because of a limit.
+/// The error of an import that ends the call because of a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("stopped by a limit: {0}")]
 pub(crate) struct Stopped(pub(crate) LimitHit);
@@ -27,7 +27,7 @@ pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>
     let reason = match (source.downcast_ref::<Trap>(), source.downcast_ref()) {
         (Some(Trap::UnreachableCodeReached), _) => "the guest trapped: it panicked or aborted".to_owned(),
         (Some(trap), _) => format!("the guest trapped: {trap}"),
-        (None, Some(I32Exit(status))) => format!("the guest left with exit status {status} instead of an answer"),
+        (None, Some(I32Exit(status))) => format!("the guest exited with status {status} instead of returning a result"),
         (None, None) => format!("the guest broke the contract: {}", source.root_cause()),
     };
     // The guest's words come before the functions: what is cut off is cut at the end.
@@ -39,7 +39,7 @@ pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>
     Error::new(Code::Trapped, reason + &place)
 }
 
-/// The limit that ended the call, where one did.
+/// The limit that ended the call; none if no limit did.
 fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Limits) -> Option<LimitHit> {
     let all_of = |limit| {
         let max = limits.value(limit);

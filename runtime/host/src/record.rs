@@ -215,9 +215,21 @@ impl CallMetrics {
         );
         r.register_with_unit("http_time", "Time that calls waited for HTTP", Unit::Seconds, metrics.http_time.clone());
         r.register("log_lines", "Count of log lines of guests that were written", metrics.log_lines.clone());
-        r.register("log_lines_dropped", "Count of log lines of guests that were dropped", metrics.log_lines_dropped.clone());
-        r.register("events", "Count of Kubernetes Events of guests that were passed on for publication", metrics.events.clone());
-        r.register("events_dropped", "Count of Kubernetes Events of guests that were dropped", metrics.events_dropped.clone());
+        r.register(
+            "log_lines_dropped",
+            "Count of log lines of guests that were dropped",
+            metrics.log_lines_dropped.clone(),
+        );
+        r.register(
+            "events",
+            "Count of Kubernetes Events of guests that were passed on for publication",
+            metrics.events.clone(),
+        );
+        r.register(
+            "events_dropped",
+            "Count of Kubernetes Events of guests that were dropped",
+            metrics.events_dropped.clone(),
+        );
         r.register("calls_running", "Provider calls that run now", metrics.running.clone());
         metrics
     }

@@ -1,11 +1,10 @@
-//! A provider that is written by hand, for tests that need a component and not what it was built
-//! from.
+//! A hand-written provider component, for tests that need a component without a build.
 
 use bytes::Bytes;
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
 
-/// What the component is and answers.
+/// The properties and the behaviour of the component.
 #[derive(Clone, Copy)]
 pub(crate) struct Guest {
     pub(crate) name: &'static str,
@@ -16,18 +15,18 @@ pub(crate) struct Guest {
     pub(crate) check_config: &'static str,
     pub(crate) master: Master,
     pub(crate) inventory: Inventory,
-    /// An origin that it says it needs; empty where it needs none.
+    /// An origin that the component requires; empty for none.
     pub(crate) egress: &'static str,
 }
 
 /// What `instances.describe` does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instances {
-    /// The interface is not there.
+    /// The interface is not exported.
     Absent,
-    /// The interface is there, and `identity.describe` names no scheme of provider IDs.
+    /// The interface is exported, but `identity.describe` names no scheme of provider IDs.
     WithoutScheme,
-    /// Answers for one node that there is no such instance.
+    /// Returns `not-found` for one node.
     NotFound,
     /// Traps.
     Trap,
@@ -36,13 +35,13 @@ pub(crate) enum Instances {
 /// What `load-balancer-inventory.list` does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inventory {
-    /// The interface is not there.
+    /// The interface is not exported.
     Absent,
     /// Lists one load balancer with the guest's name.
     Name,
     /// Lists one load balancer whose name is the guest's version.
     Version,
-    /// Answers with the error `denied`.
+    /// Returns the error `denied`.
     Denied,
     /// Traps.
     Trap,
@@ -51,16 +50,15 @@ pub(crate) enum Inventory {
 /// What `clusters.master` does.
 #[derive(Clone, Copy)]
 pub(crate) enum Master {
-    /// Tells the version after so many turns of a loop.
+    /// Returns the version after so many iterations of a loop.
     Version(u32),
-    /// Answers with the error of this number, and with the version as its message.
+    /// Returns the error with this number, with the version as its message.
     Error(u8),
-    /// Answers with a control character, which no text for machines may have.
+    /// Returns a control character, which texts for machines must not contain.
     ControlCharacter,
     /// Traps.
     Trap,
-    /// Tells what it finds in the cache, an empty text where nothing is there, and leaves the
-    /// version in it.
+    /// Returns the value in the cache, or an empty text, and stores the version in the cache.
     Cached,
 }
 
@@ -81,11 +79,11 @@ pub(crate) const GUEST: Guest = Guest {
     egress: "",
 };
 
-/// Finds the cloud-config wrong unless it is empty: severity, line, key and message.
+/// Reports a problem unless the cloud-config is empty: severity, line, key and message.
 pub(crate) const PICKY: &str = "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.ne (local.get 1) (i32.const 0))) \
                                 (i32.const 512)";
 
-/// Finds the cloud-config wrong if it is empty.
+/// Reports a problem if the cloud-config is empty.
 pub(crate) const CHOOSY: &str =
     "(i32.store (i32.const 512) (i32.const 600)) (i32.store (i32.const 516) (i32.eqz (local.get 1))) (i32.const 512)";
 
@@ -96,8 +94,8 @@ const CACHE: &str = r#"(import "skysail:provider/cache@0.1.0" "get" (func $get (
 /// The import that [`Instances`] needs.
 const NODES: &str = r#"(import "skysail:provider/types@0.1.0" "[resource-drop]node-set" (func $drop (param i32)))"#;
 
-/// The component. Texts lie at 200 (name), 220 (version), 240 (a key) and 260 (an origin), what is
-/// answered at 100, 160, 512, 800, 904, 1000 and 1200.
+/// Builds the component. Texts are at the addresses 200 (name), 220 (version), 240 (a key) and 260
+/// (an origin), results at 100, 160, 512, 800, 904, 1000 and 1200.
 pub(crate) fn component(guest: &Guest) -> Bytes {
     let Guest { name, version, has_clusters, instances, describe, check_config, master, inventory, egress } = *guest;
     let clusters = if has_clusters { clusters(master, version) } else { String::new() };
@@ -110,7 +108,7 @@ pub(crate) fn component(guest: &Guest) -> Bytes {
              (i32.store (i32.const 808) (i32.const 1200)) (i32.store (i32.const 812) (i32.const 1)) (i32.const 800)",
         ),
     };
-    // The name is the one scheme.
+    // The only scheme is the name.
     let scheme = if matches!(instances, Instances::NotFound | Instances::Trap) {
         "(i32.store (i32.const 124) (i32.const 180)) (i32.store (i32.const 128) (i32.const 1))
          (i32.store (i32.const 180) (i32.const 200)) (i32.store (i32.const 184) (i32.const 1))"
@@ -211,7 +209,8 @@ fn clusters(master: Master, version: &str) -> String {
         Master::ControlCharacter => {
             "(i32.store (i32.const 808) (i32.const 600)) (i32.store (i32.const 812) (i32.const 1))".to_owned()
         }
-        // The name's beginning is the key. Where nothing is found, address and length stay 0.
+        // The key is the first character of the name. If nothing is found, address and length stay
+        // 0.
         Master::Cached => format!(
             "(call $get (i32.const 200) (i32.const 1) (i32.const 700))
              (i32.store (i32.const 808) (i32.load (i32.const 704))) (i32.store (i32.const 812) (i32.load (i32.const 708)))

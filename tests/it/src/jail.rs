@@ -71,7 +71,7 @@ async fn compile(component: Vec<u8>, limits: CompileLimits) -> Result<Compiled, 
 }
 
 #[tokio::test]
-async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
+async fn a_provider_compiles_in_the_jail_and_its_cost_is_reported() {
     let compiled = compile(built("dummy"), limits()).await.unwrap();
     let cost = compiled.cost.unwrap();
     assert!(!compiled.cached && compiled.component.size() > 1000);
@@ -81,7 +81,7 @@ async fn a_provider_compiles_in_the_jail_and_says_what_it_cost() {
 
 /// `skysail inspect` and `skysail push` ask the jail, a manager its slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_jail_says_of_a_component_is_what_a_slot_says() {
+async fn the_jail_and_a_slot_refuse_the_same_components() {
     let services = SlotServices {
         engine: Engine::new().unwrap(),
         recorder: CallRecorder::default(),
@@ -124,7 +124,7 @@ async fn what_the_jail_says_of_a_component_is_what_a_slot_says() {
 }
 
 #[tokio::test]
-async fn what_the_child_finds_wrong_comes_back_as_its_reason() {
+async fn the_error_contains_the_findings_of_the_child() {
     let mut component = built("dummy");
     component.truncate(component.len() / 2);
     let error = compile(component, limits()).await.err().unwrap();
@@ -174,7 +174,7 @@ async fn a_component_that_compiles_for_very_long_is_stopped_by_its_cpu_time_and_
 
 /// Which of both limits it meets first depends on the machine.
 #[tokio::test]
-async fn the_default_limits_stop_what_would_compile_for_minutes() {
+async fn the_default_limits_stop_a_component_that_would_compile_for_minutes() {
     let hostile = slow_to_compile(600);
     assert!(hostile.len() - built("dummy").len() < 320 << 10, "{} bytes are enough", hostile.len());
     let error = compile(hostile, limits()).await.err().expect("it needs minutes, and gigabytes");
@@ -281,7 +281,7 @@ async fn offer(slot: &Slot, bytes: Vec<u8>) -> Result<Offered, Refusal> {
 }
 
 #[tokio::test]
-async fn nested_types_are_refused_and_the_manager_lives() {
+async fn nested_types_are_refused_and_the_manager_survives() {
     let slot = serving(Limits::default()).await;
     // So deep that the stack of no thread here would do.
     for levels in [5_000, 1_000_000] {
@@ -300,7 +300,7 @@ async fn nested_types_are_refused_and_the_manager_lives() {
 
 /// The manager may be started with any limit on stacks; the jail sets its own limit.
 #[tokio::test]
-async fn nested_types_are_refused_where_a_stack_may_grow_for_ever() {
+async fn nested_types_are_refused_even_with_an_unlimited_stack() {
     let script = r#"ulimit -s "$(ulimit -H -s)" && exec "$0""#;
     let command =
         JailCommand { program: "sh".into(), args: vec!["-c".into(), script.into(), binary("compile-jail").into()] };
@@ -309,7 +309,7 @@ async fn nested_types_are_refused_where_a_stack_may_grow_for_ever() {
 }
 
 #[tokio::test]
-async fn nested_components_meet_the_jails_time() {
+async fn nested_components_exceed_the_cpu_time_of_the_jail() {
     let slot = serving(Limits { compile_time_ms: 2_000, ..Limits::default() }).await;
     let refusal = offer(&slot, nested_components(100_000)).await.unwrap_err();
     assert_eq!((refusal.stage, refusal.code, refusal.lasting), (Stage::Offered, "CompileLimit", true), "{refusal}");
@@ -319,7 +319,7 @@ async fn nested_components_meet_the_jails_time() {
 
 /// What stops a compilation stops nothing else.
 #[tokio::test]
-async fn a_release_that_compiles_for_ever_or_takes_all_memory_leaves_what_serves_alone() {
+async fn a_release_that_exceeds_a_compile_limit_does_not_affect_the_serving_release() {
     let patient = Limits { component_bytes: 64 << 20, compile_time_ms: 60_000, ..Limits::default() };
     for (hostile, limits, limit) in [
         (slow_to_compile(350), Limits { compile_time_ms: 5_000, ..patient.clone() }, "compileTimeMs"),
@@ -346,7 +346,7 @@ fn wide_types(functions: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_judgement_that_nobody_waits_for_holds_up_nothing() {
+async fn a_cancelled_check_blocks_nothing() {
     let slot = serving(Limits { compile_time_ms: 60_000, ..Limits::default() }).await;
     let mut status = slot.status();
     let under_way = async { drop(status.wait_for(|status| status.candidate.is_some()).await.unwrap()) };
@@ -393,7 +393,7 @@ async fn logged(command: JailCommand) -> String {
 }
 
 #[tokio::test]
-async fn what_serves_is_loaded_again_under_other_settings_while_the_jail_is_out_of_order() {
+async fn the_serving_release_is_loaded_under_new_settings_while_the_jail_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("compile-jail");
     std::os::unix::fs::symlink(binary("compile-jail"), &program).unwrap();
@@ -417,25 +417,25 @@ async fn what_serves_is_loaded_again_under_other_settings_while_the_jail_is_out_
 }
 
 #[tokio::test]
-async fn a_kernel_that_has_all_walls_is_not_worth_a_word() {
+async fn nothing_is_logged_on_a_kernel_with_all_features() {
     assert_eq!(logged(command()).await, "");
 }
 
 #[tokio::test]
-async fn a_kernel_without_landlock_is_told_once() {
+async fn a_kernel_without_landlock_is_logged_once() {
     assert_eq!(
         logged(command_on_an_old_kernel("landlock")).await,
         " WARN compile jail: without Landlock (the kernel has none, or the container's seccomp profile refuses it); \
-         seccomp refuses the child files, sockets, processes and signals all the same\n"
+         seccomp still denies the child files, sockets, processes and signals\n"
     );
 }
 
 #[tokio::test]
-async fn a_kernel_without_landlock_and_seccomp_is_told_once() {
+async fn a_kernel_without_landlock_and_seccomp_is_logged_once() {
     assert_eq!(
         logged(command_on_an_old_kernel("both")).await,
         " WARN compile jail: without Landlock (the kernel has none, or the container's seccomp profile refuses it); \
-         seccomp (Error calling `seccomp`: Function not implemented (os error 38)); hostile input that takes the child over may do \
-         what these would refuse it and the manager's user may\n"
+         seccomp (Error calling `seccomp`: Function not implemented (os error 38)); hostile input that takes over the child can do \
+         everything that the manager's user may do\n"
     );
 }

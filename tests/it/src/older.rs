@@ -12,7 +12,7 @@ use skysail_provider::{
 use crate::{components::built, probes::Setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn instances_v1_answers_a_page_as_upstream_answers_one_by_one() {
+pub(crate) async fn instances_v1_answers_a_page_as_upstream_answers_each_node() {
     let built = built("probe-instances-v1");
     let probe = Setup::of("v1", &built);
     let probe = probe.serve(&Engine::on_demand().unwrap(), &CallRecorder::default()).await;
@@ -69,7 +69,7 @@ pub(crate) async fn instances_v1_answers_a_page_as_upstream_answers_one_by_one()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn volume_labels_that_are_too_many_or_none_are_refused() {
+pub(crate) async fn volume_labels_of_a_hostile_guest_are_refused() {
     let built = built("probe-volume-labels");
     let probe = Setup::of("volume-labels", &built);
     let probe = probe.serve(&Engine::on_demand().unwrap(), &CallRecorder::default()).await;
@@ -92,7 +92,7 @@ pub(crate) async fn volume_labels_that_are_too_many_or_none_are_refused() {
     for (handle, code, text) in [
         ("many", Code::Internal, "labels has 10000 entries, and at most 256 are allowed"),
         ("long", Code::Internal, "label value has 1048576 bytes, and at most 1024 are allowed"),
-        ("twice", Code::Internal, "labels has a key twice"),
+        ("twice", Code::Internal, "labels contains a key twice"),
         ("control", Code::Internal, "label value contains a control character"),
         ("gone", Code::NotFound, "no such volume"),
         ("other", Code::Invalid, "\"other\" is no volume"),

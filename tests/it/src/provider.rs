@@ -158,7 +158,7 @@ async fn an_unfit_description_refuses_the_release() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn names_cost_the_same_whatever_else_a_node_has() {
+pub(crate) async fn names_cost_does_not_depend_on_other_fields_of_a_node() {
     let recorder = CallRecorder::default();
     let mut records = recorder.subscribe();
     let probe = Setup::of("names", &built("probe-names")).serve(&Engine::new().unwrap(), &recorder).await;

@@ -1,4 +1,4 @@
-//! What the record of a call says about its end.
+//! Tests of the records of calls.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ async fn recorded_for(guest: &Guest, call: &Call) -> (Arc<CallRecord>, String) {
         Ok(_) => Outcome::Ok,
         Err(error) => Outcome::Failed { code: error.code, message: error.message },
     };
-    assert_eq!(record.outcome, outcome, "the record says what the caller got");
+    assert_eq!(record.outcome, outcome, "the record must contain the outcome of the caller");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     (record, text)
@@ -48,14 +48,14 @@ fn counted(metrics: &str, line: &str) -> bool {
 }
 
 #[tokio::test]
-async fn an_error_that_the_guest_answers_with_is_the_outcome_of_its_call() {
+async fn an_error_that_the_guest_returns_is_the_outcome_of_its_call() {
     let (record, metrics) = recorded(&Guest { master: Master::Error(DENIED), ..GUEST }).await;
     assert_eq!(record.outcome, Outcome::Failed { code: Code::Denied, message: "1".to_owned() });
     let line = r#"skysail_provider_calls_total{provider="cloud",function="clusters.master",outcome="Denied"} 1"#;
     assert!(counted(&metrics, line), "{metrics}");
     assert!(
         !metrics.contains("skysail_provider_release_faults_total{"),
-        "the cloud refused, not the release: {metrics}"
+        "the cloud caused the failure, not the release: {metrics}"
     );
 }
 
@@ -70,20 +70,20 @@ async fn an_answer_that_breaks_the_contract_is_a_fault_of_the_release() {
     assert!(counted(&metrics, line), "{metrics}");
 }
 
-/// The guest is not even begun: no fuel is spent.
+/// The guest is not started: no fuel is used.
 #[tokio::test]
-async fn a_process_that_does_not_lead_calls_nobody() {
+async fn a_process_that_is_not_the_leader_does_not_call_the_guest() {
     let fence = Fence::until(|| Duration::ZERO, Duration::from_secs(1));
     fence.close();
     let (record, metrics) = recorded_for(&GUEST, &Call { fence, ..Call::default() }).await;
     let Outcome::Failed { code: Code::NotLeading, .. } = record.outcome else { panic!("{record:?}") };
     assert_eq!(record.fuel, 0);
-    assert!(!metrics.contains("skysail_provider_release_faults_total{"), "no release is to blame: {metrics}");
+    assert!(!metrics.contains("skysail_provider_release_faults_total{"), "no release caused the failure: {metrics}");
 }
 
 /// The fence closes after the call has begun: the caller must not act on the answer.
 #[tokio::test]
-async fn an_answer_that_comes_after_the_lease_is_lost_is_no_answer() {
+async fn a_result_after_the_lease_is_lost_is_discarded() {
     let looks = AtomicU64::new(0);
     let fence = Fence::until(move || Duration::from_secs(looks.fetch_add(1, Ordering::SeqCst)), Duration::from_secs(1));
     let (record, _) = recorded_for(&GUEST, &Call { fence, ..Call::default() }).await;
@@ -100,7 +100,7 @@ async fn a_good_answer_is_ok() {
 }
 
 #[tokio::test]
-async fn a_release_tells_what_its_calls_were_and_another_one_of_the_sandbox_does_not() {
+async fn each_release_counts_only_its_own_calls() {
     let options =
         SandboxOptions { name: "cloud".to_owned(), limits: Limits::default(), config: String::new(), http: None };
     let sandbox = Sandbox::new(&Engine::on_demand().unwrap(), CallRecorder::default(), options).unwrap();

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_words_of_a_guest_pass_for_a_field() {
+    fn a_guest_cannot_forge_a_log_field() {
         let mut lines = Lines::new("mine".into(), "clusters.list", (1, 1000));
         let written = Written::default();
         with_default(written.clone(), || {

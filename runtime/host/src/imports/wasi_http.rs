@@ -213,9 +213,9 @@ fn credential_of(given: &HeaderMap) -> Result<Option<String>, Failure> {
     match (named.next(), named.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => text_of(&CREDENTIAL, value).map(Some),
-        (Some(_), Some(_)) => {
-            Err(Failure::malformed(format!("header {CREDENTIAL} is given twice, but a request can use only one credential")))
-        }
+        (Some(_), Some(_)) => Err(Failure::malformed(format!(
+            "header {CREDENTIAL} is given twice, but a request can use only one credential"
+        ))),
     }
 }
 

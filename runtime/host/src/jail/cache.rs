@@ -1,18 +1,18 @@
-//! Machine code of the last few components, in memory. On disk it would have to be authenticated;
-//! here nobody can change it.
+//! The machine code of the last few components, in memory, where no other process can change it: it
+//! needs no authentication.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{CompileCost, CompileLimits};
 use crate::CompiledComponent;
 
-/// Entries kept: the active component of a few slots and its predecessors.
+/// Most entries: the active components of a few slots and their predecessors.
 const ENTRIES_MAX: usize = 16;
-/// Bytes kept. A provider of 300 KiB becomes about 1 MiB of machine code; one that is larger than
-/// this is compiled each time.
+/// Most bytes. A provider of 300 KiB has about 1 MiB of machine code; larger machine code is not
+/// cached.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What decides whether machine code may be used.
+/// Identifies machine code: the component and the compatible engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) digest: [u8; 32],
@@ -22,13 +22,13 @@ pub(super) struct Key {
 struct Entry {
     key: Key,
     code: Arc<CompiledComponent>,
-    /// Bytes of it. The component itself is asked once, before others have it: it answers under a
-    /// lock that is held while it is loaded.
+    /// Bytes of machine code, read once before the component is shared: reading the size takes a
+    /// lock that is held during a load.
     size: usize,
     cost: Option<CompileCost>,
 }
 
-/// The least recently used entry goes first.
+/// Evicts the least recently used entry first.
 #[derive(Default)]
 pub(super) struct Cache {
     /// Most recently used last.
@@ -36,8 +36,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The machine code, where compiling it cost no more than `limits` allow: a lowered limit holds
-    /// for what was compiled before it, too.
+    /// The machine code, if its compilation was within `limits`: a lowered limit also applies to
+    /// earlier compilations.
     pub(super) fn get(
         &mut self,
         key: &Key,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_code_goes_first_and_the_number_is_bounded() {
+    fn the_least_recently_used_code_is_evicted_first_and_the_number_is_bounded() {
         let mut cache = Cache::default();
         let entries = u8::try_from(ENTRIES_MAX).unwrap();
         for n in 0..entries {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_bounded_and_what_is_too_large_is_not_kept() {
+    fn the_bytes_are_bounded_and_machine_code_that_is_too_large_is_not_cached() {
         let mut cache = Cache::default();
         put(&mut cache, 1, BYTES_MAX / 2);
         put(&mut cache, 2, BYTES_MAX / 2);

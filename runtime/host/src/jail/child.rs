@@ -1,5 +1,5 @@
-//! The child's side of the jail. Runs alone in its process; hostile input comes in; findings, and
-//! machine code or a reason go out.
+//! The child's side of the jail: reads hostile input in a separate process, and answers with
+//! findings and with machine code or a reason.
 
 #[cfg(test)]
 mod tests;
@@ -33,33 +33,32 @@ use crate::{Limits, admission, cpu_time::clock, engine_config};
 
 mod threads;
 
-/// Exit code where no request was understood: a person who started this by hand learns why on
-/// standard error.
+/// Exit code if standard input contains no valid request, for example because a person started the
+/// subcommand.
 const NOT_ASKED: u8 = 2;
-/// Open files: the three pipes, what the process reads about itself, and Landlock's rules while
-/// they are made.
+/// Most open files: the three pipes, `/proc/self/status`, and Landlock's ruleset while it is
+/// created.
 const FILES_MAX: u64 = 8;
-/// Address space beyond what may be written, in bytes: an allocator reserves some for each thread,
-/// and takes what it needs of it.
+/// Address space in addition to writable memory, in bytes: an allocator reserves some for each
+/// thread.
 const RESERVED_MAX: u64 = 1 << 30;
-/// Seconds between the soft and the hard limit on CPU time: several threads must not reach the
-/// second before the kernel has acted on the first.
+/// Seconds between the soft and the hard limit on CPU time: with several threads, the kernel must
+/// act on the soft limit before the hard limit is reached.
 const HARD_EXTRA_SECONDS: u64 = 5;
-/// How often the CPU time is compared with its budget, the memory looked at, and the parent looked
-/// for.
+/// Period in which the watch thread checks the CPU time, the memory and the parent.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
-/// What the hidden subcommand of the executable does, and all that it may do: call this before
-/// anything else has started a thread or opened a file, and exit with the result.
+/// Runs the hidden subcommand of the executable. Call this function before the process starts a
+/// thread or opens a file, and exit with its result.
 ///
-/// Reads one request from standard input, judges and compiles under the limits that it names,
-/// writes its answers to standard output.
+/// Reads one request from standard input, checks and compiles the component under the limits of the
+/// request, and writes its answers to standard output.
 #[must_use]
 pub fn child_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody else reads this pipe; where it is closed there is nobody to tell.
+            // If the pipe is closed, nobody can read the message.
             drop(writeln!(io::stderr(), "compile jail: {error}"));
             ExitCode::from(NOT_ASKED)
         }
@@ -75,7 +74,7 @@ fn run() -> io::Result<()> {
     let apart = threads::stacks(threads + 1);
     let missing = confine(limits, &used, apart)?;
     if !missing.is_empty() {
-        // The parent has this pipe; where it is gone the watch ends this process.
+        // If the parent has closed the pipe, it is gone, and the watch ends this process.
         drop(writeln!(io::stderr(), "{}{}", walls::WITHOUT, missing.join("; ")));
     }
     watch(limits.time, parent, Arc::clone(&used))?;
@@ -97,7 +96,7 @@ fn work(request: &Request, used: &Used, threads: usize) -> io::Result<()> {
     }
 }
 
-/// So many bytes; none where there is no memory for them.
+/// Reads `length` bytes; none if there is not enough memory.
 fn receive(stdin: &mut impl Read, length: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(usize::try_from(length).map_err(io::Error::other)?).is_err() {
@@ -111,7 +110,7 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).map_err(io::Error::other)?;
     let compatibility = compatibility(&engine);
     let Ok((pool, stacks)) = threads::start(threads) else {
-        // One thread alone needs memory and nothing else.
+        // A pool of one thread can fail only for lack of memory.
         return answer(Kind::Memory, compatibility, used, &[]);
     };
     used.apart.fetch_add(stacks, Ordering::Relaxed);
@@ -122,56 +121,56 @@ fn compile(component: &[u8], used: &Used, threads: usize) -> io::Result<()> {
     }
 }
 
-/// Takes away everything that compiling does not need. What the kernel could not take away comes
-/// back, for people. `apart` is memory that is no part of what the component may use.
+/// Confines the process to what compiling needs. Returns the missing kernel features, for people.
+/// `apart` is memory that does not count against the component's limit.
 fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<String>> {
     let limits_of = |resource, soft: u64, hard: u64| {
-        // A limit that is lower already cannot be raised, and need not be.
+        // An existing lower limit cannot be raised, and need not be.
         let hard = getrlimit(resource).maximum.map_or(hard, |lower| lower.min(hard));
         setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })
     };
     let limit = |resource, max| limits_of(resource, max, max);
-    // The watch below is exact and ends the process first. On a busy machine the watch may not run
-    // in time: then the kernel ends the process with SIGXCPU, which tells the reason. The hard
-    // limit holds where that signal is ignored.
+    // The watch thread is exact and normally ends the process first. If it does not run in time on
+    // a busy machine, the kernel ends the process with SIGXCPU, which names the reason. The hard
+    // limit applies if that signal is ignored.
     let seconds = limits.time.as_secs().saturating_add(1);
     limits_of(Resource::Cpu, seconds, seconds.saturating_add(HARD_EXTRA_SECONDS))?;
     let memory = limits.memory_bytes.saturating_add(apart);
     limit(Resource::Data, used.base.saturating_add(memory))?;
     // The main thread's stack is not counted against the limit.
     limit(Resource::Stack, STACK_BYTES as u64)?;
-    // What is shared counts here only: nothing in the compiler asks for it, and who breaks out of
-    // it is held as well.
+    // Only this limit counts shared memory: the compiler does not use it, but an exploit of the
+    // compiler could.
     limit(Resource::As, used.read(ADDRESS_SPACE)?.saturating_add(memory).saturating_add(RESERVED_MAX))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;
     set_no_new_privs(true)?;
-    // Last: nothing of the above is possible behind them.
+    // This must be last: the filter forbids the calls above.
     Ok(walls::put_up())
 }
 
-/// Ends the process with an answer when its CPU time is used up: the kernel's own limit counts
-/// whole seconds. And without one when its parent is gone: a manager that was killed needs no
-/// machine code.
+/// Starts the watch thread. It ends the process with an answer when the CPU time is used up,
+/// because the kernel's own limit counts whole seconds, and without an answer when the parent is
+/// gone.
 ///
-/// Where the compiler is done at that very moment its answer is whole: both hold the lock of
-/// standard output while they write, and the parent reads what comes first.
+/// If the compiler finishes at that moment, its answer is still complete: both hold the lock of
+/// standard output while they write, and the parent reads the first answer.
 fn watch(budget: Duration, parent: Option<Pid>, used: Arc<Used>) -> io::Result<()> {
-    /// Enough for a loop that reads a clock and a file, and an answer without a body: it counts as
-    /// memory of the component.
+    /// Stack of the watch thread, which only reads a clock and a file and writes an answer without
+    /// a body; it counts as memory of the component.
     const STACK: usize = 256 << 10;
     let watch = move || {
         while clock(ClockId::ProcessCPUTime) < budget {
-            // The system gives an orphan another parent.
+            // The kernel reparents an orphan.
             if getppid() != parent {
                 std::process::exit(1);
             }
-            // It was there when the walls went up; where it cannot be read once, it is at the end.
+            // A failed sample is ignored; the memory is read again at the end.
             drop(used.memory());
             thread::park_timeout(WATCH_PERIOD);
         }
-        // Where the parent is gone nobody needs the answer.
+        // If the parent is gone, nobody needs the answer.
         drop(answer(Kind::Cpu, 0, &used, &[]));
         std::process::exit(0);
     };
@@ -189,22 +188,22 @@ fn answer(kind: Kind, compatibility: u64, used: &Used, body: &[u8]) -> io::Resul
     head.write(&mut io::stdout().lock(), body)
 }
 
-/// What `RLIMIT_DATA` counts: what this process alone may write, its first stack aside, whether it
-/// has or not.
+/// The memory that `RLIMIT_DATA` counts: private writable memory without the main thread's stack,
+/// whether it is used or not.
 const MEMORY: &str = "VmData:";
-/// What `RLIMIT_AS` counts.
+/// The memory that `RLIMIT_AS` counts.
 const ADDRESS_SPACE: &str = "VmSize:";
 
-/// What the component has used, as far as this process knows.
+/// Measures the memory that the component uses.
 struct Used {
-    /// `/proc/self/status`, held open: behind the walls there is no opening it. Each reading from
-    /// its start is a new one.
+    /// `/proc/self/status`, kept open, because the confined process cannot open files. Each read
+    /// from its start returns current values.
     status: File,
-    /// Memory that there was before the component came, in bytes.
+    /// Memory before the component was read, in bytes.
     base: u64,
-    /// The most that was seen of both, in bytes.
+    /// Peak memory including `base`, in bytes.
     peak: AtomicU64,
-    /// What the stacks of its threads have, in bytes.
+    /// Memory of the threads' stacks, which does not count, in bytes.
     apart: AtomicU64,
 }
 
@@ -216,14 +215,14 @@ impl Used {
         Ok(used)
     }
 
-    /// Memory that the component added, in bytes: the most that was seen whenever this was asked.
+    /// Peak memory of the component over all calls of this function, in bytes.
     fn memory(&self) -> io::Result<u64> {
         let now = self.read(MEMORY)?;
         let peak = self.peak.fetch_max(now, Ordering::Relaxed).max(now);
         Ok(peak.saturating_sub(self.base).saturating_sub(self.apart.load(Ordering::Relaxed)))
     }
 
-    /// One of the sizes, in bytes.
+    /// Reads one of the sizes, in bytes.
     fn read(&self, field: &str) -> io::Result<u64> {
         let mut status = Vec::new();
         let mut part = [0; 4096];

@@ -1,16 +1,16 @@
-//! Machine code of components on disk, for the next start: a restart serves without compiling.
+//! The cache of machine code on disk: after a restart a component serves without compiling.
 //!
-//! # Why it may be believed
-//! Machine code runs in this process, so a changed byte is another program. Each file carries a
-//! keyed hash (HMAC-SHA256) of all that it is: the component's digest, the engine it fits, the
-//! rules by which it was admitted, what it cost, and the code. The caller keeps the key where no
-//! other account can read it. The folder and its files belong to this account or to root, and no
-//! other account may write them, the groups of this process aside (Kubernetes' `fsGroup`). What
-//! does not hold is logged and compiled again.
+//! # Why the files can be trusted
+//! Machine code runs in this process, so a manipulated file could run any code. Each file carries a
+//! keyed hash (HMAC-SHA256) of the component's digest, the compatible engines, the version of the
+//! admission rules, the cost, and the code. The caller stores the key where no other account can
+//! read it. The folder and its files must belong to this account or to root, and no other account
+//! may have write access, except the groups of this process (Kubernetes' `fsGroup`). If a file
+//! violates this, the host logs a warning and compiles the component again.
 //!
 //! # Layout
 //! For each component and engine one file `<hex>.code`: magic, keyed hash, cost, code. Files are
-//! written whole or not at all; the least recently written go when the folder is full.
+//! written atomically; the oldest files are deleted when the folder is full.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -32,9 +32,10 @@ const MAGIC: &[u8; 16] = b"skysail-code v2\n";
 /// Magic, keyed hash, CPU time in microseconds, memory in bytes.
 const HEAD_BYTES: usize = MAGIC.len() + TAG_BYTES + 8 + 8;
 const TAG_BYTES: usize = 32;
-/// Of one file: as much as the memory's cache takes.
+/// Most bytes of machine code in one file, as in the cache in memory.
 const CODE_BYTES_MAX: u64 = 64 << 20;
-/// To be raised when a component may be refused that was admitted before.
+/// Version of the admission rules. Change it when the rules refuse a component that they admitted
+/// before.
 const RULES: &str = "admission rules 1";
 
 /// See the module.
@@ -45,8 +46,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Takes the folder, which is made where it is not there. The caller has made sure that no
-    /// other process uses it.
+    /// Opens the folder, and creates it if it does not exist. The caller guarantees that no other
+    /// process uses it.
     pub(super) fn open(folder: PathBuf, bytes_max: u64, key: &[u8; 32]) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         check_permissions(&fs::symlink_metadata(&folder)?, WRITE)?;
@@ -56,7 +57,7 @@ impl Disk {
         Ok(Self { folder, bytes_max, key: hmac::Key::new(hmac::HMAC_SHA256, key) })
     }
 
-    /// The machine code, where compiling it cost no more than `limits` allow.
+    /// The machine code, if its compilation was within `limits`.
     pub(super) fn get(&self, key: &Key, limits: CompileLimits) -> Option<(Vec<u8>, CompileCost)> {
         let path = self.path(key);
         let mut bytes = match read_own_file(&path, CODE_BYTES_MAX + HEAD_BYTES as u64) {
@@ -68,7 +69,7 @@ impl Disk {
             }
         };
         let Some(cost) = self.cost(key, &bytes) else {
-            tracing::warn!(file = %path.display(), "machine code on disk is not what was written: the component is compiled again");
+            tracing::warn!(file = %path.display(), "machine code on disk is damaged or was not written by this manager: the component is compiled again");
             return None;
         };
         if !cost.is_within(limits) {
@@ -78,13 +79,13 @@ impl Disk {
         Some((bytes, cost))
     }
 
-    /// Keeps it. A failure to keep it is logged: the next start compiles.
+    /// Stores the machine code. A failure is logged; the next start then compiles again.
     pub(super) fn put(&self, key: &Key, code: &[u8], cost: CompileCost) {
         if code.len() as u64 > CODE_BYTES_MAX.min(self.bytes_max) {
             return;
         }
         if let Err(error) = self.write(key, code, cost) {
-            tracing::warn!(folder = %self.folder.display(), %error, "machine code is not kept on disk");
+            tracing::warn!(folder = %self.folder.display(), %error, "machine code cannot be stored on disk: the next start compiles the component again");
         }
     }
 
@@ -105,7 +106,7 @@ impl Disk {
             fs::rename(&new, &path)?;
             File::open(&self.folder)?.sync_all()
         };
-        // What a full disk had room for is room that the component needs.
+        // After a failure, for example on a full disk, remove the incomplete file.
         written().inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
@@ -127,7 +128,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What it cost, if every byte is ours.
+    /// The cost of the compilation, if the keyed hash is valid.
     fn cost(&self, key: &Key, bytes: &[u8]) -> Option<CompileCost> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (tag, rest) = rest.split_at_checked(TAG_BYTES)?;
@@ -138,7 +139,7 @@ impl Disk {
         Some(CompileCost { cpu, memory_bytes: u64::from_le_bytes(*memory) })
     }
 
-    /// Of one component and engine. The name says nothing that the keyed hash does not.
+    /// The file of one component and engine. The keyed hash authenticates its content.
     fn path(&self, key: &Key) -> PathBuf {
         let name = hmac::sign(&self.key, digest_of(key, b"name").as_ref());
         let hex = name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
@@ -146,15 +147,14 @@ impl Disk {
     }
 }
 
-/// Of all that a file stands for. The parts are hashed where they lie: the last is the machine
-/// code.
+/// The digest of everything that the keyed hash covers. The parts are hashed without copying them.
 fn digest_of(key: &Key, rest: &[u8]) -> digest::Digest {
     let Key { digest, compatibility } = key;
     let parts: [&[u8]; 5] =
         [RULES.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), digest, &compatibility.to_le_bytes(), rest];
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {
-        // Each with its length: nothing can move from one part to the next.
+        // Hash the length of each part, too, so that bytes cannot move from one part to the next.
         context.update(&(part.len() as u64).to_le_bytes());
         context.update(part);
     }

@@ -1,5 +1,5 @@
-//! What parent and child say to each other: one request, then one or two answers, each with a fixed
-//! head.
+//! The protocol between parent and child: one request, then one or two answers, each with a header
+//! of fixed size.
 
 use std::{
     io::{self, Read, Write},
@@ -16,22 +16,22 @@ pub(super) const REQUEST_HEAD: usize = 40;
 /// Bytes of an answer's head: magic, kind, compatibility, CPU microseconds, memory, length.
 pub(super) const ANSWER_HEAD: usize = 48;
 
-/// Largest machine code that is taken from a child, in bytes. Machine code has about three times
+/// Largest machine code that is accepted from a child, in bytes. Machine code has about three times
 /// the size of its wasm, and wasm of tens of megabytes is the largest that a limit allows.
 pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 
-/// Longest findings that are taken from a child, in bytes: honest ones are cut far below
-/// (`Findings::bounded`), in text without escapes.
+/// Largest findings that are accepted from a child, in bytes: an honest child truncates them far
+/// below (`Findings::bounded`), in text without escapes.
 pub(super) const FINDINGS_BYTES_MAX: u64 = 4 << 20;
-/// Longest reason that is taken from a child, in bytes.
+/// Longest reason that is accepted from a child, in bytes.
 const REASON_BYTES_MAX: u64 = 64 << 10;
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Judge the component.
+    /// Check the component.
     Examine,
-    /// Judge the component and, where it is admitted, compile it.
+    /// Check the component and, if it is admitted, compile it.
     Compile,
 }
 
@@ -47,15 +47,15 @@ impl Task {
         [Self::Examine, Self::Compile]
             .into_iter()
             .find(|task| task.word() == word)
-            .ok_or_else(|| io::Error::other("the request to the compile jail has an unknown task"))
+            .ok_or_else(|| io::Error::other("the request to the compile jail contains an unknown task"))
     }
 }
 
 pub(super) struct Request {
     pub(super) task: Task,
-    /// Without the size of the component: the parent has measured it.
+    /// The limits without the size of the component, which the parent has already checked.
     pub(super) limits: CompileLimits,
-    /// Of the component, which follows.
+    /// Length of the component, which follows the header.
     pub(super) length: u64,
 }
 
@@ -70,24 +70,26 @@ impl Request {
         from.read_exact(&mut head)?;
         let [magic, task, time, memory_bytes, length] = unwords(&head);
         if magic != u64::from_le_bytes(REQUEST_MAGIC) {
-            return Err(io::Error::other("standard input is no request of Skysail's compile jail"));
+            return Err(io::Error::other(
+                "standard input contains no request of Skysail: only Skysail itself runs this subcommand",
+            ));
         }
         let limits = CompileLimits { component_bytes: length, time: Duration::from_millis(time), memory_bytes };
         Ok(Self { task: Task::of(task)?, limits, length })
     }
 }
 
-/// What a child says.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Findings follow, as JSON. The first answer; where they refuse nothing and machine code was
-    /// asked for, it is not the last.
+    /// Findings follow, as JSON. Always the first answer; a second one follows if the component is
+    /// admitted and machine code was requested.
     Findings,
     /// Machine code follows.
     Code,
     /// A reason follows: the compiler refused the component.
     Refused,
-    /// The CPU budget is used up.
+    /// The limit of CPU time is used up.
     Cpu,
     /// An allocation failed.
     Memory,
@@ -104,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// Largest body of such an answer.
+    /// Largest body of an answer of this kind.
     const fn bytes_max(self) -> u64 {
         match self {
             Self::Code => CODE_BYTES_MAX,
@@ -118,7 +120,7 @@ impl Kind {
         [Self::Code, Self::Refused, Self::Cpu, Self::Memory, Self::Findings]
             .into_iter()
             .find(|kind| kind.word() == word)
-            .ok_or_else(|| io::Error::other("the compile jail's answer has an unknown kind"))
+            .ok_or_else(|| io::Error::other("the answer of the compile jail has an unknown kind"))
     }
 }
 
@@ -134,11 +136,11 @@ impl AnswerHead {
     pub(super) fn decode(head: &[u8; ANSWER_HEAD]) -> io::Result<Self> {
         let [magic, kind, compatibility, cpu, memory_bytes, length] = unwords(head);
         if magic != u64::from_le_bytes(ANSWER_MAGIC) {
-            return Err(io::Error::other("standard output is no answer of Skysail's compile jail"));
+            return Err(io::Error::other("standard output contains no answer of Skysail's compile jail"));
         }
         let kind = Kind::of(kind)?;
         if length > kind.bytes_max() {
-            return Err(io::Error::other("the compile jail's answer is larger than any that is taken"));
+            return Err(io::Error::other("the answer of the compile jail is larger than the limit"));
         }
         let cost = CompileCost { cpu: Duration::from_micros(cpu), memory_bytes };
         Ok(Self { kind, compatibility, cost, length })
@@ -183,7 +185,7 @@ mod tests {
     };
 
     #[test]
-    fn a_request_and_an_answer_arrive_as_they_were_sent() {
+    fn a_request_and_an_answer_are_decoded_as_they_were_encoded() {
         let limits = CompileLimits { component_bytes: 99, time: Duration::from_millis(1234), memory_bytes: 5678 };
         for task in [Task::Examine, Task::Compile] {
             let sent = Request { task, limits, length: 99 };
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_or_too_large_is_an_error() {
+    fn an_invalid_or_too_large_answer_is_an_error() {
         assert!(AnswerHead::decode(&[b'x'; ANSWER_HEAD]).is_err());
         for (kind, most) in [(Kind::Code, CODE_BYTES_MAX), (Kind::Findings, FINDINGS_BYTES_MAX), (Kind::Cpu, 0)] {
             let mut sent = Vec::new();

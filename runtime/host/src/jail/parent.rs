@@ -1,5 +1,5 @@
-//! The parent's side of the jail: starts the child, feeds it, waits no longer than allowed, and
-//! says why nothing came.
+//! The parent's side of the jail: starts the child, sends the request, waits with a timeout, and
+//! explains failures.
 
 use std::{
     fs, io,
@@ -31,18 +31,18 @@ use crate::admission::Findings;
 /// Bytes of the child's standard error that are kept; the rest is read and dropped.
 const SAID_BYTES_MAX: u64 = 4096;
 
-/// Bytes that a pipe to or from a child holds: the most that Linux gives everybody.
+/// Capacity of a pipe to or from a child: the most that Linux allows an unprivileged process.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What Rust's runtime writes before it aborts because an allocation failed.
+/// The message of Rust's runtime when an allocation fails, before it aborts.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
-/// And where a thread has no more stack.
+/// The message of Rust's runtime when a thread overflows its stack.
 const STACK_OVERFLOWED: &str = "has overflowed its stack";
 
-/// A way to start children, and whether it was said what their kernel does not keep them from.
+/// The command that starts children, and whether missing kernel features were logged.
 pub(super) struct Jail {
     pub(super) command: JailCommand,
-    /// Each child of a process says the same.
+    /// Logs missing kernel features only once: each child reports the same.
     said: Once,
 }
 
@@ -51,8 +51,8 @@ impl Jail {
         Self { command, said: Once::new() }
     }
 
-    /// Where a child says that walls are missing it says so first; the rest of what it said comes
-    /// back.
+    /// Logs the first line of a child's standard error if it reports missing kernel features, and
+    /// returns the rest.
     fn heed(&self, said: String) -> String {
         let Some(rest) = said.strip_prefix(walls::WITHOUT) else { return said };
         let (missing, rest) = rest.split_once('\n').unwrap_or((rest, ""));
@@ -61,14 +61,14 @@ impl Jail {
     }
 }
 
-/// Machine code and where it fits.
+/// Machine code, the hash of compatible engines, and the cost.
 pub(super) struct Output {
     pub(super) code: Vec<u8>,
     pub(super) compatibility: u64,
     pub(super) cost: CompileCost,
 }
 
-/// Judges `component` in a child process.
+/// Checks `component` in a child process.
 pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits) -> Result<Findings, CompileError> {
     let input = Input { task: Task::Examine, component };
     let ended = run(jail, input, limits, || {}).await?;
@@ -78,7 +78,7 @@ pub(super) async fn examine(jail: &Jail, component: Bytes, limits: CompileLimits
     }
 }
 
-/// Judges and compiles `component` in a child process; `admitted` is called between the two.
+/// Checks and compiles `component` in a child process; `admitted` is called between the two steps.
 pub(super) async fn compile(
     jail: &Jail,
     component: Bytes,
@@ -94,13 +94,13 @@ pub(super) async fn compile(
     }
 }
 
-/// What a child is to do, and what with.
+/// The request to a child.
 struct Input {
     task: Task,
     component: Bytes,
 }
 
-/// Starts a child and stays with it to its end.
+/// Starts a child and waits until it has ended.
 async fn run(
     jail: &Jail,
     input: Input,
@@ -128,36 +128,37 @@ async fn run(
         }
     };
     if ended.status.signal() == Some(Signal::KILL.as_raw()) && ended.cpu < limits.time {
-        let source = io::Error::other("it was killed from outside, perhaps because the machine is short of memory");
+        let source = io::Error::other(
+            "another process or the kernel killed it, probably because the machine is short of memory",
+        );
         return Err(failed(source));
     }
     ended.said = jail.heed(ended.said);
     Ok(ended)
 }
 
-/// All that is known of a child that has ended.
+/// The result of a child that has ended.
 struct Ended {
     status: ExitStatus,
-    /// CPU time of all its threads, as the kernel counted it.
+    /// CPU time of all its threads, measured by the kernel.
     cpu: Duration,
-    /// What it answered, or why that cannot be read: a child that was killed leaves half an answer
-    /// or none.
+    /// Its answer, or why there is none: a killed child writes an incomplete answer or none.
     answer: Result<Answer, Unanswered>,
     said: String,
 }
 
-/// What a child answers when it does what it was asked.
+/// The answer of a child that succeeded.
 enum Answer {
-    /// Where nothing else was asked for, or they refuse the component.
+    /// If only findings were requested, or they refuse the component.
     Findings(Findings),
     Code(Output),
 }
 
-/// Why a child did not.
+/// Why a child did not succeed.
 enum Unanswered {
-    /// It said why.
+    /// The child reported a reason.
     Ended(AnswerHead, Vec<u8>),
-    /// What it wrote is half an answer, or none.
+    /// The answer is incomplete, invalid or absent.
     Unreadable,
 }
 
@@ -171,14 +172,14 @@ async fn talk(
     let stdin = child.stdin.take().ok_or_else(piped)?;
     let stdout = child.stdout.take().ok_or_else(piped)?;
     let stderr = child.stderr.take().ok_or_else(piped)?;
-    // Megabytes go through: with the pipes that everybody has parent and child would wait for each
-    // other at every 64 KiB. It is no loss where the system refuses it.
+    // Megabytes go through: with the default capacity parent and child would wait for each other at
+    // every 64 KiB. If the system refuses the larger capacity, the exchange is only slower.
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _refused_or_not = fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let answer = read_answers(stdout, input.task, admitted);
     let (_fed, answer, said) = tokio::join!(feed(stdin, limits, input), answer, read_said(stderr));
-    // Without the kernel's figure a SIGKILL counts as the machine's failure.
+    // Without the CPU time of the kernel a SIGKILL counts as a failure of the machine.
     let cpu = cpu_time_at_the_end(child).await.unwrap_or_default();
     Ok(Ended { status: child.wait().await?, cpu, answer, said: said? })
 }
@@ -201,8 +202,8 @@ async fn cpu_time_at_the_end(child: &Child) -> Option<Duration> {
     Some(Duration::from_millis(ticks * TICK_MS))
 }
 
-/// A child that ends before it has read everything has a reason, which its answer or its status
-/// tells better than this pipe.
+/// Sends the request. The caller ignores errors: if a child ends early, its answer or its exit
+/// status names the reason.
 async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io::Result<()> {
     let Input { task, component } = input;
     let request = Request { task: *task, limits, length: component.len() as u64 };
@@ -211,7 +212,7 @@ async fn feed(mut stdin: ChildStdin, limits: CompileLimits, input: &Input) -> io
     stdin.shutdown().await
 }
 
-/// The last of the child's answers.
+/// Reads the child's answers and returns the last.
 async fn read_answers(
     mut stdout: impl AsyncRead + Unpin,
     task: Task,
@@ -240,8 +241,8 @@ async fn read_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Result<(AnswerHea
     let mut head = [0; ANSWER_HEAD];
     stdout.read_exact(&mut head).await?;
     let head = AnswerHead::decode(&head)?;
-    // Of that size and no more: machine code is kept for as long as its release may come back.
-    // `decode` has bounded the length.
+    // Allocate exactly this size: the machine code stays in the cache for long. `decode` has
+    // bounded the length.
     let mut body = vec![0; usize::try_from(head.length).map_err(|_| Unanswered::Unreadable)?];
     stdout.read_exact(&mut body).await?;
     Ok((head, body))
@@ -261,7 +262,7 @@ async fn read_said(mut stderr: impl AsyncRead + Unpin) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Why a child has not done what it was asked.
+/// The error for a child that did not succeed.
 fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
     let time = millis(limits.time);
     let memory = || {
@@ -277,7 +278,7 @@ fn failure(ended: Ended, limits: CompileLimits) -> CompileError {
             CompileError::limit(Stop::Cpu, Limit::CompileTime, millis(cost.cpu), time)
         }
         Err(Unanswered::Ended(AnswerHead { kind: Kind::Memory, .. }, _)) => memory(),
-        // Rust aborts where an allocation fails.
+        // Rust aborts if an allocation fails.
         _ if said.contains(ALLOCATION_FAILED) => memory(),
         _ if said.contains(STACK_OVERFLOWED) => CompileError::TooDeep,
         // The kernel sends SIGXCPU at the soft limit on CPU time and SIGKILL at the hard one. The

@@ -1,4 +1,4 @@
-//! Children that say what a test wants, in place of one that looks at the component.
+//! Fake children for tests, which give scripted answers.
 
 use std::{fs, path::Path};
 
@@ -10,23 +10,22 @@ use super::{
 };
 use crate::admission::Findings;
 
-/// One answer of such a child.
+/// One scripted answer.
 #[derive(Clone, Copy)]
 pub(crate) enum Said {
-    /// Nothing is wrong with the component.
+    /// The component is admitted.
     Admitted,
-    /// Machine code that is none.
+    /// Invalid machine code.
     Nonsense,
     /// Machine code for another build.
     OfAnotherBuild,
     /// The compiler refuses it.
     Refused,
-    /// The CPU budget is used up.
+    /// The limit of CPU time is used up.
     OutOfTime,
 }
 
-/// A compiler whose children say this, whatever they are asked; what they say is written into the
-/// folder.
+/// A compiler whose children always give these answers, which are stored in a file in the folder.
 pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compiler {
     let mut said = Vec::new();
     let own = compatibility(engine);
@@ -44,7 +43,7 @@ pub(crate) fn saying(folder: &Path, engine: &Engine, answers: &[Said]) -> Compil
     }
     let file = folder.join("said");
     fs::write(&file, said).unwrap();
-    // It reads to the end, so that it ends as its parent expects.
+    // The child reads its whole input, as the parent expects.
     script(&format!("cat >/dev/null; cat '{}'", file.display()))
 }
 

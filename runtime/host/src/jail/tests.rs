@@ -1,5 +1,5 @@
-//! The parent against children that misbehave. The real child, and hostile components, are in
-//! `tests/it`.
+//! Tests of the parent with children that misbehave. Tests with the real child and hostile
+//! components are in `tests/it`.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -30,10 +30,10 @@ async fn compile_with(engine: &wasmtime::Engine, compiler: &Compiler) -> Compile
 }
 
 async fn compile_within(engine: &wasmtime::Engine, compiler: &Compiler, limits: CompileLimits) -> CompileError {
-    // By its first bytes it is a component: the rest is for the child to judge.
+    // The first bytes are those of a component; the child checks the rest.
     let component = Bytes::from([b"\0asm\x0d\0\x01\0".as_slice(), &[0; 1 << 20]].concat());
     let compiled = compiler.compile(engine, (component, [0; 32]), limits, || {}).await;
-    compiled.err().expect("such a child compiles nothing")
+    compiled.err().expect("a fake child must compile nothing")
 }
 
 #[track_caller]
@@ -43,25 +43,25 @@ fn check(error: &CompileError, of_the_component: bool, expected: Expect) {
 }
 
 #[tokio::test]
-async fn a_child_that_the_kernel_ends_for_its_cpu_time_met_that_limit() {
+async fn a_child_that_the_kernel_ends_for_its_cpu_time_exceeded_that_limit() {
     let error = child("kill -XCPU $$").await;
     check(
         &error,
         true,
         expect![
-            "judging and compiling it was stopped by its CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
+            "checking and compiling the component exceeded its limit of CPU time in milliseconds (compileTimeMs: 2000 of 2000): build a smaller component, or raise compileTimeMs"
         ],
     );
 }
 
 #[tokio::test]
-async fn a_child_that_cannot_allocate_met_its_memory_limit() {
+async fn a_child_that_cannot_allocate_exceeded_its_memory_limit() {
     let error = child("echo 'memory allocation of 12345 bytes failed' >&2; kill -ABRT $$").await;
     check(
         &error,
         true,
         expect![
-            "judging and compiling it was stopped by its memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
+            "checking and compiling the component exceeded its limit of memory in bytes (compileMemoryBytes: 67108864 of 67108864): build a smaller component, or raise compileMemoryBytes"
         ],
     );
 }
@@ -73,7 +73,7 @@ async fn a_child_that_neither_answers_nor_ends_is_killed_at_its_wall_time() {
         &error,
         false,
         expect![
-            "judging and compiling it was stopped by its wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
+            "checking and compiling the component exceeded its limit of wall time in milliseconds (compileTimeMs: 16000 of 16000): build a smaller component, or raise compileTimeMs"
         ],
     );
 }
@@ -85,25 +85,25 @@ async fn a_child_that_crashes_or_answers_nonsense_is_an_error_and_no_machine_cod
         &error,
         true,
         expect![
-            "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
+            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked: build it with a current toolchain"
         ],
     );
     let error = child("exec cat").await;
     assert!(matches!(error, CompileError::Crashed { .. }), "{error}");
     let error = child("cat >/dev/null; yes 'noise' | head -c 1000000 >&2; exit 3").await;
-    assert!(error.to_string().len() < 1000, "what a child says is bounded");
+    assert!(error.to_string().len() < 1000, "the message of a child must be bounded");
 }
 
 #[tokio::test]
-async fn a_child_that_the_system_kills_is_no_fault_of_the_component() {
+async fn a_child_that_the_system_kills_is_not_the_fault_of_the_component() {
     let error = child("kill -KILL $$").await;
     assert!(matches!(error, CompileError::Jail { .. }) && !error.is_of_the_component(), "{error}");
 }
 
-/// The hard limit on CPU time ends a process with the signal that the kernel also sends when memory
+/// The hard limit on CPU time ends a process with SIGKILL, which the kernel also sends when memory
 /// is short.
 #[tokio::test]
-async fn a_child_that_is_killed_after_its_cpu_time_met_that_limit() {
+async fn a_child_that_is_killed_after_its_cpu_time_exceeded_that_limit() {
     let script = "trap '' XCPU; ulimit -t 1; while :; do :; done";
     let limits = CompileLimits { time: Duration::from_millis(500), ..LIMITS };
     let compiler =
@@ -117,37 +117,39 @@ async fn a_child_that_is_killed_after_its_cpu_time_met_that_limit() {
 }
 
 #[tokio::test]
-async fn a_jail_that_is_not_there_is_the_machines_fault() {
+async fn a_missing_jail_is_a_fault_of_the_machine() {
     let error = compile(JailCommand { program: "/nonexistent/skysail".into(), args: Vec::new() }).await;
     check(
         &error,
         false,
         expect![
-            "the compile jail /nonexistent/skysail could not be run: is the executable still there, and may it be executed?"
+            "the compile jail /nonexistent/skysail could not be run: check that the executable exists and is executable"
         ],
     );
 }
 
 #[tokio::test]
-async fn the_environment_is_not_the_childs() {
-    // `PATH` of the shell's own making may be there; what this process has is not.
+async fn a_child_does_not_inherit_the_environment() {
+    // The shell may set `PATH` itself; variables of this process must be absent.
     let error = child("/usr/bin/env | /bin/grep -c CARGO >&2; exit 1").await;
     check(
         &error,
         true,
-        expect!["the compile jail crashed over it (exit status: 1): 0: build it with a current toolchain"],
+        expect![
+            "the compile jail crashed while it checked or compiled the component (exit status: 1): 0: build it with a current toolchain"
+        ],
     );
 }
 
 #[tokio::test]
-async fn what_a_childs_kernel_does_not_keep_it_from_is_no_part_of_why_it_crashed() {
+async fn missing_kernel_features_are_no_part_of_the_reason_of_a_crash() {
     let error =
         child("echo 'compile jail: without Landlock (x); y' >&2; echo 'thread main panicked' >&2; exit 101").await;
     check(
         &error,
         true,
         expect![
-            "the compile jail crashed over it (exit status: 101): thread main panicked: build it with a current toolchain"
+            "the compile jail crashed while it checked or compiled the component (exit status: 101): thread main panicked: build it with a current toolchain"
         ],
     );
 }

@@ -1,9 +1,8 @@
-//! The walls that the kernel puts up around the child: Landlock against files, TCP and signals,
-//! seccomp against every system call that compiling does not need. Each holds without the other
-//! where it can; what the kernel does not have is said and not silently left out.
+//! Confines the child: Landlock denies files, TCP and signals, seccomp denies every system call
+//! that compiling does not need. Each works without the other; features that the kernel lacks are
+//! reported.
 //!
-//! Limits on time, memory and files are in `child`; they need nothing of the kernel that an old one
-//! lacks.
+//! Limits on time, memory and files are in `child`; every supported kernel has them.
 
 use std::error::Error;
 
@@ -15,37 +14,36 @@ use landlock::{
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod filter;
 
-/// How the child's only line on standard error begins that is no reason for anything.
+/// Prefix of the line on the child's standard error that reports missing kernel features and is no
+/// error.
 pub(super) const WITHOUT: &str = "compile jail: without ";
 
-/// Puts up both walls around the calling thread and all that it starts. What could not be put up
-/// comes back, with what that means.
+/// Confines the calling thread and all threads that it starts later. Returns the features that the
+/// kernel lacks and the consequence.
 ///
-/// Nothing may be opened, started or limited afterwards.
+/// Afterwards the process can open no file, start no process and change no limit.
 pub(super) fn put_up() -> Vec<String> {
     // Landlock first: its system calls are not among those that the filter allows.
     let landlock = landlock();
     let seccomp = seccomp();
     let covered = match (&landlock, &seccomp) {
         (Ok(()), Ok(())) => return Vec::new(),
-        (Err(_), Ok(())) => "seccomp refuses the child files, sockets, processes and signals all the same",
+        (Err(_), Ok(())) => "seccomp still denies the child files, sockets, processes and signals",
         (Ok(()), Err(_)) => {
-            "hostile input that takes the child over is kept from files, TCP and signals by Landlock, not from other sockets and from new processes"
+            "hostile input that takes over the child is denied files, TCP and signals by Landlock, but not other sockets and new processes"
         }
-        (Err(_), Err(_)) => {
-            "hostile input that takes the child over may do what these would refuse it and the manager's user may"
-        }
+        (Err(_), Err(_)) => "hostile input that takes over the child can do everything that the manager's user may do",
     };
     let missing = [landlock.err(), seccomp.err()].into_iter().flatten();
     missing.chain([covered.to_owned()]).collect()
 }
 
-/// No file may be opened, run, made or changed, TCP is closed, and nobody outside can be sent a
-/// signal. There is no exception: whatever the child reads is open already.
+/// Denies opening, running, creating and changing files, TCP, and signals to other processes,
+/// without exceptions: all files that the child reads are already open.
 pub(super) fn landlock() -> Result<(), String> {
-    /// The newest that the library knows. With no rule at all a newer one can only take away more.
+    /// The newest ABI that the library knows. Without rules a newer ABI can only deny more.
     const NEWEST: ABI = ABI::V10;
-    /// The first with everything that the sentence above promises: Linux 6.12.
+    /// The first ABI with all the restrictions above: Linux 6.12.
     const WHOLE: ABI = ABI::V6;
     let restricted = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
@@ -77,7 +75,7 @@ pub(super) fn seccomp() -> Result<(), String> {
     filter::apply().map_err(|error| format!("seccomp ({})", chain(&error)))
 }
 
-/// Which system calls compiling needs was found out for two architectures.
+/// The list of required system calls exists only for two architectures.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn seccomp() -> Result<(), String> {
     Err(format!("seccomp (there is no filter for {})", std::env::consts::ARCH))
@@ -88,7 +86,7 @@ fn chain(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let said = error.to_string();
-        // Some errors repeat their cause.
+        // Some errors include their cause.
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }

@@ -13,7 +13,9 @@ impl Instances for SandboxedProvider {
         let indices = self.release.exports().instances.as_ref().ok_or_else(|| absent(Interface::Instances))?;
         let (asked, nodes) = (nodes.len(), nodes.clone());
         if asked > NODES_PER_PAGE {
-            let text = format!("instances.describe was called with {asked} nodes: use pages of at most {NODES_PER_PAGE} nodes");
+            let text = format!(
+                "instances.describe was called with {asked} nodes: use pages of at most {NODES_PER_PAGE} nodes"
+            );
             return Err(Error::new(Code::Invalid, text));
         }
         self.run(

@@ -60,7 +60,7 @@ async fn a_call_that_waits_for_a_place_gets_one_when_another_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_is_cancelled_and_leaves_nothing() {
+async fn a_dropped_call_is_cancelled_and_frees_its_resources() {
     let limits = Limits { fuel: 1_000_000_000_000, ..Limits::default() };
     let mut attacked = Attacked::new("fuel", limits).await;
     let call = Call::default();

@@ -9,7 +9,7 @@ use crate::components::{hand_written, with_instances};
 const MIB: u64 = 1 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn fuel_ends_a_guest_that_computes_for_ever() {
+pub(super) async fn fuel_ends_a_guest_that_never_stops_computing() {
     let limits = Limits { fuel: 50_000_000, ..Limits::default() };
     let attacked = Attacked::new("fuel", limits).await;
     attacked
@@ -59,7 +59,7 @@ pub(super) async fn strings_between_inner_components_end_at_the_cpu_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn host_calls_cost_fuel_even_where_they_do_nothing() {
+pub(super) async fn host_calls_cost_fuel_even_if_they_do_nothing() {
     let limits = Limits { fuel: 20_000_000, ..Limits::default() };
     let attacked = Attacked::new("host-calls", limits).await;
     attacked
@@ -84,7 +84,7 @@ pub(super) async fn deadline_ends_a_guest_that_waits() {
         .run(Attack::Master, |result, record| {
             let error = result.unwrap_err();
             assert_eq!(error.code, Code::DeadlineExceeded);
-            assert_eq!(error.message, "clusters.master did not end within 300 ms (deadlineMs)");
+            assert_eq!(error.message, "clusters.master did not end within 300 ms (limit deadlineMs)");
             assert!(record.wall.as_millis() >= 300 && record.guest.as_millis() < 100, "{record:?}");
         })
         .await;
@@ -103,7 +103,7 @@ async fn a_deadline_ends_a_guest_that_computes_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn memory_ends_a_guest_that_hoards() {
+pub(super) async fn memory_ends_a_guest_that_allocates_too_much() {
     let limits = Limits { memory_bytes: 8 * MIB, ..Limits::default() };
     let attacked = Attacked::new("memory", limits).await;
     attacked
@@ -117,7 +117,7 @@ pub(super) async fn memory_ends_a_guest_that_hoards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn memory_sum_is_judged_and_not_each_memory_alone() {
+pub(super) async fn memory_sum_counts_all_memories_together() {
     let limits = Limits { memory_bytes: 8 * MIB, ..Limits::default() };
     let attacked = Attacked::with(&hand_written("memory-sum"), limits).await;
     // Three memories of one page, and each time sixteen more: the eighth growth is one too many.
@@ -163,13 +163,13 @@ pub(super) async fn instances_beyond_the_limit_do_not_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn handles_end_a_guest_that_never_closes() {
+pub(super) async fn handles_end_a_guest_that_never_drops_them() {
     let attacked = Attacked::new("handles", Limits { handles: 50, ..Limits::default() }).await;
     attacked.run(Attack::Master, ended_by(Limit::Handles, 50, 50)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn host_call_bytes_end_a_guest_that_hands_over_too_much() {
+pub(super) async fn host_call_bytes_end_a_guest_that_passes_too_much() {
     let attacked = Attacked::new("host-call-bytes", Limits { host_call_bytes: MIB, ..Limits::default() }).await;
     let before = resident_bytes();
     attacked.run(Attack::Master, ended_by(Limit::HostCallBytes, MIB, MIB)).await;
@@ -195,7 +195,7 @@ pub(super) async fn stack_ends_a_guest_that_recurses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_may_have_another_stack_than_its_neighbours() {
+async fn each_provider_has_its_own_stack_size() {
     let engine = Engine::new().unwrap();
     let mut fuel = Vec::new();
     for stack_bytes in [128 << 10, 2 << 20] {
@@ -230,14 +230,14 @@ pub(super) async fn trap_says_where_the_guest_panicked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn exit_is_an_outcome_of_its_own() {
+pub(super) async fn exit_has_its_own_outcome() {
     let attacked = Attacked::new("exit", Limits::default()).await;
     attacked
         .run(Attack::Master, |result, _| {
             let error = result.unwrap_err();
             assert_eq!(error.code, Code::Trapped);
             let expected =
-                "the guest left with exit status 1 instead of an answer; in skysail:provider/clusters@0.1.0#master";
+                "the guest exited with status 1 instead of returning a result; in skysail:provider/clusters@0.1.0#master";
             assert_eq!(error.message, expected);
         })
         .await;

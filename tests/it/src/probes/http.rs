@@ -202,7 +202,7 @@ pub(super) async fn http_request_bytes_beyond_the_limit_are_not_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn http_response_bytes_beyond_the_limit_are_not_taken() {
+pub(super) async fn http_response_bytes_beyond_the_limit_are_refused() {
     let server = Server::new(Answer::Body(100_000)).await;
     let limits = Limits { http_response_bytes: 10_000, http_requests_per_second: 10_000, ..Limits::default() };
     let attacked = server.attacked_by("http-response-bytes", limits).await;
@@ -261,7 +261,7 @@ pub(super) async fn http_time_ends_an_exchange_that_takes_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_without_egress_rules_is_told_so() {
+async fn the_error_of_a_provider_without_egress_rules_says_so() {
     let attacked = Attacked::new("http-time", Limits::default()).await;
     attacked
         .run(Attack::Master, |result, record| {
@@ -355,7 +355,7 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
 /// Before it serves, a release is asked what its predecessor was asked: it changes nothing by that,
 /// whatever it tries, and neither does its predecessor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(super) async fn shadow_writes_reach_nobody_before_the_release_serves() {
+pub(super) async fn shadow_writes_do_not_reach_the_cloud() {
     let server = Server::new(Answer::Body(0)).await;
     let limits = Limits { http_requests_per_second: 10_000, ..Limits::default() };
     let http = Some(server.client(&limits));

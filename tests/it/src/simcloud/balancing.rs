@@ -40,7 +40,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn ensure_twice_is_the_same_and_makes_nothing_twice() {
+async fn a_second_ensure_changes_nothing() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     let service = service("0a1b-2c");
@@ -59,7 +59,7 @@ async fn ensure_twice_is_the_same_and_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn two_at_once_make_one_load_balancer() {
+async fn two_concurrent_ensures_create_one_load_balancer() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let service = service("a");
@@ -109,7 +109,7 @@ async fn update_changes_the_backends_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn update_without_a_load_balancer_asks_for_ensure() {
+async fn update_without_a_load_balancer_returns_not_found() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let error = world.balancers().update(&world.call, CLUSTER, &service("a"), &nodes).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn update_without_a_load_balancer_asks_for_ensure() {
 }
 
 #[tokio::test]
-async fn ensure_brings_what_changed_in_the_service_to_the_cloud() {
+async fn ensure_applies_changes_of_the_service() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let mut service = service("a");
@@ -146,7 +146,7 @@ async fn ensure_brings_what_changed_in_the_service_to_the_cloud() {
 }
 
 #[tokio::test]
-async fn ensure_deleted_leaves_nothing_however_often_it_is_called() {
+async fn ensure_deleted_is_idempotent_and_leaves_nothing() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let service = service("a");
@@ -162,7 +162,7 @@ async fn ensure_deleted_leaves_nothing_however_often_it_is_called() {
 }
 
 #[tokio::test]
-async fn another_clusters_load_balancers_are_neither_seen_nor_touched() {
+async fn load_balancers_of_other_clusters_are_ignored() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let service = service("a");
@@ -197,7 +197,7 @@ async fn the_inventory_lists_and_deletes_only_this_clusters() {
 }
 
 #[tokio::test]
-async fn what_the_cloud_cannot_carry_is_unsupported_before_anything_is_made() {
+async fn an_impossible_service_is_unsupported_before_anything_is_created() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let mut udp = service("a");
@@ -217,7 +217,7 @@ async fn what_the_cloud_cannot_carry_is_unsupported_before_anything_is_made() {
 }
 
 #[tokio::test]
-async fn what_is_still_being_made_is_asked_for_again_and_not_made_again() {
+async fn an_unfinished_load_balancer_is_polled_and_not_created_twice() {
     let world = World::new().await;
     world.turn(Knobs { provisioning_ms: 3_600_000, ..Knobs::default() });
     for _ in 0..2 {

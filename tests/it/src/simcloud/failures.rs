@@ -35,7 +35,7 @@ async fn fails_once(world: &World, nodes: &NodeSet, knobs: Knobs) {
 }
 
 #[tokio::test]
-async fn the_next_ensure_finishes_a_half_done_one_and_leaves_nothing_double() {
+async fn the_next_ensure_completes_an_interrupted_one_without_duplicates() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     // Two lists and three writes.
@@ -50,7 +50,7 @@ async fn the_next_ensure_finishes_a_half_done_one_and_leaves_nothing_double() {
 }
 
 #[tokio::test]
-async fn ensure_deleted_after_a_half_done_ensure_leaves_nothing() {
+async fn ensure_deleted_after_an_interrupted_ensure_leaves_nothing() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     for place in places(3) {
@@ -63,7 +63,7 @@ async fn ensure_deleted_after_a_half_done_ensure_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_next_ensure_finishes_a_half_done_change() {
+async fn the_next_ensure_completes_an_interrupted_change() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let mut changed = service("a");
@@ -84,7 +84,7 @@ async fn the_next_ensure_finishes_a_half_done_change() {
 }
 
 #[tokio::test]
-async fn the_next_ensure_deleted_finishes_a_half_done_one() {
+async fn the_next_ensure_deleted_completes_an_interrupted_one() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     for place in places(3) {
@@ -98,7 +98,7 @@ async fn the_next_ensure_deleted_finishes_a_half_done_one() {
 }
 
 #[tokio::test]
-async fn too_many_requests_say_when_to_ask_again() {
+async fn too_many_requests_return_retry_after() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     world.turn(Knobs { requests_per_second: Some(0), ..Knobs::default() });
@@ -111,7 +111,7 @@ async fn too_many_requests_say_when_to_ask_again() {
 }
 
 #[tokio::test]
-async fn an_expired_token_is_denied_and_never_taken_for_gone() {
+async fn an_expired_token_is_denied_and_never_not_found() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     world.ensure(&service("a"), &nodes).await.unwrap();
@@ -137,7 +137,7 @@ async fn an_expired_token_is_denied_and_never_taken_for_gone() {
 }
 
 #[tokio::test]
-async fn a_token_that_may_only_read_is_denied_what_writes() {
+async fn a_read_only_token_is_denied_writes() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     world.ensure(&service("a"), &nodes).await.unwrap();

@@ -15,7 +15,7 @@ async fn every_interface_of_the_contract_is_there() {
 }
 
 #[tokio::test]
-async fn three_hundred_nodes_cost_two_requests_and_keep_their_order() {
+async fn three_hundred_nodes_take_two_requests_and_keep_their_order() {
     let world = World::new().await;
     let machine = |n: u32| world.cloud.add_instance(&format!("node-{n:03}"), "zone-b").unwrap();
     // Made backwards: the order of IDs is not that of names.
@@ -40,7 +40,7 @@ async fn three_hundred_nodes_cost_two_requests_and_keep_their_order() {
 }
 
 #[tokio::test]
-async fn each_node_is_told_its_own_fate() {
+async fn each_node_has_its_own_result() {
     let world = World::new().await;
     let [off, gone] = ["off", "gone"].map(|name| world.cloud.add_instance(name, "zone-a").unwrap());
     let new = NewInstance {

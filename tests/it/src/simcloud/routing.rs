@@ -32,7 +32,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn routes_are_made_once_and_deleted_however_often() {
+async fn creating_and_deleting_routes_is_idempotent() {
     let world = World::new().await;
     let [a, _] = ["a", "b"].map(|name| world.cloud.add_instance(name, "zone-a").unwrap());
     let both = [wanted("a", "10.244.1.0/24"), wanted("b", "10.244.2.0/24")];
@@ -68,7 +68,7 @@ async fn a_route_without_its_machine_is_a_blackhole_and_a_new_machine_takes_it_o
 }
 
 #[tokio::test]
-async fn another_clusters_routes_are_neither_listed_nor_touched() {
+async fn routes_of_other_clusters_are_ignored() {
     let world = World::new().await;
     for name in ["a", "b"] {
         world.cloud.add_instance(name, "zone-a").unwrap();
@@ -88,7 +88,7 @@ async fn another_clusters_routes_are_neither_listed_nor_touched() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_makes_no_route_twice_and_each_route_has_its_own_answer() {
+async fn a_lost_response_duplicates_no_route_and_each_route_has_its_own_result() {
     let world = World::new().await;
     for name in ["a", "b"] {
         world.cloud.add_instance(name, "zone-a").unwrap();

@@ -12,7 +12,7 @@ async fn offer(slot: &Slot, mark: u8) -> Offered {
 }
 
 #[tokio::test]
-async fn a_release_is_asked_all_that_was_asked_and_the_cloud_stays_as_it_is() {
+async fn a_shadow_repeats_all_reads_and_changes_nothing_in_the_cloud() {
     let world = World::new().await;
     let slot = shadowed(world.sandbox.clone());
     assert_eq!(offer(&slot, 1).await, Offered::Activated);

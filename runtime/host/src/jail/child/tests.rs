@@ -1,5 +1,5 @@
-//! A process behind the child's walls that tries to get out. Each test runs itself again in a
-//! process of its own, in which the walls go up.
+//! Attacks from a confined process. Each test starts itself again in a separate process, which
+//! confines itself first.
 
 use std::{
     env,
@@ -25,16 +25,16 @@ use wasmtime::Engine;
 use super::{Used, confine, threads, walls};
 use crate::{Limits, engine_config, jail::CompileLimits};
 
-/// More than one, also on a machine that has one core.
+/// More than one thread, also on a machine with one core.
 const THREADS: usize = 2;
-/// Set in the process that goes behind the walls: which.
+/// Set in the confined process: how it is confined.
 const WALLS: &str = "SKYSAIL_TEST_WALLS";
-/// Set in the same: where the test listens for TCP.
+/// Set in the confined process: the address of the test's TCP listener.
 const LISTENER: &str = "SKYSAIL_TEST_LISTENER";
 
-/// What Landlock alone keeps the child from.
+/// Attacks that Landlock alone prevents.
 const OF_LANDLOCK: bool = true;
-/// What only the filter does.
+/// Attacks that only seccomp prevents.
 const OF_SECCOMP: bool = false;
 
 struct Attack {
@@ -43,8 +43,8 @@ struct Attack {
     outcome: io::Result<()>,
 }
 
-/// Everything that is to fail. Without walls all of it succeeds, in this order: only then its
-/// failure says something.
+/// All attacks that must fail in a confined process. Without confinement all of them succeed in
+/// this order; otherwise their failure would prove nothing.
 fn attacks(listener: SocketAddr) -> Vec<Attack> {
     let mut attacks = Vec::new();
     let mut tried = |name, landlock, outcome| attacks.push(Attack { name, landlock, outcome });
@@ -75,7 +75,7 @@ fn attacks(listener: SocketAddr) -> Vec<Attack> {
     attacks
 }
 
-/// What cannot succeed harmlessly, or is anyway not allowed to everybody.
+/// Attacks whose success would end the test, or that need privileges.
 fn fatal_attacks() -> Vec<Attack> {
     let parent = usize::try_from(getppid().unwrap().as_raw_nonzero().get()).unwrap();
     vec![
@@ -90,7 +90,8 @@ fn fatal_attacks() -> Vec<Attack> {
     ]
 }
 
-/// By number, with arguments that do nothing: the filter answers before the kernel looks at them.
+/// System calls that the filter refuses, made with arguments without effect: the filter decides
+/// before the kernel checks the arguments.
 const REFUSED: [c_long; 52] = [
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -158,7 +159,7 @@ fn call(number: c_long, [a, b, c, d]: [usize; 4]) -> io::Result<c_long> {
 
 fn fork() -> io::Result<()> {
     if call(libc::SYS_clone, [usize::try_from(libc::SIGCHLD).unwrap(), 0, 0, 0])? == 0 {
-        // The other process: nothing of this one may run in it.
+        // The forked process must run nothing of this process.
         call(libc::SYS_exit_group, [0, 0, 0, 0])?;
     }
     Ok(())
@@ -169,7 +170,7 @@ fn component() -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// What happens behind the walls; ends the process.
+/// Runs the attacks in the confined process and exits.
 fn behind(walls: &OsStr) -> ! {
     let listener = env::var_os(LISTENER).unwrap().into_string().unwrap().parse().unwrap();
     let component = component();
@@ -210,12 +211,12 @@ fn behind(walls: &OsStr) -> ! {
     process::exit(0)
 }
 
-/// On a line of its own: the test harness writes to the same pipe.
+/// Starts a new line, because the test harness writes to the same pipe.
 fn say(what: &str, how: &str) {
     writeln!(io::stdout(), "\n> {what}: {how}").unwrap();
 }
 
-/// Runs the test of that name again behind these walls, in a folder with victims.
+/// Runs the test of that name again in a confined process, in a folder with files to attack.
 fn again(name: &str, walls: &str, folder: &Path) -> Output {
     fs::write(folder.join("victim"), "alive").unwrap();
     fs::write(folder.join("prey"), "alive").unwrap();
@@ -231,7 +232,7 @@ fn again(name: &str, walls: &str, folder: &Path) -> Output {
         .unwrap()
 }
 
-/// What was tried behind the walls, and the number of the error that came of it: 0 for none.
+/// The attacks of the confined process, each with its error number, 0 for success.
 fn tried(name: &str, walls: &str) -> Vec<(String, i32)> {
     if let Some(walls) = env::var_os(WALLS) {
         behind(&walls);
@@ -250,7 +251,7 @@ fn tried(name: &str, walls: &str) -> Vec<(String, i32)> {
         .into_iter()
         .map(|(what, how)| match (what, how.parse()) {
             (what, Ok(number)) => (what.to_owned(), number),
-            // A kernel without a wall cannot show that the wall holds.
+            // A kernel without Landlock or seccomp cannot run this test.
             (what, Err(_)) => panic!("{what}: {how}"),
         })
         .collect()
@@ -263,29 +264,29 @@ fn all_fail(tried: Vec<(String, i32)>, with: &[i32]) {
 }
 
 #[test]
-fn without_walls_every_attack_succeeds() {
-    all_fail(tried("without_walls_every_attack_succeeds", "none"), &[0]);
+fn without_confinement_every_attack_succeeds() {
+    all_fail(tried("without_confinement_every_attack_succeeds", "none"), &[0]);
 }
 
 #[test]
-fn behind_all_walls_every_attack_fails_and_a_component_compiles() {
-    all_fail(tried("behind_all_walls_every_attack_fails_and_a_component_compiles", "all"), &[libc::ENOSYS]);
+fn a_confined_process_compiles_and_every_attack_fails() {
+    all_fail(tried("a_confined_process_compiles_and_every_attack_fails", "all"), &[libc::ENOSYS]);
 }
 
 #[test]
-fn the_filter_holds_where_there_is_no_landlock() {
-    all_fail(tried("the_filter_holds_where_there_is_no_landlock", "seccomp"), &[libc::ENOSYS]);
+fn the_filter_is_enough_without_landlock() {
+    all_fail(tried("the_filter_is_enough_without_landlock", "seccomp"), &[libc::ENOSYS]);
 }
 
 #[test]
-fn landlock_keeps_files_tcp_and_signals_where_there_is_no_filter() {
-    let name = "landlock_keeps_files_tcp_and_signals_where_there_is_no_filter";
+fn landlock_denies_files_tcp_and_signals_without_the_filter() {
+    let name = "landlock_denies_files_tcp_and_signals_without_the_filter";
     all_fail(tried(name, "landlock"), &[libc::EACCES, libc::EPERM]);
 }
 
 #[test]
-fn a_child_that_aborts_behind_the_walls_is_seen_to() {
-    let name = "a_child_that_aborts_behind_the_walls_is_seen_to";
+fn a_confined_child_can_abort() {
+    let name = "a_confined_child_can_abort";
     if let Some(walls) = env::var_os(WALLS) {
         behind(&walls);
     }
@@ -295,12 +296,12 @@ fn a_child_that_aborts_behind_the_walls_is_seen_to() {
 }
 
 #[test]
-fn a_child_whose_watch_does_not_run_is_ended_by_the_signal_for_cpu_time() {
-    let name = "a_child_whose_watch_does_not_run_is_ended_by_the_signal_for_cpu_time";
+fn the_kernel_ends_a_child_whose_watch_thread_does_not_run() {
+    let name = "the_kernel_ends_a_child_whose_watch_thread_does_not_run";
     if env::var_os(WALLS).is_some() {
         let limits = CompileLimits { time: Duration::ZERO, ..CompileLimits::from(&Limits::default()) };
         confine(limits, &Used::now().unwrap(), threads::stacks(THREADS)).unwrap();
-        // As many as compile at once.
+        // As many threads as compile at once.
         let spinning = [(); 4].map(|()| {
             thread::spawn(|| {
                 loop {
@@ -318,11 +319,11 @@ fn a_child_whose_watch_does_not_run_is_ended_by_the_signal_for_cpu_time() {
 }
 
 #[test]
-fn where_there_are_no_more_threads_one_compiles_alone() {
-    let name = "where_there_are_no_more_threads_one_compiles_alone";
+fn without_more_threads_the_main_thread_compiles() {
+    let name = "without_more_threads_the_main_thread_compiles";
     if env::var_os(WALLS).is_some() {
         let engine = Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
-        // Less than one stack.
+        // Less memory than one stack.
         let max = Some(Used::now().unwrap().base + (6 << 20));
         setrlimit(Resource::Data, Rlimit { current: max, maximum: max }).unwrap();
         let (pool, stacks) = threads::start(THREADS).unwrap();
@@ -336,20 +337,20 @@ fn where_there_are_no_more_threads_one_compiles_alone() {
 }
 
 #[test]
-fn memory_ends_at_its_limit_also_where_it_is_shared() {
-    let name = "memory_ends_at_its_limit_also_where_it_is_shared";
+fn the_limit_of_memory_includes_shared_memory() {
+    let name = "the_limit_of_memory_includes_shared_memory";
     if env::var_os(WALLS).is_some() {
         let map = |mib: usize, sharing: c_int| {
             let [protection, flags] = [libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS];
             let [protection, flags] = [protection, flags].map(|bits| usize::try_from(bits).unwrap());
             call(libc::SYS_mmap, [0, mib << 20, protection, flags]).map_err(|error| error.raw_os_error().unwrap())
         };
-        map(2048, libc::MAP_PRIVATE).expect("no limit yet");
+        map(2048, libc::MAP_PRIVATE).expect("there must be no limit yet");
         let limits = CompileLimits { memory_bytes: 64 << 20, ..CompileLimits::from(&Limits::default()) };
         confine(limits, &Used::now().unwrap(), 0).unwrap();
-        map(32, libc::MAP_PRIVATE).expect("within its limit");
-        assert_eq!(map(64, libc::MAP_PRIVATE), Err(libc::ENOMEM), "more than its limit");
-        assert_eq!(map(2048, libc::MAP_SHARED), Err(libc::ENOMEM), "more than anybody reserves");
+        map(32, libc::MAP_PRIVATE).expect("a size within the limit must be mapped");
+        assert_eq!(map(64, libc::MAP_PRIVATE), Err(libc::ENOMEM), "a size above the limit");
+        assert_eq!(map(2048, libc::MAP_SHARED), Err(libc::ENOMEM), "a shared mapping above the limit");
         process::exit(0)
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is believed of a folder that somebody else may have been in.
+//! Which files of the folder are trusted if another account may have changed them.
 
 use std::{
     fs::{self, Permissions},
@@ -36,7 +36,7 @@ fn the_file(folder: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn what_was_put_is_there_after_a_restart() {
+fn stored_machine_code_is_found_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let disk = open(&folder);
     assert_eq!(code(&disk, 1), None);
@@ -48,7 +48,7 @@ fn what_was_put_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_byte_that_somebody_changed_makes_it_nothing() {
+fn a_file_with_a_changed_byte_is_not_used() {
     let folder = TempDir::new().unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
@@ -71,9 +71,9 @@ fn a_byte_that_somebody_changed_makes_it_nothing() {
     assert!(code(&disk, 1).is_some());
 }
 
-/// A copy of another component's file, of another engine's, and a file that another key made.
+/// A copy of the file of another component or engine, and a file with another key.
 #[test]
-fn a_file_of_another_component_engine_or_key_is_nothing() {
+fn a_file_of_another_component_engine_or_key_is_not_used() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let disk = open(&folder);
     let stranger = Disk::open(other.path().to_owned(), 1 << 20, &[8; 32]).unwrap();
@@ -89,7 +89,7 @@ fn a_file_of_another_component_engine_or_key_is_nothing() {
 }
 
 #[test]
-fn the_folder_has_a_limit_and_the_oldest_goes_first() {
+fn the_folder_has_a_limit_and_the_oldest_file_is_deleted_first() {
     let folder = TempDir::new().unwrap();
     let disk = Disk::open(folder.path().to_owned(), 1000, &KEY).unwrap();
     for n in 1..=3 {
@@ -98,7 +98,7 @@ fn the_folder_has_a_limit_and_the_oldest_goes_first() {
     assert_eq!(code(&disk, 1), None);
     assert!(code(&disk, 2).is_some() && code(&disk, 3).is_some());
     disk.put(&key(4), &[4; 1001], COST);
-    assert!(code(&disk, 4).is_none() && code(&disk, 3).is_some(), "what can never fit costs nothing");
+    assert!(code(&disk, 4).is_none() && code(&disk, 3).is_some(), "machine code that can never fit must evict nothing");
 }
 
 #[test]
@@ -111,34 +111,34 @@ fn code_above_a_lowered_limit_is_not_used() {
 }
 
 #[test]
-fn a_link_a_folder_and_a_pipe_are_survived() {
+fn a_link_a_folder_and_a_pipe_are_not_read() {
     let folder = TempDir::new().unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
     let (path, elsewhere) = (the_file(&folder), folder.path().join("elsewhere"));
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
-    assert_eq!(code(&disk, 1), None, "a link, though to the right content");
+    assert_eq!(code(&disk, 1), None, "a symbolic link, even to valid content");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert_eq!(code(&disk, 1), None);
     fs::remove_dir(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    assert_eq!(code(&disk, 1), None, "nobody writes to it");
+    assert_eq!(code(&disk, 1), None, "reading a named pipe without a writer must not block");
     fs::remove_file(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
     assert!(code(&disk, 1).is_some());
 }
 
 #[test]
-fn what_other_accounts_may_write_is_not_believed() {
+fn files_that_other_accounts_may_write_are_not_trusted() {
     let folder = TempDir::new().unwrap();
     let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
     mode(&the_file(&folder), 0o606);
     assert_eq!(code(&disk, 1), None);
-    // As Kubernetes leaves it for `fsGroup`.
+    // The mode that Kubernetes sets for `fsGroup`.
     mode(&the_file(&folder), 0o660);
     assert!(code(&disk, 1).is_some());
     mode(folder.path(), 0o707);
@@ -149,26 +149,26 @@ fn what_other_accounts_may_write_is_not_believed() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_nothing_behind_and_a_folder_of_somebody_elses_stays() {
+fn a_failed_write_leaves_no_file_and_foreign_folders_stay() {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("x.new")).unwrap();
     let disk = open(&folder);
     disk.put(&key(1), b"code", COST);
     let path = the_file(&folder);
     fs::remove_file(&path).unwrap();
-    // Where its name should go there is a folder: all is written but the last step.
+    // A folder has the name of the file: only the final rename fails.
     fs::create_dir(&path).unwrap();
     disk.put(&key(1), b"code", COST);
-    assert_eq!(named(folder.path(), "new"), 1, "the folder alone");
+    assert_eq!(named(folder.path(), "new"), 1, "only the folder");
 }
 
-/// The variable that makes this test the process that is killed: the folder it writes to.
+/// The variable with the folder to write to, which makes this test the process that is killed.
 const WRITER: &str = "SKYSAIL_TEST_MACHINE_CODE_WRITER";
 
-/// Kill -9 at 200 moments while machine code is written as fast as the disk allows, from the first
-/// file on: whatever has a name afterwards is whole, and nothing else is left.
+/// Sends SIGKILL at 200 moments while a process writes machine code as fast as the disk allows:
+/// afterwards every file is complete, and no temporary file is left.
 #[test]
-fn a_kill_at_any_moment_leaves_whole_machine_code() {
+fn a_kill_at_any_moment_leaves_only_complete_files() {
     if let Some(folder) = std::env::var_os(WRITER) {
         write_until_killed(Path::new(&folder));
     }
@@ -178,10 +178,10 @@ fn a_kill_at_any_moment_leaves_whole_machine_code() {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut whole, mut cut) = (0, 0);
     for kill in 0..200_u8 {
-        // Ten in the same folder, then a new one.
+        // A new folder after every ten kills.
         let folder = parent.path().join((kill / 10).to_string());
         let mut writer = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_whole_machine_code"])
+            .args(["--exact", "jail::disk::tests::a_kill_at_any_moment_leaves_only_complete_files"])
             .env(WRITER, &folder)
             .stdout(Stdio::null())
             .spawn()
@@ -204,7 +204,7 @@ fn a_kill_at_any_moment_leaves_whole_machine_code() {
 /// Room for three files.
 const CODE_MAX: u64 = 1 << 20;
 
-/// Long enough for a write to be caught in the middle.
+/// Large enough to interrupt a write in the middle.
 fn machine_code(n: u8) -> Vec<u8> {
     vec![n; 300_000]
 }

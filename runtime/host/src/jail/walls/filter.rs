@@ -1,14 +1,13 @@
-//! The seccomp filter: the system calls that a compiler in a process of its own needs, and no
-//! other.
+//! The seccomp filter: allows only the system calls that the compiling process needs.
 //!
-//! It is a list of what is allowed, because the kernel grows new calls each year. The list holds
-//! what glibc and musl do for memory, threads, locks, time, chance and an end by a signal. Nothing
-//! in it takes a path, makes a descriptor or reaches another process.
+//! It is an allowlist, because the kernel gets new system calls each year. The list contains the
+//! calls of glibc and musl for memory, threads, locks, time, random numbers and termination by a
+//! signal. None of them takes a path, creates a file descriptor or affects another process.
 //!
-//! Everything else fails with `ENOSYS`, as on a kernel that does not have the call: that is the one
-//! error for which a C library has a second way. `clone3`, whose flags a filter cannot see, becomes
-//! `clone`, whose flags it can. A program for another architecture of the same processor (32-bit
-//! calls) is killed by the filter; x32 is refused like anything unknown.
+//! Every other call fails with `ENOSYS`, as on a kernel without the call, because C libraries have
+//! a fallback for this error: they replace `clone3`, whose flags a filter cannot read, by `clone`,
+//! whose flags it can. A call of another architecture of the same processor (32-bit calls) kills
+//! the process; x32 calls fail like unknown calls.
 
 use std::{collections::BTreeMap, process};
 
@@ -21,20 +20,20 @@ use seccompiler::{
     SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-/// Allowed whatever their arguments are.
+/// System calls that are allowed with any arguments.
 const ALLOWED: [c_long; 26] = [
-    // The pipes, and the process's own sizes.
+    // The pipes and `/proc/self/status`.
     libc::SYS_read,
     libc::SYS_pread64,
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_close,
-    // Memory; the two calls that can make it executable are below.
+    // Memory; the two calls that can make memory executable are below.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // The threads: the watch's, and those that compile; starting one is below.
+    // Threads; the call that starts one is below.
     libc::SYS_futex,
     libc::SYS_getppid,
     libc::SYS_gettid,
@@ -42,12 +41,11 @@ const ALLOWED: [c_long; 26] = [
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
-    // Time where the vDSO has none, and CPU time always.
+    // Wall time if the vDSO does not have it, and CPU time.
     libc::SYS_clock_gettime,
     // The seeds of hash maps.
     libc::SYS_getrandom,
-    // The handler that says that a stack has overflowed, and the end: `abort` below needs to know
-    // who it is.
+    // The handler of stack overflows, and termination: `abort` needs the process ID.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getpid,
@@ -58,7 +56,7 @@ const ALLOWED: [c_long; 26] = [
     libc::SYS_restart_syscall,
 ];
 
-/// Puts the filter around the calling thread and all that it starts.
+/// Applies the filter to the calling thread and all threads that it starts later.
 pub(super) fn apply() -> Result<(), Error> {
     let program: BpfProgram = filter().and_then(TryInto::try_into).map_err(Error::Backend)?;
     seccompiler::apply_filter(&program)
@@ -74,9 +72,9 @@ fn filter() -> Result<SeccompFilter, BackendError> {
     SeccompFilter::new(rules, refused, SeccompAction::Allow, arch)
 }
 
-/// Allowed with some arguments only.
+/// System calls that are allowed only with certain arguments.
 fn conditional() -> Result<[(c_long, Vec<SeccompCondition>); 6], BackendError> {
-    /// A new thread of this process, in no namespace of its own.
+    /// A new thread of this process, without a new namespace.
     const THREAD: u64 = libc::CLONE_THREAD.unsigned_abs() as u64;
     const NAMESPACES: u64 = (libc::CLONE_NEWNS
         | libc::CLONE_NEWCGROUP
@@ -93,11 +91,11 @@ fn conditional() -> Result<[(c_long, Vec<SeccompCondition>); 6], BackendError> {
         (libc::SYS_mmap, vec![not_executable()?]),
         (libc::SYS_mprotect, vec![not_executable()?]),
         (libc::SYS_clone, vec![SeccompCondition::new(0, Dword, MaskedEq(THREAD | NAMESPACES), THREAD)?]),
-        // `abort` signals the thread that calls it: glibc by process and thread, musl by thread.
-        // Elsewhere than on the first thread, musl's ends by a trap.
+        // `abort` signals the thread that calls it: glibc by process and thread, musl by thread. On
+        // another thread than the main thread, musl's `abort` ends with a trap.
         (libc::SYS_tgkill, vec![SeccompCondition::new(0, Dword, Eq, this)?]),
         (libc::SYS_tkill, vec![SeccompCondition::new(0, Dword, Eq, this)?]),
-        // Its own limits, to be read: how large a stack is.
+        // Reads the process's own limits, such as the size of a stack.
         (libc::SYS_prlimit64, vec![SeccompCondition::new(0, Dword, Eq, 0)?, SeccompCondition::new(2, Qword, Eq, 0)?]),
     ])
 }
