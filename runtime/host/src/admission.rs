@@ -73,7 +73,7 @@ pub struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// What is wrong.
+    /// The kind of problem.
     pub code: RefusalCode,
     /// Names the origin, the place, the reason and the remedy. One line; names from the file are
     /// truncated.
@@ -163,7 +163,7 @@ impl fmt::Display for Refusal {
 /// A problem of a file, without its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of problem.
     pub code: RefusalCode,
     /// Names the place, the reason and the remedy. One line; names from the file are truncated.
     pub reason: String,

@@ -42,13 +42,13 @@ pub(crate) const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// CPU work per call, in fuel units: about one for each wasm instruction, and for the host's
-    /// work what it takes of the same CPU; the same on every machine. Default 1,000,000,000 (0.1 to
-    /// 0.2 s of CPU).
+    /// CPU work per call, in fuel units: about one for each wasm instruction, and a charge for the
+    /// host's work; the same on every machine. Default 1,000,000,000 (0.1 to 0.2 s of CPU).
     pub fuel: u64,
-    /// CPU time per call, in milliseconds: of the guest, and of the host for it. Default 5,000.
+    /// CPU time per call, in milliseconds, of the guest and of the host functions that it calls.
+    /// Default 5,000.
     pub cpu_time_ms: u64,
-    /// Wall time per call in milliseconds, waiting for a place and for HTTP included. Default
+    /// Wall time per call in milliseconds, including waiting for a place and for HTTP. Default
     /// 30,000.
     pub deadline_ms: u64,
     /// Linear memory per call, in bytes, summed over all memories. Default 64 MiB.
@@ -57,26 +57,26 @@ pub struct Limits {
     pub table_elements: u64,
     /// Core instances per call. Default 32.
     pub instances: u64,
-    /// Handles to host resources that a guest holds at once. Default 1,000.
+    /// Handles to host resources that a guest may hold at the same time. Default 1,000.
     pub handles: u64,
-    /// Bytes that a guest hands to the host in one host call; also the bytes of node columns that
+    /// Bytes that a guest passes to the host in one host call; also the bytes of node columns that
     /// it reads in one call. Default 16 MiB.
     pub host_call_bytes: u64,
-    /// Bytes that are lifted from a call's result. Default 8 MiB.
+    /// Bytes of a call's result. Default 8 MiB.
     pub result_bytes: u64,
     /// Wasm stack in bytes. Default 512 KiB.
     pub stack_bytes: u64,
-    /// Log lines per call; what is beyond is dropped and counted. Default 200.
+    /// Log lines per call; further lines are dropped and counted. Default 200.
     pub log_lines: u64,
-    /// Log bytes per call; what is beyond is dropped and counted. Default 64 KiB.
+    /// Log bytes per call; further lines are dropped and counted. Default 64 KiB.
     pub log_bytes: u64,
-    /// Events per call; what is beyond is dropped and counted. Default 10.
+    /// Events per call; further Events are dropped and counted. Default 10.
     pub events: u64,
-    /// HTTP requests per call, refused ones included. Default 64.
+    /// HTTP requests per call, including refused requests. Default 64.
     pub http_requests: u64,
-    /// HTTP requests per second of one provider, with bursts of as many. Default 500.
+    /// HTTP requests per second of one provider, with bursts of the same number. Default 500.
     pub http_requests_per_second: u64,
-    /// HTTP requests of one call in flight at once. Default 4.
+    /// Concurrent HTTP requests of one call. Default 4.
     pub http_concurrency: u64,
     /// Bytes of one request's headers and body. Default 1 MiB.
     pub http_request_bytes: u64,
@@ -92,17 +92,16 @@ pub struct Limits {
     pub cache_bytes: u64,
     /// Entries in the release's cache. Default 1,000.
     pub cache_entries: u64,
-    /// Longest life of a cache entry, in milliseconds; a longer wish is cut to this. Default
+    /// Longest TTL of a cache entry, in milliseconds; a longer TTL is reduced to the limit. Default
     /// 86,400,000 (a day).
     pub cache_ttl_ms: u64,
-    /// Calls of the provider that run at once; further ones wait, within their own deadline.
-    /// Default 16.
+    /// Concurrent calls of the provider; further calls wait within their own deadline. Default 16.
     pub concurrent_calls: u64,
     /// Size of the component, in bytes. Default 32 MiB.
     pub component_bytes: u64,
-    /// CPU time to judge and compile the component, in milliseconds. Default 60,000.
+    /// CPU time to check and compile the component, in milliseconds. Default 60,000.
     pub compile_time_ms: u64,
-    /// Memory to judge and compile the component, in bytes. Default 1 GiB.
+    /// Memory to check and compile the component, in bytes. Default 1 GiB.
     pub compile_memory_bytes: u64,
 }
 

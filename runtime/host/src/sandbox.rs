@@ -29,7 +29,7 @@ pub struct SandboxOptions {
     pub name: String,
     /// The limits of the provider.
     pub limits: Limits,
-    /// The cloud-config; empty where the operator gave none.
+    /// The cloud-config; empty if the operator configured none.
     pub config: String,
     /// The provider's HTTP client, created with [`Limits::http`]; none if the operator allows no
     /// request.

@@ -26,10 +26,11 @@ pub enum EventKind {
     Warning,
 }
 
-/// A Kubernetes Event that a provider asks for.
+/// A Kubernetes Event that a provider emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderEvent {
-    /// The object it is about; none where the call has none: then it is about the cluster.
+    /// The object of the Event; none if the call has no object: then the Event is about the
+    /// cluster.
     pub object: Option<ObjectReference>,
     /// Severity.
     pub kind: EventKind,
@@ -54,7 +55,7 @@ pub struct Call {
     pub object: Option<ObjectReference>,
     /// Where Events go; none drops them.
     pub events: Option<Arc<dyn EventSink>>,
-    /// Asked before anything that the call sends leaves the process.
+    /// Checked before the call sends anything.
     pub fence: Fence,
 }
 

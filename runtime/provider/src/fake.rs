@@ -21,7 +21,7 @@ use crate::{
     Provider, ProviderEvent, Result, Route, Routes, Service,
 };
 
-/// What a hook returns.
+/// The future that a hook returns.
 pub type HookFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Hook = Arc<dyn Fn(&str) -> HookFuture + Send + Sync>;
 type Answer = Arc<dyn Fn(&Service) -> LoadBalancerStatus + Send + Sync>;
@@ -267,7 +267,7 @@ impl FakeProvider {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the fence, records the call, awaits the hook, then fails where the script says so.
+    /// Checks the fence, records the call, awaits the hook, and returns the configured failure.
     async fn enter(&self, call: &Call, operation: &str, line: String) -> Result<()> {
         call.fence.check()?;
         let hook = {

@@ -30,11 +30,11 @@ pub struct Instance {
     pub without_provider_id: bool,
     /// The machine still exists and is powered off or shutting down.
     pub shutdown: bool,
-    /// Empty where the cloud has none.
+    /// Empty if the cloud has none.
     pub instance_type: String,
-    /// Empty where the cloud has none.
+    /// Empty if the cloud has none.
     pub zone: String,
-    /// Empty where the cloud has none.
+    /// Empty if the cloud has none.
     pub region: String,
     /// In the order for `status.addresses` of the node.
     pub addresses: Vec<NodeAddress>,

@@ -32,7 +32,7 @@ pub enum AddressKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeAddress {
-    /// What sort of address.
+    /// The type of the address.
     pub kind: AddressKind,
     /// The address.
     pub address: String,

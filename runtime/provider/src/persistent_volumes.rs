@@ -17,7 +17,7 @@ pub struct PersistentVolume {
     pub labels: BTreeMap<String, String>,
     /// All annotations.
     pub annotations: BTreeMap<String, String>,
-    /// `spec.storageClassName`; empty where it has none.
+    /// `spec.storageClassName`; empty if it has none.
     pub storage_class: String,
     /// The volume source, a field of `spec`: `csi`, `awsElasticBlockStore`.
     pub source: String,

@@ -1,4 +1,4 @@
-//! What one provider call costs in the host with every limit on, against the bare engine in the
+//! The time of one provider call in the host with every limit, compared with the bare engine in the
 //! same run; and what `ensure` costs over two thousand nodes for a guest that reads their names.
 //!
 //! `cargo bench -p skysail-test-bench --bench call`. `make bench` runs it.

@@ -1,8 +1,8 @@
-//! What the compile jail takes by itself: the same component judged and compiled in it, and
-//! compiled in this process, on the same threads.
+//! The overhead of the compile jail: the same component is checked and compiled in the jail, and
+//! compiled in this process with as many threads.
 //!
-//! `cargo bench -p skysail-test-bench --bench jail`; `make bench` runs it. The difference of the
-//! two medians is to be at most 100 ms; `deploy/docs/figures.md` says what it is.
+//! `cargo bench -p skysail-test-bench --bench jail`; `make bench` runs it. The bound for the
+//! difference of the two medians is 100 ms; `deploy/docs/figures.md` has the measured value.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing else to do")]
 
@@ -19,7 +19,7 @@ use skysail_test_bench::{JAIL, component, own_jail};
 use tokio::runtime::Runtime;
 use wasmtime::Engine;
 
-/// As large as the component for which the bound is.
+/// The size of the component for which the bound applies.
 const COMPONENT: &str = "simcloud-basic";
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn bench(criterion: &mut Criterion) {
     let mut round = 0_u64;
     group.bench_function("in the jail", |bencher| {
         let another = || {
-            // Another digest each time: nothing comes from the cache of compiled code.
+            // A new digest each time, so that the cache of machine code is not used.
             round += 1;
             (Bytes::from(component.clone()), *Digest::of(&round.to_le_bytes()).as_bytes())
         };

@@ -1,10 +1,10 @@
 //! `skysail run` as a process, with one provider (simcloud), against the in-memory Kubernetes API
-//! and the simulated cloud of this process: from its start to the first node that it has
-//! initialised, and how much memory it then holds.
+//! and the simulated cloud of this process: the time from its start until the first node is
+//! initialised, and its memory afterwards.
 //!
-//! The start includes what a cold start has: reading the cluster's version, the compile jail,
-//! `describe`, `check-config`, the first list of nodes, and the requests to the cloud (whose
-//! latency is set to nothing). No compiled code is kept between two starts.
+//! A cold start includes reading the cluster's version, the compile jail, `describe`,
+//! `check-config`, the first list of nodes, and the requests to the cloud (whose latency is set to
+//! nothing). No compiled code is kept between two starts.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a bench that cannot be set up has nothing else to do")]
 #![expect(clippy::print_stdout, reason = "criterion measures time only; the memory is a line beside its own")]
@@ -37,7 +37,7 @@ use tokio::{runtime::Runtime, time::Instant};
 const NODE: &str = "node-1";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Between two looks at the manager's memory.
+/// Period between two samples of the manager's memory.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks until the memory is taken as it is.
 const LOOKS_MAX: usize = 30;
@@ -45,7 +45,7 @@ const LOOKS_MAX: usize = 30;
 struct World {
     folder: TempDir,
     nodes: Api<Node>,
-    // They serve for as long as they are held.
+    // The servers run until these are dropped.
     _api: Serving,
     _cloud: SimServer,
 }
@@ -71,7 +71,7 @@ impl World {
         Self { folder, nodes: Api::all(server.client()), _api: api, _cloud: cloud }
     }
 
-    /// A node as a kubelet registers it, in place of the one of the round before.
+    /// Registers a node as a kubelet does, and deletes the node of the previous round.
     async fn register_node(&self) {
         if let Some(node) = self.nodes.get_opt(NODE).await.unwrap() {
             self.nodes.delete(NODE, &DeleteParams::default()).await.unwrap();
@@ -113,8 +113,8 @@ impl World {
 struct Manager(Child);
 
 impl Manager {
-    /// Looks until it stays as it is: the first burst is over and the allocator has given back what
-    /// it will.
+    /// Waits until the memory does not change any more: the first work is done, and the allocator
+    /// has returned free memory.
     async fn wait_until_settled(&self) -> (f64, f64) {
         let mut last = self.resident();
         for _ in 0..LOOKS_MAX {
@@ -138,7 +138,7 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
-        // SIGTERM, as in a cluster; whether it ends in time is another test's business.
+        // SIGTERM, as in a cluster; another test checks whether it ends in time.
         let _ended_already = kill_process(pid, Signal::TERM);
         drop(self.0.wait());
     }
@@ -172,7 +172,7 @@ fn start(criterion: &mut Criterion) {
         world.first_reconcile().await;
         let (first, _) = manager.resident();
         let (settled, highest) = manager.wait_until_settled().await;
-        // As criterion prints its own figures: for the person who runs the bench.
+        // Print the figures for people, as criterion does.
         println!(
             "skysail run, one provider: resident {first:.1} MiB after the first reconcile, {settled:.1} MiB at rest, {highest:.1} MiB at most"
         );

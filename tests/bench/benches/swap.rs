@@ -1,7 +1,7 @@
-//! From a file that is renamed into place to the release that serves: notification, settling,
-//! admission, the compile jail, linking, `describe`, `check-config`, exchange. Every round is a new
-//! digest, so nothing comes from the cache of compiled code; its functions are those of the one
-//! before it, and are not compiled again.
+//! Measures the time from the rename of a file until the release serves: notification, settling,
+//! admission, the compile jail, linking, `describe`, `check-config`, swap. Every round has a new
+//! digest, so the cache of machine code is not used; its functions are those of the previous round,
+//! and are not compiled again.
 //!
 //! `cargo bench -p skysail-test-bench --bench swap`; `make bench` runs it.
 
@@ -19,7 +19,7 @@ use skysail_sources::{Digest, FileSource, FileSourceSettings};
 use skysail_test_bench::{JAIL, component, own_jail};
 use tokio::{runtime::Runtime, task::JoinSet, time::Instant};
 
-/// What simcloud wants to know before it serves; nothing is asked of that address here.
+/// The cloud-config that simcloud requires; no request is sent to this address.
 const CONFIG: &str = "[Global]\nendpoint = http://127.0.0.1:1\n";
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn bench(criterion: &mut Criterion) {
             let mut total = Duration::ZERO;
             for _ in 0..iterations {
                 round += 1;
-                // A custom section: another digest, the same behaviour.
+                // A custom section changes the digest and not the behaviour.
                 let bytes = [component.as_slice(), &[0, 6, 1, b'm'], &round.to_le_bytes()].concat();
                 let digest = Digest::of(&bytes).to_string();
                 let mut status = slot.status();

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// The most entries that the cloud gives in a page.
+	// The largest page size of the cloud.
 	pageEntries = "500"
-	// Zones hardly ever change.
+	// Zones rarely change.
 	zonesTTL       = 10 * time.Minute
 	requestTimeout = 30 * time.Second
 	// The default of 2 would close connections while workers wait for new ones.
@@ -85,7 +85,7 @@ func (c *cloud) send(ctx context.Context, method, path string, idempotencyKey st
 		return err
 	}
 	defer response.Body.Close()
-	// To its end, so that the connection is used again.
+	// Read to the end, so that the connection can be reused.
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
@@ -105,7 +105,7 @@ func (c *cloud) send(ctx context.Context, method, path string, idempotencyKey st
 	return nil
 }
 
-// list gives every record that the filters leave, over all pages.
+// list returns every record that matches the filters, from all pages.
 func list[T any](ctx context.Context, c *cloud, path string, filters url.Values) ([]T, error) {
 	filters.Set("limit", pageEntries)
 	var all []T
@@ -125,7 +125,7 @@ func list[T any](ctx context.Context, c *cloud, path string, filters url.Values)
 	}
 }
 
-// region is where a zone is; zones are remembered for a while.
+// region returns the region of a zone; zones are cached for a while.
 func (c *cloud) region(ctx context.Context, name string) (string, error) {
 	c.zonesLock.Lock()
 	defer c.zonesLock.Unlock()

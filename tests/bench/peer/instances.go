@@ -60,7 +60,7 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloud
 	}, nil
 }
 
-// find asks by the provider ID, and by the name where the node has none yet.
+// find looks up the machine by the provider ID, or by the name if the node has no provider ID yet.
 func (i *instances) find(ctx context.Context, node *v1.Node) (*machine, error) {
 	if node.Spec.ProviderID != "" {
 		id, ours := strings.CutPrefix(node.Spec.ProviderID, providerName+"://")

@@ -22,11 +22,11 @@ const (
 	clusterTag = "skysail-cluster"
 	serviceTag = "skysail-service"
 	uidTag     = "skysail-service-uid"
-	// When to ask again for what is still being made.
+	// Delay of the next attempt while the load balancer is being created.
 	pendingRetry = time.Second
 )
 
-// loadBalancers makes an elastic IP and a virtual server for each port, all with the load balancer's name and the cluster's tag.
+// loadBalancers creates an elastic IP and a virtual server for each port, all with the load balancer's name and the cluster's tag.
 type loadBalancers struct {
 	cloud *cloud
 }
@@ -36,7 +36,7 @@ type backend struct {
 	Port    int32  `json:"port"`
 }
 
-// settings is what may change of a virtual server.
+// settings holds the fields of a virtual server that can change.
 type settings struct {
 	RealServers            []backend `json:"real_servers"`
 	AllowedSources         []string  `json:"allowed_sources"`
@@ -210,7 +210,7 @@ func owned(cluster string, service *v1.Service) url.Values {
 	return url.Values{"tag": {clusterTag + "=" + cluster}, "name": {cloudprovider.DefaultLoadBalancerName(service)}}
 }
 
-// remove deletes virtual servers first: an address in use is not given back.
+// remove deletes virtual servers first, because the cloud does not release an address in use.
 func (l *loadBalancers) remove(ctx context.Context, servers []virtualServer, ips []elasticIP) error {
 	for _, server := range servers {
 		if err := l.delete(ctx, "/v1/virtual-servers/"+server.ID); err != nil {
@@ -238,7 +238,7 @@ func (s settings) equal(other settings) bool {
 		slices.Equal(s.AllowedSources, other.AllowedSources) && slices.Equal(s.RealServers, other.RealServers)
 }
 
-// check refuses what the cloud cannot carry before anything is made.
+// check refuses a Service that the cloud cannot implement, before anything is created.
 func check(service *v1.Service) error {
 	for _, port := range service.Spec.Ports {
 		if port.Protocol != v1.ProtocolTCP {

@@ -1,5 +1,7 @@
-// The manager that the figures compare Skysail with: upstream's controllers over k8s.io/cloud-provider, and a provider for the same
-// simulated cloud that skysail's guest `simcloud` is for. It makes the same records with the same requests, as a vendor would write it.
+// The manager that the figures compare Skysail with: upstream's controllers over
+// k8s.io/cloud-provider, and a provider for the same simulated cloud that skysail's guest
+// `simcloud` is for. It creates the same cloud resources with the same requests, as a vendor would
+// write it.
 package main
 
 import (

@@ -1,4 +1,4 @@
-//! What the benchmarks share: where `make bench` has put what they measure.
+//! Helpers of the benchmarks: the paths of the programs and components that `make bench` builds.
 
 use std::{fs, path::PathBuf};
 
@@ -20,7 +20,7 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
 /// The file of a component.
 ///
 /// # Errors
-/// This program does not lie where Cargo puts it.
+/// This program is not in Cargo's target folder.
 pub fn component_file(name: &str) -> Result<PathBuf> {
     Ok(target_folder()?.join("components").join(format!("{name}.wasm")))
 }
@@ -28,12 +28,13 @@ pub fn component_file(name: &str) -> Result<PathBuf> {
 /// Cargo's target folder.
 ///
 /// # Errors
-/// This program does not lie where Cargo puts it.
+/// This program is not in Cargo's target folder.
 pub fn target_folder() -> Result<PathBuf> {
     Ok(profile()?.parent().context("no folder above the profile's")?.to_owned())
 }
 
-/// The manager: as users run it where this program is optimised, and otherwise as the tests run it.
+/// The manager's executable: with the release profile of users if this program is optimised,
+/// otherwise with the profile of the tests.
 ///
 /// # Errors
 /// It is not built.
@@ -48,23 +49,24 @@ pub fn skysail() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The first argument of a benchmark that is its own compile jail: it has to look for it before
-/// anything else.
+/// The first argument of a benchmark that is started as its own compile jail. A benchmark has to
+/// check for it first.
 pub const JAIL: &str = "compile-jail";
 
-/// The program that runs, as its own compile jail: with the optimisation that everything here has.
+/// The running program as its own compile jail, so that the jail has the same optimisation as the
+/// benchmark.
 ///
 /// # Errors
-/// It does not know where it lies.
+/// The path of this program is unknown.
 pub fn own_jail() -> Result<JailCommand> {
-    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     Ok(JailCommand { program, args: vec![JAIL.into()] })
 }
 
 /// A size in the text of `/proc/PID/status`, for example `VmRSS:`, in MiB.
 ///
 /// # Errors
-/// The text does not have it.
+/// The text does not contain the size.
 pub fn mebibytes(status: &str, key: &str) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key));
     let line = line.with_context(|| format!("/proc/PID/status has no {key}"))?;
@@ -74,8 +76,8 @@ pub fn mebibytes(status: &str, key: &str) -> Result<f64> {
 
 /// TARGET/PROFILE, for a program there or in TARGET/PROFILE/deps.
 fn profile() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let folder =
         program.parent().map(|folder| if folder.ends_with("deps") { folder.join("..") } else { folder.to_owned() });
-    folder.context("this program is not where Cargo puts it")?.canonicalize().context("this program's folder")
+    folder.context("this program is not in Cargo's target folder")?.canonicalize().context("this program's folder")
 }

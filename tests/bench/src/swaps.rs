@@ -1,11 +1,10 @@
-//! One release after another from each source, under calls: how long a swap takes, whether a call
-//! fails, whether memory stays.
+//! Swaps from each source while calls run: the time of a swap, failed calls, and growth of memory.
 //!
-//! And how soon a manager serves again that was killed while its registry was away.
+//! And the time until a killed manager serves again while its registry is unavailable.
 //!
-//! The slot, the sources and the compile jail are the manager's own. What they run in is this
-//! process, so that nothing but the swap is between an offer and the look at the slot's status; the
-//! jail's child is the manager's executable, as users have it.
+//! The slot, the sources and the compile jail are those of the manager. They run in this process,
+//! so that the measured time contains only the swap; the jail's child is the manager's executable,
+//! as in production.
 
 mod calls;
 mod figures;

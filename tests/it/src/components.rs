@@ -1,5 +1,5 @@
-//! Where the tests' components come from: the folder that `make guests` fills, and the hand-written
-//! ones in `guests/wat`.
+//! The components of the tests: those that `make guests` builds, and the hand-written ones in
+//! `guests/wat`.
 
 use std::{
     fs,
@@ -9,13 +9,12 @@ use std::{
 use wit_component::{ComponentEncoder, StringEncoding};
 use wit_parser::Resolve;
 
-/// The top of the repository.
+/// The root folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A component that `make guests` has built: from `components` in the target folder that this test
-/// itself was built into.
+/// A component that `make guests` has built, from `components` in the target folder of this test.
 #[track_caller]
 pub(crate) fn built(name: &str) -> Vec<u8> {
     // TARGET/PROFILE/deps/it-…
@@ -24,7 +23,7 @@ pub(crate) fn built(name: &str) -> Vec<u8> {
     fs::read(&file).unwrap_or_else(|error| panic!("{} is missing ({error}): run make guests", file.display()))
 }
 
-/// The same component as another file, with another digest: a custom section at its end.
+/// The same component with another digest, because of a custom section at its end.
 #[track_caller]
 pub(crate) fn marked(name: &str, mark: u8) -> Vec<u8> {
     let mut component = built(name);
@@ -32,7 +31,7 @@ pub(crate) fn marked(name: &str, mark: u8) -> Vec<u8> {
     component
 }
 
-/// A component of `guests/wat/<name>.wat` and what is common to these.
+/// The component of `guests/wat/<name>.wat` and the common definitions of these files.
 #[track_caller]
 pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     let folder = repository().join("guests/wat");
@@ -40,7 +39,7 @@ pub(crate) fn hand_written(name: &str) -> Vec<u8> {
     let mut module = wat::parse_str(format!("(module {} {})", part(name), part("common"))).unwrap();
     let mut resolve = Resolve::default();
     resolve.push_dir(repository().join("wit/v0.1.0")).unwrap();
-    // Only a component that exports a resource can make one.
+    // Only a component that exports a resource can create one.
     let things = if part(name).contains("[resource-new]") { "export things;" } else { "" };
     let takes_strings = part(name).contains(STRINGS);
     let strings = if takes_strings { "import strings;" } else { "" };
@@ -101,13 +100,13 @@ fn beside_a_taker_of_strings(component: &[u8]) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The same component with so many further core instances that do nothing.
+/// The same component with additional core instances that do nothing.
 pub(crate) fn with_instances(component: &[u8], further: usize) -> Vec<u8> {
     let instances = "(core instance (instantiate $empty))".repeat(further);
     with(component, &format!("(core module $empty) {instances}"))
 }
 
-/// The same component with further definitions.
+/// The same component with additional definitions.
 pub(crate) fn with(component: &[u8], definitions: &str) -> Vec<u8> {
     let text = wasmprinter::print_bytes(component).unwrap();
     let body = text.trim_end().strip_suffix(')').unwrap();

@@ -1,5 +1,5 @@
-//! The compile jail with its real child: good components come back as machine code, hostile ones
-//! are contained.
+//! Tests of the compile jail with its real child: good components are compiled, hostile ones are
+//! refused within the limits.
 
 use std::{
     fmt::Write as _,
@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::components::{built, hand_written, marked, with, with_instances};
 
-/// One of this package's binaries: Cargo builds them before its tests, and puts them two folders
-/// above.
+/// The path of one of this package's binaries: Cargo builds them before the tests, two folders
+/// above the test.
 fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(std::path::Path::parent).unwrap().join(name);
@@ -35,12 +35,12 @@ fn binary(name: &str) -> PathBuf {
     program
 }
 
-/// The child's executable.
+/// The command of the child.
 pub(crate) fn command() -> JailCommand {
     JailCommand { program: binary("compile-jail"), args: Vec::new() }
 }
 
-/// The same on a kernel that lacks something.
+/// The command of the child on a simulated kernel that lacks a feature.
 fn command_on_an_old_kernel(lacks: &str) -> JailCommand {
     JailCommand { program: binary("old-kernel"), args: vec![lacks.into(), binary("compile-jail").into()] }
 }
@@ -79,7 +79,7 @@ async fn a_provider_compiles_in_the_jail_and_its_cost_is_reported() {
     assert!(cost.memory_bytes < Limits::default().compile_memory_bytes, "{cost:?}");
 }
 
-/// `skysail inspect` and `skysail push` ask the jail, a manager its slot.
+/// `skysail inspect` and `skysail push` use the jail, a manager uses a slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_jail_and_a_slot_refuse_the_same_components() {
     let services = SlotServices {
@@ -132,13 +132,13 @@ async fn the_error_contains_the_findings_of_the_child() {
     assert_eq!(refusals[0].code, RefusalCode::Truncated);
 }
 
-/// A component that would be admitted, with one more core module in it.
+/// A valid component with one additional core module.
 fn with_module(module: &[u8]) -> Vec<u8> {
     [built("dummy"), section(1, module)].concat()
 }
 
-/// A provider with one function of so many jump tables that each lead to as many places: each edge
-/// is work for the compiler, and there are as many edges as the component has bytes.
+/// A provider with one function of `tables` jump tables with as many targets each: every edge is
+/// work for the compiler, and the component has about one edge for each byte.
 fn slow_to_compile(tables: usize) -> Vec<u8> {
     let mut body = String::new();
     for _ in 0..tables {
@@ -164,7 +164,7 @@ async fn a_component_that_compiles_for_very_long_is_stopped_by_its_cpu_time_and_
     let hostile = slow_to_compile(350);
     assert!(hostile.len() - built("dummy").len() < 100 << 10, "{} bytes are enough", hostile.len());
     let limits = CompileLimits { time: Duration::from_secs(4), memory_bytes: 4 << 30, ..limits() };
-    compile(built("dummy"), limits).await.expect("a good one has time enough");
+    compile(built("dummy"), limits).await.expect("a good component must compile within the limit");
     let error = compile(hostile, limits).await.err().expect("this one has not");
     let CompileError::Limit { hit, stop: Stop::Cpu } = &error else { panic!("{error}") };
     assert_eq!((hit.limit, hit.max), (Limit::CompileTime, 4000));
@@ -172,7 +172,7 @@ async fn a_component_that_compiles_for_very_long_is_stopped_by_its_cpu_time_and_
     assert!(error.to_string().contains("compileTimeMs"), "{error}");
 }
 
-/// Which of both limits it meets first depends on the machine.
+/// The machine decides which of the two limits is reached first.
 #[tokio::test]
 async fn the_default_limits_stop_a_component_that_would_compile_for_minutes() {
     let hostile = slow_to_compile(600);
@@ -182,7 +182,7 @@ async fn the_default_limits_stop_a_component_that_would_compile_for_minutes() {
     assert!(matches!(hit.limit, Limit::CompileTime | Limit::CompileMemory), "{hit}");
 }
 
-/// The request as a parent writes it: magic, task, milliseconds of CPU time, bytes of memory,
+/// The request in the format of the parent: magic, task, milliseconds of CPU time, bytes of memory,
 /// length; then the component.
 fn request(component: &[u8], time: Duration) -> Vec<u8> {
     let words = [
@@ -195,26 +195,29 @@ fn request(component: &[u8], time: Duration) -> Vec<u8> {
     [&words.map(u64::to_le_bytes).concat(), component].concat()
 }
 
-/// A manager that is killed leaves nobody who burns a processor for it.
+/// A child of a killed manager must not continue to use CPU time.
 #[tokio::test]
 async fn a_child_whose_parent_was_killed_ends() {
-    // The shell is the parent: it can be killed. The child has its pipes.
+    // The shell is the parent that is killed. The child inherits its pipes.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec 3<&0; "$0" <&3 & wait"#]).arg(command().program);
     let mut parent = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let (mut stdin, mut answers) = (parent.stdin.take().unwrap(), parent.stdout.take().unwrap());
     let budget = Duration::from_secs(60);
     stdin.write_all(&request(&slow_to_compile(350), budget)).await.unwrap();
-    // The head of its findings: it compiles from here on.
+    // The header of the findings: from here on the child compiles.
     answers.read_exact(&mut [0; 48]).await.unwrap();
     parent.kill().await.unwrap();
-    // Nobody else holds the other end of this pipe.
+    // Only the child holds the other end of this pipe.
     let mut rest = Vec::new();
     let ended = answers.read_to_end(&mut rest);
-    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the child lives on").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), ended)
+        .await
+        .expect("the child must end after its parent was killed")
+        .unwrap();
 }
 
-/// A provider that is little more than one data segment of so many bytes.
+/// A provider with one large data segment.
 fn large(bytes: usize) -> Vec<u8> {
     let memory = section(5, &[&[1, 0][..], &leb(bytes / (64 << 10) + 1)].concat());
     let data = section(11, &[&[1, 0, 0x41, 0, 0x0b][..], &leb(bytes), &vec![7; bytes]].concat());
@@ -225,7 +228,7 @@ fn large(bytes: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_component_that_needs_more_memory_than_allowed_is_stopped_and_the_reason_names_the_limit() {
     let limits = CompileLimits { component_bytes: 64 << 20, time: Duration::from_secs(60), memory_bytes: 64 << 20 };
-    compile(large(1 << 20), limits).await.expect("a small one fits");
+    compile(large(1 << 20), limits).await.expect("a small component must compile within the limit");
     let error = compile(large(48 << 20), limits).await.err().expect("a large one does not");
     let CompileError::Limit { hit, stop: Stop::Memory } = &error else { panic!("{error}") };
     assert_eq!((hit.limit, hit.max), (Limit::CompileMemory, 64 << 20));
@@ -234,13 +237,13 @@ async fn a_component_that_needs_more_memory_than_allowed_is_stopped_and_the_reas
 
 const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// A type section of instance types, each declared inside the one before: three bytes a level.
+/// A type section of nested instance types: three bytes for each level.
 fn nested_types(levels: usize) -> Vec<u8> {
     let types = [leb(1), [0x42, 1, 1].repeat(levels), vec![0x42, 0]].concat();
     [HEADER, section(7, &types).as_slice()].concat()
 }
 
-/// Components, each inside the one before: ten bytes or so a level.
+/// Nested components: about ten bytes for each level.
 fn nested_components(levels: usize) -> Vec<u8> {
     let mut length = HEADER.len();
     let mut heads = Vec::new();
@@ -269,7 +272,7 @@ fn slot_options(limits: Limits) -> SlotOptions {
     SlotOptions::new(SandboxOptions { name: "cloud".to_owned(), limits, config: String::new(), http: None })
 }
 
-/// A slot in which the example provider serves, whose jail is the real one.
+/// A slot with the real jail, in which the example provider serves.
 async fn serving(limits: Limits) -> Slot {
     let slot = slot(&services(), limits);
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
@@ -283,7 +286,7 @@ async fn offer(slot: &Slot, bytes: Vec<u8>) -> Result<Offered, Refusal> {
 #[tokio::test]
 async fn nested_types_are_refused_and_the_manager_survives() {
     let slot = serving(Limits::default()).await;
-    // So deep that the stack of no thread here would do.
+    // Deeper than the stack of any thread here can follow.
     for levels in [5_000, 1_000_000] {
         let refusal = offer(&slot, nested_types(levels)).await.unwrap_err();
         assert_eq!(
@@ -292,13 +295,13 @@ async fn nested_types_are_refused_and_the_manager_survives() {
             "{refusal}"
         );
         assert!(refusal.reason.contains("deeper than 8 MiB of stack"), "{refusal}");
-        assert!(slot.info().is_some(), "what served serves on");
+        assert!(slot.info().is_some(), "the previous release must keep serving");
     }
     let inspected = Compiler::jailed(command()).inspect(nested_types(5_000).into(), "file x", limits()).await;
     assert!(matches!(inspected, Err(CompileError::TooDeep)), "{inspected:?}");
 }
 
-/// The manager may be started with any limit on stacks; the jail sets its own limit.
+/// The manager can be started with any stack limit; the jail sets its own limit.
 #[tokio::test]
 async fn nested_types_are_refused_even_with_an_unlimited_stack() {
     let script = r#"ulimit -s "$(ulimit -H -s)" && exec "$0""#;
@@ -314,10 +317,10 @@ async fn nested_components_exceed_the_cpu_time_of_the_jail() {
     let refusal = offer(&slot, nested_components(100_000)).await.unwrap_err();
     assert_eq!((refusal.stage, refusal.code, refusal.lasting), (Stage::Offered, "CompileLimit", true), "{refusal}");
     assert!(refusal.reason.contains("compileTimeMs"), "{refusal}");
-    assert!(slot.info().is_some(), "what served serves on");
+    assert!(slot.info().is_some(), "the previous release must keep serving");
 }
 
-/// What stops a compilation stops nothing else.
+/// A stopped compilation does not affect the serving release.
 #[tokio::test]
 async fn a_release_that_exceeds_a_compile_limit_does_not_affect_the_serving_release() {
     let patient = Limits { component_bytes: 64 << 20, compile_time_ms: 60_000, ..Limits::default() };
@@ -330,11 +333,11 @@ async fn a_release_that_exceeds_a_compile_limit_does_not_affect_the_serving_rele
         let refusal = offer(&slot, hostile).await.unwrap_err();
         assert_eq!((refusal.code, refusal.lasting), ("CompileLimit", true), "{refusal}");
         assert!(refusal.reason.contains(limit), "{refusal}");
-        assert!(slot.info().is_some() && slot.status().borrow().swaps == 1, "what served serves on");
+        assert!(slot.info().is_some() && slot.status().borrow().swaps == 1, "the previous release must keep serving");
     }
 }
 
-/// A type section of so many functions, each with a thousand parameters, and no two alike.
+/// A type section with different functions of a thousand parameters each.
 fn wide_types(functions: usize) -> Vec<u8> {
     let mut types = leb(functions);
     for number in 0..functions {
@@ -354,11 +357,11 @@ async fn a_cancelled_check_blocks_nothing() {
         outcome = offer(&slot, nested_components(1_000_000)) => panic!("{outcome:?}"),
         () = under_way => {}
     }
-    // Nothing holds the slot's work, and the child's processor is free again.
+    // The slot accepts new offers, and the child has been killed.
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::AlreadyActive));
 }
 
-/// What was logged, as text.
+/// The log as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -373,8 +376,7 @@ impl io::Write for Log {
     }
 }
 
-/// What a manager on such a kernel logs of its jail while it compiles two components and refuses a
-/// third.
+/// The log messages about the jail while it compiles two components and refuses a third.
 async fn logged(command: JailCommand) -> String {
     let log = Log::default();
     let writer = log.clone();
@@ -388,7 +390,7 @@ async fn logged(command: JailCommand) -> String {
     }
     let error = compiler.compile(&engine, (nested_types(5_000).into(), [2; 32]), limits(), || {}).await.err().unwrap();
     assert!(error.to_string().contains("deeper than 8 MiB of stack"), "{error}");
-    assert!(!error.to_string().contains("Landlock"), "that is no reason: {error}");
+    assert!(!error.to_string().contains("Landlock"), "a missing kernel feature must not be the reason: {error}");
     String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
 }
 
@@ -403,7 +405,7 @@ async fn the_serving_release_is_loaded_under_new_settings_while_the_jail_is_miss
     };
     let slot = slot(&services, Limits::default());
     assert_eq!(offer(&slot, built("dummy")).await, Ok(Offered::Activated));
-    // More than the cache holds.
+    // More components than the cache holds.
     let engine = wasmtime::Engine::new(&engine_config(Limits::default().stack_bytes)).unwrap();
     for n in 0..17 {
         let other = (Bytes::from(marked("dummy", n)), [n; 32]);

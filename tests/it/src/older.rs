@@ -1,5 +1,5 @@
-//! Upstream's older interfaces as components: `Instances` v1 through the SDK's adapter, and labels
-//! of volumes, good and hostile.
+//! Tests of upstream's older interfaces as components: `Instances` v1 with the SDK's adapter, and
+//! labels of volumes, valid and hostile.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,8 +1,7 @@
-//! One test for each probe: what the host does about a guest that attacks one of its limits.
+//! One test for each probe: the host withstands a guest that attacks one of its limits.
 //!
-//! Every test goes through [`Attacked`], which shows for each attack what has to be true of all of
-//! them: the same provider's next call works, another provider's calls went on meanwhile, and the
-//! pool is as empty as before.
+//! Every test goes through [`Attacked`], which checks after each attack that the provider's next
+//! call works, that another provider's calls continued meanwhile, and that the pool is empty again.
 
 mod calls;
 mod guards;
@@ -33,8 +32,8 @@ use crate::{
     older, provider,
 };
 
-/// Every probe, and the test that is about it. A folder of `guests/probes` or a file of
-/// `guests/wat` without one fails below.
+/// Every probe and its test. A test below fails for a folder of `guests/probes` or a file of
+/// `guests/wat` without an entry.
 const TESTS: &[(&str, fn())] = &[
     ("cache-bytes", soft::cache_bytes_is_refused_beyond_its_limit),
     ("cache-entries", soft::cache_entries_are_refused_beyond_their_limit),
@@ -128,7 +127,7 @@ fn every_limit_of_a_call_has_a_probe() {
     }
 }
 
-/// How a probe is made to attack.
+/// The call that makes a probe attack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Attack {
     /// `clusters.master("attack")`.
@@ -137,7 +136,7 @@ pub(crate) enum Attack {
     List,
 }
 
-/// A probe under attack, another provider beside it.
+/// A sandbox with a probe, and another provider beside it.
 pub(crate) struct Attacked {
     pub(crate) engine: Engine,
     pub(crate) probe: SandboxedProvider,
@@ -162,8 +161,8 @@ impl Attacked {
         Self { engine, probe, records: recorder.subscribe(), bystander }
     }
 
-    /// Attacks until the other provider has answered three calls meanwhile; each attack's end is
-    /// judged. Then what has to be true after every attack.
+    /// Attacks until the other provider has answered three calls meanwhile, and checks each outcome
+    /// and the state afterwards.
     pub(crate) async fn run(mut self, attack: Attack, judge: impl Fn(Result<String, Error>, &CallRecord)) {
         assert_eq!(self.good().await, Ok("good".to_owned()));
         self.record().await;
@@ -184,10 +183,10 @@ impl Attacked {
         self.comes_back().await;
     }
 
-    /// Everything that calls took from the pool is there again.
+    /// Checks that the pool is empty again.
     pub(crate) async fn comes_back(&self) {
         let live = self.engine.live().expect("the test machine has address space for the pool");
-        assert_eq!(live, Live::default(), "what the calls took from the pool");
+        assert_eq!(live, Live::default(), "the pool must be empty after the calls");
     }
 
     pub(crate) async fn attack(&self, attack: Attack) -> Result<String, Error> {
@@ -208,7 +207,7 @@ impl Attacked {
     }
 }
 
-/// What a provider is made of.
+/// The settings of a provider.
 pub(crate) struct Setup<'a> {
     pub(crate) name: &'a str,
     pub(crate) wasm: &'a [u8],
@@ -233,8 +232,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// A slot that asks a release beside its predecessor before it serves, and refuses it where it
-/// answers otherwise.
+/// A slot with a shadow phase, which refuses a release whose results differ from those of its
+/// predecessor.
 pub(crate) fn shadowed(sandbox: SandboxOptions) -> Slot {
     let services = SlotServices {
         engine: Engine::on_demand().unwrap(),
@@ -256,7 +255,7 @@ async fn keep_calling(provider: SandboxedProvider, served: Arc<AtomicU64>, stop:
     }
 }
 
-/// The call ended because of this limit, and the record says so too.
+/// Checks that the call ended because of this limit, and that the record says so.
 pub(crate) fn ended_by(limit: Limit, used: u64, max: u64) -> impl Fn(Result<String, Error>, &CallRecord) {
     move |result, record| {
         let error = result.unwrap_err();

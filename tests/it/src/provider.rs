@@ -1,4 +1,4 @@
-//! A good component in the host, from the outside.
+//! Tests of a good component in the host through the provider traits.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ fn sandbox(engine: &Engine) -> Arc<Sandbox> {
     Sandbox::new(engine, CallRecorder::default(), options).unwrap()
 }
 
-/// What takes its place for a good release has to be one until it is called: else the rollback is
-/// not what a test of it shows.
+/// The probe `regression` must pass every check until it is called; otherwise tests of the rollback
+/// would show a refusal instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn regression_passes_for_the_release_that_it_follows_and_traps() {
     let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
@@ -121,7 +121,8 @@ async fn a_provider_that_no_longer_fits_into_the_pool_runs_on_demand() {
         let options = SandboxOptions { name: "many".to_owned(), limits, config: String::new(), http: None };
         Sandbox::new(&engine, CallRecorder::default(), options).unwrap()
     };
-    // Each sandbox has one more place, for admission: these four fill the pool of 256.
+    // Each sandbox has one additional place for admission: these four sandboxes fill the pool of
+    // 256.
     let mut sandboxes: Vec<_> = (0..4).map(|_| of(63)).collect();
     assert!(sandboxes.iter().all(|sandbox| sandbox.allocation().name() == "pooling"));
     assert_eq!(of(1).allocation().name(), "onDemand");
@@ -170,10 +171,10 @@ pub(crate) async fn names_cost_does_not_depend_on_other_fields_of_a_node() {
     };
     let whole = NodeSet::new(names_alone.as_slice().iter().map(heavy));
     let mut costs = Vec::new();
-    // Many, because what costs fuel must not depend on whether the epoch ticked on the way.
+    // Many calls, because the fuel must not depend on ticks of the epoch during the call.
     for nodes in [&names_alone, &whole].into_iter().cycle().take(40) {
         let status = probe.ensure(&Call::default(), "kubernetes", &service("a"), nodes).await.unwrap();
-        // Nine bytes for each name: the guest has read them all.
+        // Nine bytes for each name: the guest has read all names.
         assert_eq!(status.ingress[0].hostname.as_deref(), Some("names-18000.example.com"));
         let record = records.recv().await.unwrap();
         costs.push((record.fuel, record.memory_peak));

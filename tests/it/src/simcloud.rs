@@ -1,7 +1,7 @@
-//! The provider for the simulated cloud, as a real component in the real host, over real HTTP.
+//! Tests of the provider for the simulated cloud: a real component in the real host, with real
+//! HTTP.
 //!
-//! Each test has a cloud of its own, and looks at what the cloud then holds and at the requests it
-//! was sent.
+//! Each test has its own cloud, and checks the cloud's resources and the requests that it received.
 
 mod balancing;
 mod failures;
@@ -34,7 +34,7 @@ struct World {
     provider: SandboxedProvider,
     sandbox: SandboxOptions,
     credentials: Arc<Credentials>,
-    /// Of the cloud, where the credential may go.
+    /// The origin of the cloud, to which the credential is sent.
     url: String,
     call: Call,
     _server: SimServer,
@@ -46,7 +46,7 @@ impl World {
         Self::with("zone = zone-b\n").await
     }
 
-    /// `global`: further lines of the cloud-config's section `Global`.
+    /// `global` has additional lines for the section `Global` of the cloud-config.
     async fn with(global: &str) -> Self {
         let clusters = vec![Cluster { name: CLUSTER.to_owned(), master: "https://10.0.0.1:6443".to_owned() }];
         let cloud = SimCloud::new(SimOptions { clusters, ..SimOptions::isolated() });
@@ -68,7 +68,7 @@ impl World {
         Self { cloud, provider, sandbox, credentials, url, call: Call::default(), _server: server, _engine: engine }
     }
 
-    /// What the operator's environment holds for the credential `api`.
+    /// The value of the credential `api` in the operator's environment.
     fn credentials(url: &str, token: &str) -> Credentials {
         let bearer = Some(ValueFrom::Env("SIM_TOKEN".to_owned()));
         let api = CredentialSpec { origins: vec![url.to_owned()], bearer, ..CredentialSpec::default() };
@@ -76,7 +76,7 @@ impl World {
         Credentials::load(&BTreeMap::from([("api".to_owned(), api)]), &environment, &SecretValues::new()).unwrap()
     }
 
-    /// What the operator does when a token is exchanged.
+    /// Replaces the token, as an operator does.
     fn use_token(&self, token: &str) {
         let rotation = self.credentials.rotation_to(&Self::credentials(&self.url, token)).unwrap();
         assert_eq!(self.credentials.exchange(rotation), ["api"]);
@@ -86,8 +86,8 @@ impl World {
         self.cloud.set_knobs(knobs).unwrap();
     }
 
-    /// Machines of these names and their nodes, each with a server behind both node ports of
-    /// [`service`].
+    /// Creates machines with these names and their nodes, each with an HTTP server on both node
+    /// ports of [`service`].
     async fn nodes(&self, names: &[&str]) -> NodeSet {
         let mut nodes = Vec::new();
         for name in names {
@@ -125,7 +125,7 @@ impl World {
         self.balancers().ensure_deleted(&self.call, CLUSTER, service).await
     }
 
-    /// Method and path, without the query, of each request since the last time.
+    /// Method and path, without the query, of each request since the last call.
     fn requests(&self) -> Vec<String> {
         let records = self.cloud.requests();
         self.cloud.clear_requests();
@@ -133,13 +133,13 @@ impl World {
         records.iter().map(|record| format!("{} {}", record.method, line(&record.path))).collect()
     }
 
-    /// Those of [`Self::requests`] that may change something.
+    /// The [`Self::requests`] that can change something.
     fn writes(&self) -> Vec<String> {
         self.requests().into_iter().filter(|line| !line.starts_with("GET ")).collect()
     }
 }
 
-/// Ports of [`service`]: not privileged, so that the tests need no rights.
+/// Ports of [`service`]: not privileged, so that the tests need no privileges.
 const PORT: u16 = 18_080;
 const NODE_PORT: u16 = 30_080;
 

@@ -1,4 +1,4 @@
-//! From a file on disk to a release that serves: source, jail, admission, slot.
+//! Tests of source, jail, admission and slot together: a file on disk becomes the serving release.
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use tokio::{task::JoinSet, time};
 
 use crate::{components::marked, jail::command};
 
-/// Nothing on a working machine takes this long: a test that waits for it fails.
+/// Timeout of a wait, longer than any step takes on a working machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A slot that is fed by a watched file, and what is needed to change that file.
+/// A slot that gets its offers from a watched file, and the folder of that file.
 struct Fed {
     slot: Arc<Slot>,
     dir: TempDir,
@@ -37,7 +37,7 @@ impl Fed {
         };
         let options = SlotOptions::new(sandbox);
         let slot = Arc::new(Slot::new(services, options).unwrap());
-        // What is found is found by notification: no test lives to see this poll.
+        // Longer than any test, so that changes are found only by notification.
         let settings = FileSourceSettings { poll: Duration::from_secs(3600), ..FileSourceSettings::default() };
         let mut offers = FileSource::new(dir.path().join("provider.wasm"), settings).watch();
         let mut feeder = JoinSet::new();
@@ -46,7 +46,7 @@ impl Fed {
             async move {
                 while let Some(report) = offers.next().await {
                     if let Ok(offer) = report {
-                        // What becomes of it is read from the status.
+                        // The tests read the result from the status.
                         drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await);
                     }
                 }
@@ -72,7 +72,7 @@ impl Fed {
     }
 }
 
-/// The example provider, as another file.
+/// The example provider with another digest.
 fn dummy(mark: u8) -> Bytes {
     marked("dummy", mark).into()
 }
@@ -98,7 +98,11 @@ async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_sta
     fs::write(fed.path(), &whole[..whole.len() / 2]).unwrap();
     let status = fed.until(|status| status.refused.is_some()).await;
     assert_eq!(status.refused.unwrap().code, "Truncated");
-    assert_eq!(status.active.unwrap().digest, Digest::of(&dummy(0)).to_string(), "what served serves on");
+    assert_eq!(
+        status.active.unwrap().digest,
+        Digest::of(&dummy(0)).to_string(),
+        "the previous release must keep serving"
+    );
     fs::write(fed.path(), &whole).unwrap();
     fed.serves(&whole).await;
 }

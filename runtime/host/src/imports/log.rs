@@ -16,10 +16,10 @@ use crate::{
     store::CallState,
 };
 
-/// What a guest's lines are logged under: a filter can choose it.
+/// The tracing target of a guest's log lines, for filters.
 const TARGET: &str = "skysail::guest";
 
-/// Where a line came from.
+/// The standard stream of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -69,7 +69,7 @@ struct Lines {
     last_lines: VecDeque<String>,
 }
 
-/// What became of a call's lines.
+/// The totals of a call's log.
 pub(crate) struct Finished {
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
@@ -116,7 +116,7 @@ impl CallLog {
 }
 
 impl Lines {
-    /// With at most so many lines and bytes.
+    /// An empty log with these limits of lines and bytes.
     fn new(provider: Arc<str>, function: &'static str, (lines_max, bytes_max): (u64, u64)) -> Self {
         Self {
             provider,
@@ -139,7 +139,7 @@ impl Lines {
     fn line(&mut self, level: Level, bytes: usize, text: impl FnOnce() -> (String, String)) {
         self.lines_asked += 1;
         self.bytes_asked = self.bytes_asked.saturating_add(bytes as u64);
-        // A long line is cut, and costs what is kept of it.
+        // A long line is truncated; only the kept part counts.
         let cost = bytes.min(LOG_LINE_BYTES_MAX) as u64;
         if self.kept >= self.lines_max || self.kept_bytes + cost > self.bytes_max {
             return;

@@ -28,27 +28,26 @@ struct Options {
     /// Services of type `LoadBalancer` that wait for the manager.
     #[arg(long, default_value_t = 1_000)]
     services: usize,
-    /// Times that every contestant runs, in turn; every other time in the other order.
+    /// Rounds: each contestant runs once in every round; every second round has the reverse order.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Milliseconds that the cloud takes for each request.
+    /// Latency of the cloud for each request, in milliseconds.
     #[arg(long, default_value_t = 20)]
     latency_ms: u64,
-    /// Seconds that the manager is watched after it is done.
+    /// Seconds that the idle manager is watched after its last request to the cloud.
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
-    /// Seconds after which a run has failed.
+    /// Timeout of a run, in seconds.
     #[arg(long, default_value_t = 3_600)]
     limit_seconds: u64,
-    /// Who takes part; everybody if nobody is named.
+    /// Contestants to measure; all if none is named.
     #[arg(long, value_enum)]
     only: Vec<Contestant>,
-    /// What is measured: a cluster that waits for its manager, the same at several sizes, a node
-    /// that is deleted while others register, nodes that are replaced. Everything if nothing is
-    /// named.
+    /// Scenarios to measure: start on an existing cluster, the same with several sizes, deletion of
+    /// a node while others register, replacement of nodes. All if none is named.
     #[arg(long, value_enum)]
     part: Vec<Part>,
-    /// Numbers of nodes of the growth; each with half as many Services.
+    /// Numbers of nodes of the growth scenario; each with half as many Services.
     #[arg(long, value_delimiter = ',', default_values_t = [250, 500, 1_000, 2_000, 4_000])]
     growth: Vec<usize>,
     /// Nodes that are replaced.
@@ -129,8 +128,8 @@ impl Bench {
         self.options.part.is_empty() || self.options.part.contains(&part)
     }
 
-    /// Everybody once, in an order that changes with the round: who comes later meets another
-    /// machine than who came first.
+    /// Runs each contestant once, in an order that changes with the round, because the state of the
+    /// machine changes during a round.
     async fn round(&mut self, scenario: Scenario, contestants: &[Contestant], size: Size, round: usize) -> Result<()> {
         let takes_part = |who: &Contestant| self.options.only.is_empty() || self.options.only.contains(who);
         let mut contestants: Vec<Contestant> = contestants.iter().copied().filter(takes_part).collect();
@@ -138,7 +137,7 @@ impl Bench {
             contestants.reverse();
         }
         for contestant in contestants {
-            // The start at this size may have been measured for the table already.
+            // The start with this size may already have been measured for the table.
             let is_same = |record: &&Record| {
                 (record.scenario, record.contestant, record.size, record.round) == (scenario, contestant, size, round)
             };
@@ -174,7 +173,7 @@ impl Bench {
                 figures.load_balancer_calls(),
             ));
             self.records.push(Record { scenario, contestant, size, round, figures });
-            // After each run: an interrupted bench has what it measured.
+            // Write after each run, so that an interrupted benchmark keeps its figures.
             self.write()?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! How long a release takes from its offer to serving, by source, under calls: `make bench` runs it
-//! whole; `--help` says how to run a part.
+//! Measures the time from the offer of a release until it serves, for each source, while calls run.
+//! `make bench` runs everything; `--help` explains how to run a part.
 
 use std::{
     fs,
@@ -18,47 +18,48 @@ use skysail_test_bench::{
 };
 use skysail_test_support::apiserver::ApiServer;
 
-/// Measures swaps: a release is offered, and the time runs until it serves, while calls go on. Each
-/// source in a process of its own, a thousand swaps each, takes most of an hour; most of that is
-/// the registry's, whose tag is looked at once a second.
+/// Measures swaps: the time from the offer of a release until it serves, while calls run. A
+/// thousand swaps of each source, each source in a separate process, take most of an hour; the
+/// registry takes the most, because its tag is polled once a second.
 ///
 /// A quick look: --swaps 20 --source file --source memory
 #[derive(Debug, Parser)]
 struct Options {
-    /// Releases one after another, from each source.
+    /// Number of swaps for each source.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     swaps: u32,
-    /// Where they come from; every source if none is named.
+    /// Sources to measure; all if none is named.
     #[arg(long, value_enum)]
     source: Vec<Source>,
-    /// What is measured; both if nothing is named.
+    /// Parts to measure; both if none is named.
     #[arg(long, value_enum)]
     part: Vec<Part>,
-    /// The component that is exchanged for itself, by its name in the folder `components`; one that
-    /// serves the simulated cloud. The default is as large as the bounds have it. Of several each
-    /// is followed by the next: what two of them have in common is not compiled again, so builds of
-    /// which nothing is the same show the most that a swap takes. The restart has the first.
+    /// Name of the component in the folder `components`; it has to be a provider for the simulated
+    /// cloud. Each release is this component with another digest. The default has the size that the
+    /// bounds assume. With several components the releases alternate; functions that two of them
+    /// share are not compiled again, so completely different builds show the longest swaps. The
+    /// restart uses the first component.
     #[arg(long, default_value = "simcloud-basic")]
     component: Vec<String>,
-    /// Calls throughout.
+    /// Calls per second during the swaps.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     calls_per_second: u32,
-    /// Milliseconds that the cloud takes for each request.
+    /// Latency of the cloud for each request, in milliseconds.
     #[arg(long, default_value_t = 20)]
     latency_ms: u64,
-    /// Write machine code to disk, too, before a release serves: as `skysail run --state-dir` does.
+    /// Write machine code to disk, too, before a release serves, as `skysail run --state-dir` does.
     #[arg(long)]
     keep: bool,
-    /// Times that a manager is killed and started again.
+    /// Number of restarts of a killed manager.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     restarts: u32,
-    /// End with 1 where a call failed, memory grew, or a bound does not hold.
+    /// Exit with status 1 if a call failed, memory grew, or a bound was exceeded.
     #[arg(long)]
     check: bool,
     /// Where swaps.json and swaps.md go; by default `bench` in Cargo's target folder.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// A document that takes up the tables, between its lines `<!-- swaps: begin -->` and
+    /// A document into which the tables are inserted, between its lines `<!-- swaps: begin -->` and
     /// `<!-- swaps: end -->`.
     #[arg(long)]
     document: Option<PathBuf>,
@@ -81,7 +82,8 @@ fn main() -> Result<ExitCode> {
     if std::env::args().nth(1).as_deref() == Some(REFERENCE) {
         return reference_main().map(|()| ExitCode::SUCCESS);
     }
-    // As the manager does, whose memory this process has to show.
+    // The same allocator setting as the manager, because this process measures the manager's
+    // memory.
     allocator::give_back_large_buffers();
     let options = Options::parse();
     let out = match &options.out {
@@ -110,7 +112,7 @@ async fn measure(options: &Options, out: &Path) -> Result<Record> {
             } else {
                 by_itself(options, *source, out)?
             });
-            // After each: an interrupted bench has what it measured.
+            // Write after each source, so that an interrupted benchmark keeps its figures.
             options.save(out, &record)?;
         }
     }
@@ -122,7 +124,7 @@ async fn measure(options: &Options, out: &Path) -> Result<Record> {
     Ok(record)
 }
 
-/// In a process of its own: memory that one source has taken is not the next one's.
+/// Runs in a separate process, so that memory of one source does not count for the next.
 fn by_itself(options: &Options, source: Source, out: &Path) -> Result<Figures> {
     use clap::ValueEnum as _;
     let program = std::env::current_exe().context("this program does not know where it is")?;

@@ -1,4 +1,5 @@
-//! What a cluster holds before the manager starts: nodes as kubelets register them, and Services.
+//! The objects of a cluster before the manager starts: nodes as kubelets register them, and
+//! Services.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -11,17 +12,17 @@ use super::world::Size;
 
 pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(super) const NAMESPACE: &str = "default";
-/// Objects made at once.
+/// Objects created at the same time.
 const MAKERS: usize = 32;
-/// Images on a node: most of what a kubelet reports.
+/// Images in the status of a node: they make up most of its size.
 const IMAGES: usize = 10;
 
-/// Of the node and of its machine.
+/// The name of a node and of its machine.
 pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// With a public address, in the zones in turn.
+/// A machine with a public address; the zones alternate.
 pub(super) fn machine(number: usize) -> NewInstance {
     let zone = ["zone-a", "zone-b", "zone-c"].get(number % 3).map(|zone| (*zone).to_owned());
     NewInstance { name: node_name(number), zone, instance_type: None, public: true, tags: [].into() }
@@ -65,7 +66,8 @@ pub(super) async fn create_nodes(client: &Client, machines: &[Instance]) -> Resu
 /// public address.
 ///
 /// Without `--node-ip` a manager in Go would often miss the address of the node that it initialises
-/// last: it writes addresses after the provider ID, and a changed address wakes no load balancer.
+/// last: it writes addresses after the provider ID, and a changed address triggers no update of
+/// load balancers.
 fn node(machine: &Instance) -> Value {
     let (name, id, address) = (&machine.name, format!("{:>032}", machine.id), machine.private_address);
     let condition = |kind: &str, status: &str, reason: &str| {

@@ -1,4 +1,4 @@
-//! Who competes, and how each is built and started.
+//! The managers that are compared, and how they are built and started.
 
 use std::{
     fmt,
@@ -14,14 +14,14 @@ use skysail_test_support::simcloud;
 use super::process::Process;
 use crate::{component_file, skysail, target_folder};
 
-/// What users of a manager in Go set in large clusters, and Skysail at the same concurrency and
-/// request rate.
+/// Flags for large clusters: users of managers in Go set them, and Skysail gets the same
+/// concurrency and request rate.
 const TUNED: [&str; 4] =
     ["--concurrent-service-syncs=10", "--concurrent-node-syncs=10", "--kube-api-qps=1000", "--kube-api-burst=1000"];
-/// The cloud's part of that request rate, which in Go nobody limits.
+/// The same rate for requests to the cloud, which the manager in Go does not limit.
 const TUNED_LIMITS: &str = "  limits: {httpRequestsPerSecond: 1000}\n";
-/// A second provider, so that what is measured holds two: of another cloud, with no object of its
-/// own here.
+/// A second provider for another cloud, without objects, so that the figures are those of a manager
+/// with two providers.
 const SECOND_PROVIDER: &str = "---\napiVersion: skysail.dev/v1alpha1\nkind: Provider\nmetadata: {name: second}\nspec:\n  source: {file: second.wasm}\n  \
      nodeSelector: {matchLabels: {cloud: second}}\n  loadBalancerClasses: [second.example/lb]\n  config: |\n    endpoint = https://127.0.0.1:1\n";
 
@@ -33,7 +33,7 @@ pub enum Contestant {
     GoDefaults,
     /// Concurrency 10, 1,000 API requests a second.
     GoTuned,
-    /// Our defaults.
+    /// Skysail's defaults.
     SkysailDefaults,
     /// The same concurrency and request rates as the tuned Go.
     SkysailTuned,
@@ -46,14 +46,14 @@ pub struct Programs {
     skysail: PathBuf,
 }
 
-/// Where a manager finds the two worlds between which it stands.
+/// The API server and the cloud of a manager.
 pub(super) struct Surroundings<'a> {
     pub(super) kubeconfig: &'a Path,
     pub(super) cloud_url: &'a str,
     pub(super) cloud_token: &'a str,
-    /// A folder for its files.
+    /// The folder for the manager's files.
     pub(super) folder: &'a Path,
-    /// For its metrics.
+    /// The port of its metrics.
     pub(super) port: u16,
 }
 
@@ -61,7 +61,7 @@ impl Contestant {
     /// Every contestant, in the order of the table.
     pub const ALL: [Self; 4] = [Self::GoDefaults, Self::GoTuned, Self::SkysailDefaults, Self::SkysailTuned];
 
-    /// Whether it is ours.
+    /// Whether it is Skysail.
     #[must_use]
     pub const fn is_skysail(self) -> bool {
         matches!(self, Self::SkysailDefaults | Self::SkysailTuned)
@@ -84,17 +84,17 @@ impl fmt::Display for Contestant {
 }
 
 impl Programs {
-    /// Builds the Go peer, which takes minutes the first time and a second later, and finds Skysail
-    /// where Cargo has put it.
+    /// Builds the Go peer, which takes minutes the first time and then a second, and finds Skysail
+    /// in Cargo's target folder.
     ///
     /// # Errors
-    /// There is no Go, no module proxy, or no Skysail: says what to do.
+    /// Go, the module proxy or Skysail is missing; the error names the remedy.
     pub fn prepare() -> Result<Self> {
         let go = target_folder()?.join("bench").join("go-ccm");
         let folder = go.parent().context("no folder for the Go peer")?;
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        // One at a time: two would compile all of it twice, and one would replace the program that
-        // the other has started.
+        // Only one build at a time: a second build would compile everything again and replace a
+        // program that already runs.
         let lock = folder.join("go-ccm.lock");
         let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.context("waiting for another build of the Go peer")?;

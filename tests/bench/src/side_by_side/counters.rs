@@ -1,4 +1,4 @@
-//! Counters of a Prometheus page, and what the figures take from them.
+//! Parses the counters of a Prometheus page for the figures.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ impl Counters {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
-    /// The sum of a metric by what `key` makes of its labels; none leaves a sample out.
+    /// The sums of a metric, grouped by the result of `key` for the labels; a sample with none is
+    /// left out.
     pub(super) fn sums(
         &self,
         metric: &str,
@@ -40,15 +41,15 @@ impl Counters {
         self.sums("apiserver_request_total", |labels| {
             let (verb, resource) =
                 (labels.get("verb")?, labels.get("resource").filter(|resource| !resource.is_empty())?);
-            // APPLY is how the server calls a server-side apply.
+            // APPLY is the server's name for a server-side apply.
             let subresource = labels.get("subresource").filter(|name| !name.is_empty());
             Some(subresource.map_or_else(|| format!("{verb} {resource}"), |name| format!("{verb} {resource}/{name}")))
         })
     }
 
-    /// Calls of the provider, under the names of the contract for both.
+    /// Calls of the provider; both managers use the names of the contract.
     pub(super) fn provider_calls(&self) -> BTreeMap<String, u64> {
-        // One manager has one of the two.
+        // Each manager has one of the two metrics.
         ["skysail_provider_calls_total", "simcloud_provider_calls_total"]
             .into_iter()
             .flat_map(|metric| self.sums(metric, |labels| Some(common_name(labels.get("function")?).to_owned())))
@@ -56,7 +57,7 @@ impl Counters {
     }
 }
 
-/// What both call a function by.
+/// The common name of a function.
 fn common_name(function: &str) -> &str {
     match function {
         "EnsureLoadBalancer" | "load-balancers.ensure" => "ensure",
@@ -79,7 +80,7 @@ fn sample(line: &str) -> Option<(String, BTreeMap<String, String>, f64)> {
     Some((name.to_owned(), labels.collect(), value.parse().ok()?))
 }
 
-/// What was counted between two looks.
+/// The difference between two samples of the counters.
 pub(super) fn difference(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let since = |(key, count): (&String, &u64)| {
         (key.clone(), count.saturating_sub(before.get(key).copied().unwrap_or_default()))

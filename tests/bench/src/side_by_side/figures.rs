@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measured figures.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -61,7 +61,7 @@ pub struct Record {
     pub size: Size,
     /// From 1.
     pub round: usize,
-    /// What it took.
+    /// The figures of the run.
     pub figures: Figures,
 }
 
@@ -75,7 +75,7 @@ impl Figures {
         ["ensure", "update"].iter().filter_map(|function| self.provider_calls.get(*function)).sum()
     }
 
-    /// What asks for machines.
+    /// Calls that look up machines.
     #[must_use]
     pub fn instance_calls(&self) -> u64 {
         self.provider_calls.get("instances").copied().unwrap_or_default()

@@ -18,7 +18,7 @@ use super::{
 const SIZE: (u32, u32) = (960, 420);
 const COLOURS: [RGBColor; 2] = [RGBColor(0x1f, 0x77, 0xb4), RGBColor(0xd6, 0x27, 0x28)];
 
-/// What a panel shows of the figures.
+/// The figure that a panel shows.
 type Shown = (&'static str, fn(&Figures) -> f64);
 const PANELS: [Shown; 2] =
     [("seconds until all was done", Figures::done_s), ("seconds of CPU until then", |figures| figures.cpu_s)];

@@ -1,4 +1,4 @@
-//! A manager as a process, and what it uses: from `/proc`.
+//! A manager as a process, and its CPU time and memory from `/proc`.
 
 use std::{fs, process::Child, time::Duration};
 
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::mebibytes;
 
-/// A manager; dropped, it is asked to end, and waited for.
+/// A manager. Dropping it sends SIGTERM and waits until the process has ended.
 #[derive(Debug)]
 pub(super) struct Process(Child);
 
 /// Memory of a process, in MiB.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Memory {
-    /// Now.
+    /// The current value.
     pub(super) resident: f64,
-    /// At most, so far.
+    /// The peak so far.
     pub(super) peak: f64,
 }
 
@@ -29,11 +29,10 @@ impl Process {
         Self(child)
     }
 
-    /// CPU so far, user and system, with that of children which have ended (Skysail compiles in
-    /// one).
+    /// CPU time so far, user and system, including ended children (Skysail compiles in a child).
     pub(super) fn cpu(&self) -> Result<Duration> {
         let text = self.read("stat")?;
-        // The name of the program, in parentheses, may hold anything.
+        // The name of the program, in parentheses, may contain any character.
         let (_, fields) = text.rsplit_once(')').context("/proc/PID/stat has no name")?;
         // utime, stime, cutime and cstime are fields 14 to 17, and the rest begins with field 3.
         let ticks: Result<Vec<u64>, _> = fields.split_whitespace().skip(11).take(4).map(str::parse).collect();
@@ -47,9 +46,9 @@ impl Process {
     }
 
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub(super) fn still_runs(&mut self) -> Result<()> {
-        match self.0.try_wait().context("looking after the manager")? {
+        match self.0.try_wait().context("waiting for the manager")? {
             None => Ok(()),
             Some(status) => bail!("the manager ended with {status}"),
         }

@@ -10,7 +10,7 @@ use super::{
     figures::{Figures, Growth, Record, Scenario},
 };
 
-/// A line of the table: what it is, where it is in the figures, how many decimals it has.
+/// A line of the table: its name, its value in the figures and its number of decimals.
 struct Line {
     name: &'static str,
     of: fn(&Figures) -> f64,
@@ -46,8 +46,8 @@ const REPLACEMENT: &[Line] = &[
     Line { name: "cloud requests", of: |f| count(f.all_cloud_requests()), decimals: 0 },
 ];
 
-/// Every scenario that the records have, as a table of medians with the spread in brackets, and
-/// Skysail's part of Go's.
+/// A table for each scenario of the records: medians with the spread in brackets, and the ratio of
+/// Skysail to Go.
 #[must_use]
 pub fn markdown(records: &[Record]) -> String {
     let mut text = String::new();

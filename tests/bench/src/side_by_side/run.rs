@@ -1,4 +1,4 @@
-//! One run: a cluster that waits, a manager that starts, and what it used.
+//! One run: starts a manager on a prepared cluster and measures it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,10 +13,10 @@ use super::{
     world::{LOOK_EVERY, Size, World},
 };
 
-/// Longer than either manager waits for nodes to settle before it goes on with what they changed.
+/// Longer than either manager waits for further node changes before it updates load balancers.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Times and CPU, as they come.
+/// The measured times and the CPU time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     pub(super) nodes: Duration,
@@ -25,7 +25,7 @@ pub(super) struct Marks {
     pub(super) cpu: Duration,
 }
 
-/// What was counted before a task began.
+/// The counters before a task.
 pub(super) struct Before {
     cpu: Duration,
     api: BTreeMap<String, u64>,
@@ -36,7 +36,8 @@ pub(super) struct Before {
 /// Starts this contestant on a cluster whose nodes and Services wait for it.
 ///
 /// # Errors
-/// Something does not start, or the manager is not done within `limit`: with the end of its log.
+/// Something does not start, or the manager does not finish within `limit`; the error contains the
+/// end of its log.
 pub async fn measure(programs: &Programs, contestant: Contestant, size: Size, task: &Task) -> Result<Figures> {
     let world = World::new(size, task.latency).await?;
     let before = Before { cpu: Duration::ZERO, provider: BTreeMap::new(), ..Before::now(&world, None).await? };
@@ -48,14 +49,14 @@ pub async fn measure(programs: &Programs, contestant: Contestant, size: Size, ta
     Ok(figures)
 }
 
-/// How a task is carried out.
+/// The settings of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// Of each request to the cloud.
+    /// Latency of each request to the cloud.
     pub latency: Duration,
     /// How long the manager is watched after its last request to the cloud.
     pub idle: Duration,
-    /// How long it may take.
+    /// The timeout of the task.
     pub limit: Duration,
 }
 
@@ -83,7 +84,7 @@ pub(super) async fn done(world: &World, process: &mut Process, begun: Instant, t
 }
 
 impl Before {
-    /// What is counted so far; a process that runs already has metrics.
+    /// The current counters; a running process has metrics of its own.
     pub(super) async fn now(world: &World, process: Option<&Process>) -> Result<Self> {
         let (cpu, provider) = match process {
             Some(process) => (process.cpu()?, world.manager_counters().await?.provider_calls()),
@@ -92,8 +93,8 @@ impl Before {
         Ok(Self { cpu, provider, api: world.api_counters().await?.api_requests(), cloud: world.cloud.request_counts() })
     }
 
-    /// The figures, after the manager was watched for a while longer than until its last request to
-    /// the cloud.
+    /// The figures, after the manager was watched for some time beyond its last request to the
+    /// cloud.
     pub(super) async fn finish(
         self,
         world: &World,
@@ -126,13 +127,13 @@ impl Before {
     }
 }
 
-/// When the cloud was asked for the last time, and the manager's CPU by then.
+/// The time of the last request to the cloud, and the manager's CPU time until then.
 struct Quiet {
     at: Instant,
     cpu: Duration,
 }
 
-/// Waits until the manager has not asked the cloud for a while: what it still had to do is done.
+/// Waits until the manager has sent no request to the cloud for some time.
 async fn until_quiet(world: &World, process: &Process) -> Result<Quiet> {
     let mut quiet = Quiet { at: Instant::now(), cpu: process.cpu()? };
     let mut seen = world.cloud.request_counts();

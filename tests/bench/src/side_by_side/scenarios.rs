@@ -1,4 +1,4 @@
-//! What happens to a cluster that is served: nodes go while others come.
+//! Scenarios on a running cluster: nodes are deleted while others register.
 
 use anyhow::{Context as _, Result};
 use tokio::time::{Instant, timeout};
@@ -10,10 +10,9 @@ use super::{
     world::{Size, World},
 };
 
-/// Nodes that are there before the others register.
+/// Nodes that exist before the others register.
 const FIRST_NODES: usize = 20;
-/// By how many parts a rolling replacement goes on: as a machine deployment of a cloud does with
-/// its surge.
+/// Steps of a rolling replacement, as a machine deployment does with its surge.
 const STEPS: usize = 20;
 
 /// A node is deleted when a quarter of `size.nodes` new ones is initialised; `backends_s` is the
@@ -37,7 +36,7 @@ pub async fn measure_deletion(programs: &Programs, contestant: Contestant, size:
             let out = world.until(|cloud| cloud.virtual_servers_behind(address) == 0).await;
             anyhow::Ok((begun, out - begun))
         };
-        // They go on registering meanwhile.
+        // The other nodes keep registering.
         let ((), measured) = tokio::try_join!(world.add_nodes(numbers.clone()), deletion)?;
         anyhow::Ok(measured)
     };
@@ -49,8 +48,8 @@ pub async fn measure_deletion(programs: &Programs, contestant: Contestant, size:
     before.finish(&world, &process, begun, (marks, task.idle)).await
 }
 
-/// So many of the nodes are replaced, in twenty steps: new ones come, and when they are
-/// initialised, as many old ones go.
+/// Replaces `replaced` nodes in twenty steps: new nodes register, and when they are initialised, as
+/// many old nodes are deleted.
 ///
 /// `backends_s` is the time until every load balancer leads to exactly the nodes that are left.
 ///

@@ -34,23 +34,23 @@ use super::{
     process::Process,
 };
 
-/// Between two looks at the cloud's load balancers: short against what is measured, long against
-/// what a look costs.
+/// Period between two checks of the cloud's load balancers: short compared with the measured times,
+/// long compared with the time of a check.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// More load balancers than there are node ports, less the first and the last address of a block.
 const ELASTIC_IPS_MAX: u32 = BLOCK - 2;
-/// Loopback addresses of one world, and how many blocks lie between `FIRST_BLOCK` and `MACHINES`.
+/// Loopback addresses of one world, and the number of blocks between `FIRST_BLOCK` and `MACHINES`.
 const BLOCK: u32 = 8_192;
 const BLOCKS: u32 = 128;
 const FIRST_BLOCK: Ipv4Addr = Ipv4Addr::new(127, 96, 0, 0);
 const MACHINES: Ipv4Addr = Ipv4Addr::new(127, 112, 0, 0);
 
-/// How much there is in a cluster.
+/// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Size {
-    /// Uninitialised, when the manager starts.
+    /// Nodes, uninitialised when the manager starts.
     pub nodes: usize,
-    /// Of type `LoadBalancer`, each with one port.
+    /// Services of type `LoadBalancer`, each with one port.
     pub services: usize,
 }
 
@@ -59,18 +59,18 @@ pub(super) struct World {
     pub(super) client: Client,
     pub(super) cloud: SimCloud,
     pub(super) size: Size,
-    /// Those of the first nodes.
+    /// The machines of the first nodes.
     pub(super) machines: Vec<Instance>,
     port: u16,
     kubeconfig: PathBuf,
     folder: TempDir,
     server: SimServer,
-    // It serves for as long as it is held.
+    // The cloud serves until this is dropped.
     _api: ApiServer,
 }
 
-/// A block of loopback for one world: two that live at once, of tests beside each other, must not
-/// meet each other's listeners.
+/// A block of loopback addresses for one world, so that the listeners of concurrent tests do not
+/// collide.
 fn own_block() -> Ipv4Addr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) % BLOCKS;
@@ -135,7 +135,7 @@ impl World {
         scrape(&Client::try_from(config)?).await.context("metrics of the manager")
     }
 
-    /// Makes machines and their nodes, with the numbers.
+    /// Creates the machines and nodes with these numbers.
     pub(super) async fn add_nodes(&self, numbers: Range<usize>) -> Result<()> {
         cluster::create_nodes(&self.client, &machines(&self.cloud, numbers)?).await
     }
@@ -150,7 +150,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until so many of the nodes with these numbers are initialised.
+    /// Waits until `count` of the nodes with these numbers are initialised.
     pub(super) async fn until_nodes_initialised(&self, numbers: Range<usize>, count: usize) -> Result<Instant> {
         let names: BTreeSet<String> = numbers.map(node_name).collect();
         let initialised = |node: &Node| {
@@ -179,7 +179,7 @@ impl World {
         until_true_of(services, self.size.services, has_address).await
     }
 
-    /// Waits until every Service has a load balancer, and each has exactly so many backends.
+    /// Waits until every Service has a load balancer with exactly `count` backends.
     pub(super) async fn until_backends(&self, count: usize) -> Instant {
         self.until(|cloud| {
             let all = cloud.backend_counts();
@@ -188,7 +188,7 @@ impl World {
         .await
     }
 
-    /// Waits until [`Self::check_cloud`] finds nothing.
+    /// Waits until [`Self::check_cloud`] succeeds.
     pub(super) async fn until_exact(&self) -> Instant {
         self.until(|_| self.check_cloud().is_ok()).await
     }
@@ -201,14 +201,14 @@ impl World {
     }
 
     /// # Errors
-    /// The load balancers are not those of the Services, or one does not lead to exactly the
-    /// machines that there are.
+    /// The load balancers do not match the Services, or the backends of one are not exactly the
+    /// existing machines.
     pub(super) fn check_cloud(&self) -> Result<()> {
-        // A snapshot of a large cloud costs more than this look.
+        // Check this first, because a snapshot of a large cloud is expensive.
         let machines_count = self.cloud.instance_count();
         ensure!(
             self.cloud.backend_counts().iter().all(|(_, backends)| *backends == machines_count),
-            "a load balancer has not as many backends as the cluster has machines"
+            "the number of backends of a load balancer differs from the number of machines in the cluster"
         );
         let snapshot = self.cloud.snapshot();
         let machines: BTreeSet<Ipv4Addr> = snapshot.instances.iter().map(|machine| machine.private_address).collect();
@@ -223,7 +223,7 @@ impl World {
             let backends: BTreeSet<Ipv4Addr> = server.real_servers.iter().map(|backend| backend.address).collect();
             ensure!(
                 backends == machines,
-                "load balancer {} has other backends than the cluster has machines",
+                "the backends of load balancer {} are not the machines of the cluster",
                 server.name
             );
         }
@@ -235,7 +235,7 @@ fn machines(cloud: &SimCloud, numbers: Range<usize>) -> Result<Vec<Instance>> {
     numbers.map(|number| cloud.create_instance(machine(number)).context("making a machine")).collect()
 }
 
-/// Follows the objects of a kind until it has been true of so many of them.
+/// Watches the objects of a kind until `holds` has been true for `count` of them.
 async fn until_true_of<K>(api: Api<K>, count: usize, holds: impl Fn(&K) -> bool) -> Result<Instant>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -257,7 +257,7 @@ mod tests {
     use super::{ELASTIC_IPS_MAX, MACHINES, own_block};
 
     #[test]
-    fn worlds_that_live_at_once_have_addresses_of_their_own() {
+    fn concurrent_worlds_have_different_addresses() {
         let (one, two) = (own_block().to_bits(), own_block().to_bits());
         assert!(one.abs_diff(two) > ELASTIC_IPS_MAX, "{one:x} {two:x}");
         assert!(one.max(two) + ELASTIC_IPS_MAX < MACHINES.to_bits(), "{one:x} {two:x}");

@@ -1,7 +1,7 @@
-//! Calls at a steady rate, for as long as releases are exchanged.
+//! Calls at a steady rate during the swaps.
 //!
-//! Each asks for the load balancer of a Service that has none: the provider asks the cloud, so that
-//! a call is under way for as long as the cloud takes, also across an exchange.
+//! Each call gets the load balancer of a Service that has none: the provider sends a request to the
+//! cloud, so that a call takes as long as the cloud's latency and can run during a swap.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use tokio::{
 
 use super::figures::Spread;
 
-/// What became of them. Times are counted and not kept: memory that grows with the calls would be
-/// taken for memory of the swaps.
+/// The results of the calls. Times go into a histogram: a list that grows with the calls would look
+/// like memory of the swaps.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// Tenths of a millisecond, rounded up, and how many took so long.
+    /// Number of calls by their time in tenths of a millisecond, rounded up.
     times: BTreeMap<u64, u64>,
     pub(super) failed: BTreeMap<String, u64>,
 }
@@ -39,7 +39,7 @@ impl Ended {
         }
     }
 
-    /// The time that so many calls did not exceed, in milliseconds.
+    /// The `wanted`-th shortest time, in milliseconds.
     fn rank(&self, wanted: u64) -> f64 {
         let mut seen = 0;
         let tenths = self.times.iter().find_map(|(tenths, count)| {
@@ -62,7 +62,7 @@ impl Ended {
     }
 }
 
-/// Calls that go on; dropped, they end at once.
+/// The running calls; dropping them ends them at once.
 pub(super) struct Calls {
     stop: watch::Sender<bool>,
     task: JoinSet<Ended>,
@@ -76,7 +76,7 @@ impl Calls {
         Self { stop, task }
     }
 
-    /// Begins no more of them, and waits for those that are under way.
+    /// Starts no more calls, and waits for the running ones.
     pub(super) async fn end(mut self) -> Result<Ended> {
         self.stop.send_replace(true);
         self.task.join_next().await.context("the calls must have begun")?.context("the calls")
@@ -86,7 +86,7 @@ impl Calls {
 async fn call(slot: Arc<Slot>, per_second: u32, mut stopped: watch::Receiver<bool>) -> Ended {
     let mut calls = JoinSet::new();
     let mut ended = Ended::default();
-    // One that is late is made up for: the rate is kept over the whole.
+    // A late call is made up for, so that the average rate is kept.
     let mut tick = time::interval(Duration::from_secs(1) / per_second);
     loop {
         tokio::select! {
@@ -109,7 +109,7 @@ async fn one(slot: &Slot) -> (Duration, Result<(), Code>) {
     let answer = slot.get(&Call::default(), "bench", &service()).await;
     let answer = match answer {
         Ok(None) => Ok(()),
-        // Nobody made one: an answer with one is of something else.
+        // There is no load balancer, so a result with one is wrong.
         Ok(Some(LoadBalancerStatus { .. })) => Err(Code::Internal),
         Err(error) => Err(error.code),
     };
@@ -137,7 +137,7 @@ mod tests {
     use super::{Ended, Spread};
 
     #[test]
-    fn times_are_counted_to_a_tenth_of_a_millisecond_and_a_failed_call_is_one_of_them() {
+    fn times_are_counted_in_tenths_of_a_millisecond_including_failed_calls() {
         let mut ended = Ended::default();
         for millis in 1..=99 {
             ended.take(Some((Duration::from_millis(millis), Ok(()))));

@@ -1,4 +1,4 @@
-//! What is measured, as it is kept.
+//! The measured figures, as they are saved.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,89 +6,91 @@ use serde::{Deserialize, Serialize};
 
 use super::place::Source;
 
-/// Of one source.
+/// The figures of one source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figures {
-    /// Where the releases came from.
+    /// The source of the releases.
     pub source: Source,
     /// Name of the component.
     pub component: String,
-    /// Of the component, with the custom section that makes it another one each time.
+    /// Bytes of the component, including the custom section that changes its digest.
     pub component_bytes: usize,
     /// Bytes of its machine code.
     pub code_bytes: usize,
-    /// Releases that came one after another.
+    /// Number of swaps.
     pub swaps: u32,
-    /// From the moment at which the source can know of the offer until it serves
+    /// Time from the moment at which the source can notice the offer until the release serves
     /// ([`Source::measured`]).
     pub serving_ms: Spread,
-    /// The same from the beginning of the write, where that is another moment.
+    /// The same from the start of the write, if that is another moment.
     pub written_ms: Spread,
-    /// What the time goes into.
+    /// The steps of a swap.
     pub shares: Shares,
-    /// One compilation of the same component on one thread, in a process of its own, between the
-    /// swaps: the median.
+    /// Median time of one compilation of the same component on one thread, in a separate process,
+    /// between the swaps.
     pub compile_ms: f64,
-    /// Calls that ended.
+    /// Number of calls.
     pub calls: u64,
-    /// Those that failed, by code.
+    /// Failed calls by code.
     pub failed: BTreeMap<String, u64>,
-    /// From the beginning of a call to its end.
+    /// Time of a call.
     pub call_ms: Spread,
-    /// Resident memory of this process after so many swaps, in MiB, with nothing on its way out.
+    /// Resident memory of this process after a number of swaps, in MiB, while no old release is
+    /// draining.
     pub resident_mib: BTreeMap<u32, f64>,
 }
 
 /// The steps between an offer and its serving, in milliseconds: the median of each.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// Until the slot has the offer: notification, settling, fetching. 0 where the slot is offered
-    /// directly.
+    /// Until the slot has the offer: notification, settling, fetching. 0 if the benchmark offers
+    /// directly to the slot.
     pub source_ms: f64,
-    /// Until it is admitted: the jail starts, reads and judges.
+    /// Until the release is admitted: the jail starts, reads and checks it.
     pub judged_ms: f64,
-    /// Until there is machine code.
+    /// Until the release is compiled.
     pub compiled_ms: f64,
-    /// Linking, `describe`, `check-config`, exchange.
+    /// Linking, `describe`, `check-config`, swap.
     pub rest_ms: f64,
 }
 
-/// Starts of a manager whose registry is away.
+/// Starts of a manager whose registry is unavailable.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Restart {
     /// Name of the component.
     pub component: String,
-    /// Times it was killed and started.
+    /// Number of restarts.
     pub rounds: u32,
     /// From the start of the process to the first request that its provider sends to the cloud.
     pub first_request_ms: Spread,
-    /// To the end of the first work: a node is initialised.
+    /// From the start of the process until a node is initialised.
     pub first_node_ms: Spread,
-    /// To the line of the log that says that the release serves, where the API server is away, too.
+    /// From the start of the process to the log line that says that the release serves, if the API
+    /// server is unavailable, too.
     pub alone_ms: Spread,
 }
 
-/// Least, middle, nearly all and most.
+/// Minimum, median, 99th percentile and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// Half of them are not above it.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 are not above it.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these times, in milliseconds; all 0 where there is none.
+    /// The quantiles of these times, in milliseconds; all 0 if there are none.
     #[must_use]
     pub fn of(times: &[Duration]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         let milliseconds = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
-        // The smallest of which so many of a hundred are not above it.
+        // The nearest-rank percentile.
         let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1));
         Self {
             min: milliseconds(sorted.first()),
@@ -106,21 +108,21 @@ impl Figures {
         self.failed.values().sum()
     }
 
-    /// Whether 99 of 100 swaps keep the source's bound.
+    /// Whether the 99th percentile of the swaps is within the source's bound.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.serving_ms.p99 <= self.source.bound_ms()
     }
 
-    /// Whether resident memory stays as it is; none where there are too few samples to say.
+    /// Whether resident memory does not grow; none if there are too few samples.
     #[must_use]
     pub fn is_flat(&self) -> Option<bool> {
         let code_kib = f64::from(u32::try_from(self.code_bytes >> 10).unwrap_or(u32::MAX));
         self.growth_kib().map(|growth| growth <= code_kib * FLAT)
     }
 
-    /// How much resident memory grows with each swap, in KiB: the straight line through all samples
-    /// after the caches are full. None where there are too few.
+    /// Growth of resident memory with each swap, in KiB: the slope of the regression line through
+    /// all samples after the caches are full. None if there are too few samples.
     #[must_use]
     pub fn growth_kib(&self) -> Option<f64> {
         let samples: Vec<(f64, f64)> =
@@ -135,19 +137,19 @@ impl Figures {
     }
 }
 
-/// What resident memory may grow with each swap and be called flat, as a part of one release's
-/// machine code: who kept one release of a hundred would show twice of it.
+/// Largest growth of resident memory with each swap that counts as flat, as a share of one
+/// release's machine code: keeping one release of a hundred would show twice this growth.
 const FLAT: f64 = 0.005;
 
-/// Swaps after which what is kept on purpose is there: machine code of the last 16 components, the
-/// offers that wait, the allocator's pages.
+/// Swaps until all caches are full: machine code of the last 16 components, waiting offers, the
+/// allocator's pages.
 pub(super) const CACHES_FULL: u32 = 100;
 
 impl Restart {
-    /// What is asked of it.
+    /// The bound of a restart.
     pub const BOUND_MS: f64 = 1000.0;
 
-    /// Whether every round keeps the bound.
+    /// Whether every round is within the bound.
     #[must_use]
     pub fn holds(&self) -> bool {
         Self::keeps(&self.first_request_ms) && Self::keeps(&self.alone_ms)
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_means_that_at_most_one_of_a_hundred_is_above() {
+    fn at_most_one_of_a_hundred_is_above_the_99th_percentile() {
         let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(Spread::of(&times), Spread { min: 1.0, p50: 100.0, p99: 198.0, max: 200.0 });
         assert_eq!(Spread::of(&times[..1]), Spread { min: 1.0, p50: 1.0, p99: 1.0, max: 1.0 });
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_before_the_caches_are_full_is_no_growth_and_afterwards_it_is() {
+    fn only_memory_that_grows_after_the_caches_are_full_counts_as_growth() {
         let flat: BTreeMap<u32, f64> = (0..=10).map(|at| (at * 100, if at == 0 { 10.0 } else { 60.0 })).collect();
         let flat = figures(flat);
         assert_eq!((flat.growth_kib(), flat.is_flat()), (Some(0.0), Some(true)));

@@ -1,5 +1,5 @@
-//! Where offers come from: each place with the manager's own source on it, and the moment from
-//! which that source can know.
+//! The places that offers come from, each with the manager's own source, and the moment from which
+//! that source can notice an offer.
 
 use std::{collections::HashMap, fmt, fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -29,11 +29,11 @@ const NAMESPACE: &str = "default";
 const NAME: &str = "provider";
 const KEY: &str = "provider.wasm";
 
-/// What is measured.
+/// The source that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// A file that another one is renamed over.
+    /// A file that is replaced by a rename.
     File,
     /// A `ConfigMap` of a real API server.
     ConfigMap,
@@ -49,7 +49,7 @@ impl Source {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::File, Self::ConfigMap, Self::Oci, Self::Memory, Self::Disk];
 
-    /// What is asked of it, in milliseconds, for a component of 300 KiB.
+    /// The bound in milliseconds for a component of 300 KiB.
     #[must_use]
     pub const fn bound_ms(self) -> f64 {
         match self {
@@ -58,12 +58,12 @@ impl Source {
         }
     }
 
-    /// Whether a release comes again, so that it is not compiled.
+    /// Whether releases repeat, so that they are not compiled again.
     pub(super) const fn is_known(self) -> bool {
         matches!(self, Self::Memory | Self::Disk)
     }
 
-    /// From when the time runs.
+    /// The start of the measured time.
     #[must_use]
     pub const fn measured(self) -> &'static str {
         match self {
@@ -95,12 +95,12 @@ pub(super) enum Place {
     Slot,
 }
 
-/// An offer that was made.
+/// A completed offer.
 #[derive(Clone, Copy)]
 pub(super) struct Put {
-    /// Before the write.
+    /// The moment before the write.
     pub(super) begun: Instant,
-    /// After it.
+    /// The moment after the write.
     pub(super) done: Instant,
 }
 
@@ -114,7 +114,7 @@ impl Place {
         })
     }
 
-    /// The manager's source on this place; none where the slot is offered directly.
+    /// The manager's source for this place; none if the benchmark offers directly to the slot.
     pub(super) fn watch(&self) -> Result<Option<Offers>> {
         Ok(Some(match self {
             Self::File { folder } => FileSource::new(file(folder), FileSourceSettings::default()).watch(),
@@ -135,8 +135,8 @@ impl Place {
         }))
     }
 
-    /// Offers a release. What comes before the one step that makes it the offer (writing beside,
-    /// pushing the blob) is not counted.
+    /// Offers a release. Only the last step (rename, moving the tag) is measured, not the
+    /// preparation (writing the file, pushing the blob).
     pub(super) async fn put(&self, release: &Release, slot: &Arc<Slot>) -> Result<Put> {
         let bytes = release.bytes.clone();
         let begun = match self {
@@ -184,10 +184,12 @@ impl Place {
         Ok(Put { begun, done })
     }
 
-    /// From when the source could know of this offer, which serves by now.
+    /// The moment from which the source could notice this offer, which serves by now.
     pub(super) fn seen(&self, put: Put) -> Result<Instant> {
         match self {
-            Self::Oci { relay, .. } => relay.look().context("the source did not ask for the tag, and has it"),
+            Self::Oci { relay, .. } => {
+                relay.look().context("the release serves, but the relay saw no request for the tag")
+            }
             Self::File { .. } | Self::ConfigMap { .. } | Self::Slot => Ok(put.done),
         }
     }
@@ -204,7 +206,7 @@ async fn config_map() -> Result<Place> {
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     };
-    // The writer is another process than the source.
+    // The writer must be another process than the source.
     let (writer, client) = (client().await?, client().await?);
     let (api, client) = (Box::new(Api::namespaced(writer, NAMESPACE)), Box::new(client));
     Ok(Place::ConfigMap { api, client, _server: server })

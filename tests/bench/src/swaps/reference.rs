@@ -1,8 +1,8 @@
-//! What the figures are compared with: one compilation of the same component on one thread, and
-//! nothing else, in a process of its own.
+//! The reference for the figures: only one compilation of the same component on one thread, in a
+//! separate process.
 //!
-//! Not in this process: what a compiler leaves behind in the allocator would count as memory of the
-//! swaps.
+//! It does not run in this process, because the compiler's leftovers in the allocator would count
+//! as memory of the swaps.
 
 use std::{io::Read as _, path::Path, process::Stdio, time::Duration};
 
@@ -14,11 +14,11 @@ use wasmtime::Engine;
 /// The first argument of a process that compiles once.
 pub const REFERENCE: &str = "__reference";
 
-/// Compiles what comes on standard input and prints the microseconds it took and the bytes of
+/// Compiles the component on standard input and prints the time in microseconds and the bytes of
 /// machine code.
 ///
 /// # Errors
-/// It is no component.
+/// The input is not a component.
 #[expect(clippy::print_stdout, reason = "the process that started this one reads it")]
 pub fn reference_main() -> Result<()> {
     let mut component = Vec::new();
@@ -32,8 +32,7 @@ pub fn reference_main() -> Result<()> {
     Ok(())
 }
 
-/// How long one compilation takes, and how many bytes come of it; `program` calls
-/// [`reference_main`].
+/// The time of one compilation, and the bytes of machine code; `program` calls [`reference_main`].
 pub(super) async fn compile_once(program: &Path, component: &[u8]) -> Result<(Duration, usize)> {
     let mut child = Command::new(program)
         .arg(REFERENCE)
@@ -43,7 +42,7 @@ pub(super) async fn compile_once(program: &Path, component: &[u8]) -> Result<(Du
         .spawn()
         .with_context(|| format!("starting {}", program.display()))?;
     let mut stdin = child.stdin.take().context("a pipe to the child is missing")?;
-    stdin.write_all(component).await.context("handing over the component")?;
+    stdin.write_all(component).await.context("sending the component")?;
     drop(stdin);
     let output = child.wait_with_output().await.context("waiting for the compilation")?;
     ensure!(output.status.success(), "the compilation for comparison ended with {}", output.status);

@@ -1,9 +1,8 @@
-//! A relay before a registry. It notes when a client asked for the tag and then fetched the
-//! manifest.
+//! A TCP relay in front of a registry. It records when a client requested the tag before it fetched
+//! the manifest.
 //!
-//! A source polls; how long it waits between two looks is the operator's choice and no part of a
-//! swap. Every byte goes through unchanged, and through one more process's hands than without: what
-//! is measured is longer by that, not shorter.
+//! A source polls; the operator chooses the polling interval, which is no part of a swap. The relay
+//! forwards every byte unchanged; it makes the measured time longer, not shorter.
 
 use std::{
     io,
@@ -18,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-/// A running relay; dropped, it ends.
+/// A running relay; dropping it ends it.
 pub(super) struct Relay {
     pub(super) address: SocketAddr,
     looks: Arc<Mutex<Looks>>,
@@ -27,9 +26,9 @@ pub(super) struct Relay {
 
 #[derive(Default)]
 struct Looks {
-    /// The last question for what the tag names.
+    /// The last request for the tag.
     last: Option<Instant>,
-    /// The one after which a manifest was fetched.
+    /// The last request for the tag that was followed by a fetch of the manifest.
     fetched: Option<Instant>,
 }
 
@@ -43,7 +42,7 @@ impl Relay {
         Ok(Self { address, looks, _task: task })
     }
 
-    /// The look that led to what was fetched last; asked for once.
+    /// The request for the tag that led to the last fetched manifest; returned only once.
     pub(super) fn look(&self) -> Option<Instant> {
         lock(&self.looks).fetched.take()
     }
@@ -58,7 +57,7 @@ async fn serve(listener: TcpListener, registry: SocketAddr, looks: Arc<Mutex<Loo
                 let looks = Arc::clone(&looks);
                 connections.spawn(async move { pass(client, TcpStream::connect(registry).await?, &looks).await });
             }
-            // How a connection ended is for those at its ends.
+            // Client and server handle the end of a connection.
             Some(ended) = connections.join_next() => drop(ended),
         }
     }
@@ -84,7 +83,7 @@ async fn pass(client: TcpStream, registry: TcpStream, looks: &Mutex<Looks>) -> i
     }
 }
 
-/// A question of this source is written at once and fits into one piece.
+/// A request of this source is written at once and arrives in one read.
 fn note(bytes: &[u8], looks: &Mutex<Looks>) {
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

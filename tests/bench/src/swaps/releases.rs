@@ -1,5 +1,4 @@
-//! Releases of one component, or of several in turn: the same behaviour, each with a digest of its
-//! own.
+//! Releases of one component, or of several in turn, with the same behaviour and different digests.
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
@@ -10,7 +9,7 @@ pub(super) struct Releases {
     components: Vec<Vec<u8>>,
 }
 
-/// One of them.
+/// One release.
 #[derive(Clone)]
 pub(super) struct Release {
     pub(super) bytes: Bytes,
@@ -19,11 +18,11 @@ pub(super) struct Release {
 
 impl Releases {
     pub(super) fn of(components: &[String]) -> Result<Self> {
-        ensure!(!components.is_empty(), "no component to exchange");
+        ensure!(!components.is_empty(), "no component is named for the swaps");
         Ok(Self { components: components.iter().map(|name| crate::component(name)).collect::<Result<_>>()? })
     }
 
-    /// The component whose turn it is, with a custom section of ten bytes.
+    /// The next component, with a custom section of ten bytes.
     pub(super) fn number(&self, number: u32) -> Release {
         let component = self.components.get(number as usize % self.components.len());
         // Section 0, six bytes: the length of its name, the name, the number.

@@ -1,4 +1,4 @@
-//! The figures as Markdown, and their place in a document.
+//! Writes the figures as Markdown tables and inserts them into a document.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +9,7 @@ use super::{
     place::Source,
 };
 
-/// Between these two lines of a document stand the figures.
+/// The lines of a document that enclose the figures.
 const BEGIN: &str = "<!-- swaps: begin -->\n";
 const END: &str = "<!-- swaps: end -->\n";
 
@@ -21,10 +21,10 @@ pub fn markdown(figures: &[Figures], restart: Option<&Restart>) -> String {
     text
 }
 
-/// The document with these tables in place of those that it has.
+/// The document with its tables replaced by these.
 ///
 /// # Errors
-/// It has no place for them.
+/// The document has no lines that enclose figures.
 pub fn insert(document: &str, tables: &str) -> Result<String> {
     let place = || format!("the document needs a line {} and after it a line {}", BEGIN.trim(), END.trim());
     let (before, rest) = document.split_once(BEGIN).with_context(place)?;
@@ -119,7 +119,7 @@ fn kept(spread: &Spread) -> &'static str {
 
 fn shown(spread: &Spread) -> String {
     let Spread { min, p50, p99, max } = spread;
-    // Small ones with a decimal: a bound of 20 ms needs the precision.
+    // Small values have a decimal: a bound of 20 ms needs the precision.
     let decimals = usize::from(*p50 < 50.0);
     format!("{min:.decimals$}, **{p50:.decimals$}**, {p99:.decimals$}, {max:.decimals$}")
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::{BEGIN, END, insert};
 
     #[test]
-    fn tables_replace_those_that_stand_in_the_document_and_nothing_else() {
+    fn only_the_tables_of_a_document_are_replaced() {
         let document = format!("before\n\n{BEGIN}old\n{END}\nafter\n");
         let inserted = insert(&document, "| new |\n").unwrap();
         assert_eq!(inserted, format!("before\n\n{BEGIN}\n| new |\n\n{END}\nafter\n"));

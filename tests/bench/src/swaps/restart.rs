@@ -1,8 +1,8 @@
-//! A manager that is killed while its registry is away, and started again: from the start of the
-//! process to the first thing that its provider does.
+//! Kills a manager, starts it again while its registry is unavailable, and measures the time from
+//! the start of the process to the first request of its provider.
 //!
-//! The manager is `skysail run` with `--state-dir`, the API server a real one. That one is there:
-//! without it there is nothing to do for a manager, and it says so and ends.
+//! The manager is `skysail run` with `--state-dir`, the API server a real one. The API server is
+//! available, because a manager exits without it.
 
 use std::{
     collections::HashMap,
@@ -35,23 +35,24 @@ use super::{
     releases::Releases,
 };
 
-/// Between two looks: short against what is measured.
+/// Period between two checks: short compared with the measured times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Until a manager that does nothing has failed.
+/// The time after which a manager without progress has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Kills and starts a manager so often; `say` hears how far it is.
+/// Kills and starts a manager `rounds` times; `say` receives the progress.
 ///
 /// # Errors
-/// Something does not start, or the manager does nothing: with the end of its log.
+/// Something does not start, or the manager makes no progress; the error contains the end of its
+/// log.
 pub async fn restart(component: &str, rounds: u32, say: impl Fn(&str)) -> Result<Restart> {
     let mut world = World::new(component).await?;
-    // What serves is on disk when its record is: written last.
+    // The record is written last: when it exists, the release is on disk.
     let mut manager = world.start(KUBECONFIG)?;
     world.round(0, &mut manager).await.context("the first start")?;
     let record = world.folder.path().join("state/providers/sim.json");
-    until(async || Ok(record.is_file())).await.context("the release is not kept on disk")?;
+    until(async || Ok(record.is_file())).await.context("the release was not written to disk")?;
     manager.kill()?;
     world.registry.stop()?;
     let (mut requests, mut nodes) = (Vec::new(), Vec::new());
@@ -65,7 +66,7 @@ pub async fn restart(component: &str, rounds: u32, say: impl Fn(&str)) -> Result
     }
     let mut alone = Vec::new();
     for round in 1..=rounds {
-        let mut manager = world.start(OF_NOBODY)?;
+        let mut manager = world.start(UNREACHABLE)?;
         alone.push(world.serving(&mut manager).await.with_context(|| format!("alone, round {round}"))?);
         manager.kill()?;
     }
@@ -83,12 +84,12 @@ struct World {
     registry: Registry,
     nodes: Api<Node>,
     folder: TempDir,
-    // They serve for as long as they are held.
+    // The servers run until these are dropped.
     _api: ApiServer,
     _cloud: SimServer,
 }
 
-/// A manager; it ends when this is dropped.
+/// A manager; dropping it kills the process.
 struct Manager {
     process: Child,
     begun: Instant,
@@ -117,7 +118,7 @@ impl World {
         ensure!(providers.contains(FILE), "the provider file of the tests has another source");
         for (name, text) in [
             (KUBECONFIG, api.kubeconfig_yaml()),
-            (OF_NOBODY, api.kubeconfig_yaml().replace(&api.url(), "https://127.0.0.1:1")),
+            (UNREACHABLE, api.kubeconfig_yaml().replace(&api.url(), "https://127.0.0.1:1")),
             ("token", server.token.clone()),
             ("providers.yaml", providers.replace(FILE, &source)),
         ] {
@@ -147,8 +148,8 @@ impl World {
         Ok(Manager { process: command.spawn().context("starting the manager")?, begun })
     }
 
-    /// A node of its own for each start, which is there before the manager can look: how long until
-    /// its provider asks the cloud, and until the node is initialised.
+    /// Registers a new node before each start, and measures the time until the provider sends a
+    /// request to the cloud and until the node is initialised.
     async fn round(&self, round: u32, manager: &mut Manager) -> Result<(Duration, Duration)> {
         let before = self.cloud.requests_count();
         let name = format!("node-{round:05}");
@@ -164,13 +165,14 @@ impl World {
         Ok((request, node))
     }
 
-    /// How long until the log says that what is kept serves: nobody can be asked for anything else.
+    /// The time until the log says that the release from the disk serves; the API server is
+    /// unavailable, so there is no other sign.
     async fn serving(&self, manager: &mut Manager) -> Result<Duration> {
         let log = self.folder.path().join("log");
         self.until(manager, async || Ok(fs::read_to_string(&log).context("reading the log")?.contains(SERVES))).await
     }
 
-    /// A machine, and its node as a kubelet registers it.
+    /// Creates a machine, and its node as a kubelet registers it.
     async fn register(&self, name: &str) -> Result<()> {
         self.cloud.add_instance(name, "zone-a")?;
         let node = json!({
@@ -183,7 +185,7 @@ impl World {
 
     async fn until(&self, manager: &mut Manager, look: impl AsyncFn() -> Result<bool>) -> Result<Duration> {
         let done = until(look).await;
-        if let Some(status) = manager.process.try_wait().context("looking after the manager")? {
+        if let Some(status) = manager.process.try_wait().context("waiting for the manager")? {
             bail!("the manager ended with {status}:\n{}", last_words(self.folder.path()));
         }
         done.with_context(|| last_words(self.folder.path()))?;
@@ -191,13 +193,13 @@ impl World {
     }
 }
 
-/// The API server's, and one that leads to nobody.
+/// The kubeconfig of the API server, and one with an address that nobody listens on.
 const KUBECONFIG: &str = "kubeconfig";
-const OF_NOBODY: &str = "kubeconfig-of-nobody";
-/// What the log says of a release that serves.
+const UNREACHABLE: &str = "kubeconfig-unreachable";
+/// The log line of a release that serves.
 const SERVES: &str = "release active";
 
-/// What stands in the provider file that the tests have.
+/// The source in the provider file of the tests.
 const FILE: &str = "source: {file: provider.wasm}";
 
 async fn until(look: impl AsyncFn() -> Result<bool>) -> Result<()> {
@@ -208,7 +210,7 @@ async fn until(look: impl AsyncFn() -> Result<bool>) -> Result<()> {
         }
         sleep(LOOK_EVERY).await;
     }
-    bail!("not within {PATIENCE:?}")
+    bail!("the condition did not become true within {PATIENCE:?}")
 }
 
 fn last_words(folder: &Path) -> String {
@@ -218,7 +220,7 @@ fn last_words(folder: &Path) -> String {
 }
 
 impl Manager {
-    /// By SIGKILL: nothing can be put in order.
+    /// Sends SIGKILL, so that the manager cannot clean up.
     fn kill(&mut self) -> Result<()> {
         self.process.kill().context("killing the manager")?;
         self.process.wait().context("waiting for the manager")?;
@@ -228,7 +230,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It has ended already, or shall.
+        // Ignore the error of a process that has already ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }

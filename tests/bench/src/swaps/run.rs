@@ -1,4 +1,4 @@
-//! One source: releases one after another, each waited for, under calls.
+//! Measures one source: offers releases one after another and waits for each, while calls run.
 
 use std::{
     collections::BTreeMap,
@@ -21,42 +21,42 @@ use super::{
     world::{Reached, Setting, World},
 };
 
-/// Components that alternate, with machine code in memory.
+/// Number of components that alternate in the test of machine code in memory.
 const KNOWN_IN_MEMORY: u32 = 2;
-/// The same on disk: more than the memory's cache has entries, so that each that comes again has
-/// gone from there.
+/// The same for machine code on disk: more than the cache in memory has entries, so that the
+/// repeated component is not in memory any more.
 const KNOWN_ON_DISK: u32 = 20;
 /// Swaps between two compilations for comparison.
 const COMPARE_EVERY: u32 = 50;
 /// Samples of the memory over a run.
 const SAMPLES: u32 = 100;
 
-/// How it is carried out.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Names of bundled components, which take turns; at least one.
+    /// Names of bundled components, which alternate; at least one.
     pub components: Vec<String>,
-    /// Releases one after another.
+    /// Number of swaps.
     pub swaps: u32,
-    /// Calls throughout.
+    /// Rate of the calls during the run.
     pub calls_per_second: u32,
-    /// Of each request to the cloud.
+    /// Latency of each request to the cloud.
     pub latency: Duration,
     /// Whether machine code is also written to disk, as with `--state-dir`.
     pub keep: bool,
-    /// The program that compiles for comparison: where its first argument is [`super::REFERENCE`]
-    /// it calls [`super::reference_main`].
+    /// The program of the reference compilation: if its first argument is [`super::REFERENCE`], it
+    /// calls [`super::reference_main`].
     pub reference: PathBuf,
 }
 
-/// Measures one source; `say` hears how far it is.
+/// Measures one source; `say` receives the progress.
 ///
 /// # Errors
-/// Something does not start, or a release does not serve: says why.
+/// Something does not start, or a release does not serve.
 pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Figures> {
     let releases = Releases::of(&task.components)?;
     let folder = TempDir::new().context("a folder for the run")?;
-    // Under a name of its own, which can be taken away.
+    // A symbolic link, which can be removed later.
     let jail = folder.path().join("compiler");
     symlink(crate::skysail()?, &jail).context("naming the compiler")?;
     let keeping = (task.keep || source == Source::Disk).then(|| folder.path().join("compiled"));
@@ -64,7 +64,8 @@ pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Fi
     let place = Place::of(source).await?;
     let mut run = Run { source, task, releases, world, place, times: Times::default() };
     run.prepare(&jail).await?;
-    // The first is there before its source is: no source has to say that it has nothing.
+    // The first release exists before its source starts, so that no source reports a missing
+    // release.
     let look = run.world.look();
     let _feeder = run.place.watch()?.map(|offers| run.world.feed(offers));
     run.world.until_serving(look, &run.release(0)).await?;
@@ -80,7 +81,7 @@ pub async fn swaps(source: Source, task: &Task, say: impl Fn(&str)) -> Result<Fi
     Ok(run.figures(ended))
 }
 
-/// A run that is under way.
+/// The state of a run.
 struct Run<'a> {
     source: Source,
     task: &'a Task,
@@ -90,7 +91,7 @@ struct Run<'a> {
     times: Times,
 }
 
-/// What was measured.
+/// The measured times.
 #[derive(Default)]
 struct Times {
     serving: Vec<Duration>,
@@ -105,16 +106,15 @@ struct Times {
 }
 
 impl Run<'_> {
-    /// The first release; where releases come again, all of them, after which nothing can be
-    /// compiled any more.
+    /// Offers the first release, or all of them if releases repeat, and then removes the compiler.
     async fn prepare(&mut self, jail: &Path) -> Result<()> {
         let known = if self.source.is_known() { self.known() } else { 1 };
         for number in (0..known).rev() {
             self.place.put(&self.release(number), &self.world.slot).await?;
         }
         if self.source.is_known() {
-            // A release that is not known after all is refused, and the run fails.
-            fs::remove_file(jail).context("taking the compiler away")?;
+            // Without the compiler, a release that is not cached is refused, and the run fails.
+            fs::remove_file(jail).context("removing the link to the compiler")?;
         }
         Ok(())
     }
@@ -133,10 +133,10 @@ impl Run<'_> {
     async fn swap(&mut self, number: u32) -> Result<()> {
         let release = self.release(number);
         let look = self.world.look();
-        // Both at once: who waits must not begin to look when the writer is done.
+        // Do both concurrently: waiting must not begin only after the write.
         let put = self.place.put(&release, &self.world.slot);
         let (put, reached) = tokio::try_join!(put, self.world.until_serving(look, &release))?;
-        // A watch may bring what is written before its writer has the answer.
+        // A watch may deliver the change before the writer has the response.
         let seen = self.place.seen(put)?;
         let Reached { offered, verified, compiled, serving } = reached;
         self.times.serving.push(serving.saturating_duration_since(seen));
@@ -156,7 +156,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Memory, with nothing on its way out.
+    /// Samples the memory while no old release is draining.
     async fn sample(&mut self, number: u32) -> Result<()> {
         self.world.until_drained().await?;
         self.times.resident_mib.insert(number, resident_mib()?);

@@ -1,4 +1,4 @@
-//! A slot as the manager has it, with a simulated cloud for its provider.
+//! A slot as in the manager, with a simulated cloud for its provider.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use tokio::{
 
 use super::releases::Release;
 
-/// Longer than any swap, also on a machine that has other things to do.
+/// Longer than any swap, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How the manager calls its own executable to compile.
+/// The subcommand of the manager's executable that compiles.
 const COMPILE: &str = "__compile";
 
-/// How the slot is made.
+/// The settings of the slot.
 pub(super) struct Setting {
-    /// Of each request to the cloud.
+    /// Latency of each request to the cloud.
     pub(super) latency: Duration,
     /// The executable that compiles.
     pub(super) jail: PathBuf,
-    /// Where machine code is kept on disk, if at all.
+    /// The folder for machine code on disk, if any.
     pub(super) keeping: Option<PathBuf>,
 }
 
@@ -47,14 +47,15 @@ pub(super) struct Setting {
 pub(super) struct World {
     pub(super) slot: Arc<Slot>,
     cloud: SimCloud,
-    // It serves for as long as it is held.
+    // The cloud serves until this is dropped.
     _server: SimServer,
 }
 
-/// A look at the slot that misses nothing from when it was taken.
+/// A subscription to the slot's status that misses no change after its creation.
 pub(super) struct Look(watch::Receiver<SlotStatus>);
 
-/// When a release reached what; what was over too soon to be seen is as late as the next.
+/// The times at which a release reached each stage; a stage that was too short to be seen has the
+/// time of the next.
 pub(super) struct Reached {
     pub(super) offered: Instant,
     pub(super) verified: Instant,
@@ -92,7 +93,7 @@ impl Look {
     }
 }
 
-/// Machine code on disk: more than all of the components that alternate.
+/// Most bytes of machine code on disk: more than all alternating components need.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
 impl World {
@@ -118,14 +119,14 @@ impl World {
         Ok(Self { slot, cloud, _server: server })
     }
 
-    /// Offers what the source has, as the manager does.
+    /// Offers the releases of the source to the slot, as the manager does.
     pub(super) fn feed(&self, mut offers: Offers) -> JoinSet<()> {
         let slot = Arc::clone(&self.slot);
         let mut feeder = JoinSet::new();
         feeder.spawn(async move {
             while let Some(report) = offers.next().await {
                 match report {
-                    // A refusal is in the status, where it is looked for.
+                    // The caller reads a refusal from the status.
                     Ok(offer) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
                     Err(error) => {
                         slot.source_failed(SourceFailure { code: error.category(), reason: error.message() });
@@ -136,10 +137,10 @@ impl World {
         feeder
     }
 
-    /// Waits until this release serves; when it reached what.
+    /// Waits until this release serves, and returns the times of its stages.
     ///
     /// # Errors
-    /// It is refused, the source fails, or it takes far too long: says why.
+    /// The release is refused, the source fails, or the wait times out.
     pub(super) async fn until_serving(&self, mut look: Look, release: &Release) -> Result<Reached> {
         match timeout(PATIENCE, look.until_decided(&release.digest)).await {
             Ok(decided) => decided,
@@ -149,13 +150,13 @@ impl World {
         }
     }
 
-    /// To be taken before the offer is made.
+    /// Subscribes to the status; call it before the offer.
     pub(super) fn look(&self) -> Look {
         Look(self.slot.status())
     }
 
-    /// Waits until no release is on its way out. What the simulated cloud remembers of its requests
-    /// is no memory of the swaps, and goes.
+    /// Waits until no release is draining, and clears the request log of the simulated cloud, which
+    /// would count as memory of the swaps.
     pub(super) async fn until_drained(&self) -> Result<()> {
         self.cloud.clear_requests();
         let mut status = self.slot.status();
@@ -165,7 +166,7 @@ impl World {
     }
 }
 
-/// Simcloud's, as an operator would write it; the cloud may be asked as often as the calls need it.
+/// The settings of simcloud's sandbox, with a request limit that is high enough for the calls.
 fn sandbox(cloud: &SimServer) -> Result<SandboxOptions> {
     let (url, token) = (cloud.url.clone(), cloud.token.clone());
     let rule = EgressRuleSpec { origins: vec![url.clone()], ..EgressRuleSpec::default() };

@@ -1,5 +1,5 @@
-//! The comparison with the Go peer and the swaps by source, small: that they work and what they end
-//! with, not how fast.
+//! Small runs of the comparison with the Go peer and of the swaps: they check the results, not the
+//! times.
 
 mod side_by_side;
 mod swaps;

@@ -1,4 +1,5 @@
-//! Both managers on a small cluster: the same machines and Services end as the same load balancers.
+//! Both managers on a small cluster: they create the same load balancers for the same machines and
+//! Services.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ fn created(figures: &Figures, path: &str) -> u64 {
     figures.cloud_requests.get(&format!("POST /v1/{path}")).copied().unwrap_or_default()
 }
 
-/// `measure` itself looks at the cloud: every Service its load balancer, each with exactly the
-/// machines of the cluster.
+/// `measure` itself checks the cloud: every Service has a load balancer whose backends are exactly
+/// the machines of the cluster.
 #[tokio::test(flavor = "multi_thread")]
-async fn both_managers_bring_the_same_cluster_to_the_same_cloud() {
+async fn both_managers_create_the_same_load_balancers() {
     let programs = Programs::prepare().unwrap();
     let mut records = Vec::new();
     for contestant in [Contestant::GoTuned, Contestant::SkysailTuned] {

@@ -1,4 +1,4 @@
-//! A few swaps from each source, and a restart: every figure is there, and no call fails.
+//! A few swaps from each source, and a restart: every figure is measured, and no call fails.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use skysail_test_bench::swaps::{Figures, Source, Task, markdown, restart, swaps}
 
 const SWAPS: u32 = 2;
 
-/// Few calls: nothing here is optimised, and others use the machine.
+/// Few calls, because the test build is not optimised and other tests use the machine.
 async fn figures(source: Source) -> anyhow::Result<Figures> {
     let task = Task {
         components: vec!["simcloud".to_owned()],
@@ -27,8 +27,8 @@ async fn each_source_brings_every_release_to_serve_and_no_call_fails() {
         assert!(figures.calls > 0 && figures.failed.is_empty(), "{figures:?}");
         assert!(figures.component_bytes > 300 << 10 && figures.code_bytes > figures.component_bytes, "{figures:?}");
         assert!(figures.compile_ms > 0.0 && figures.resident_mib.len() > 1, "{figures:?}");
-        // What is compiled takes its time, and what is not does not meet the jail, which is not
-        // there any more.
+        // Sources that compile report a compile time; the other sources cannot compile, because the
+        // jail is removed.
         let compiled = figures.shares.compiled_ms + figures.shares.judged_ms > 10.0;
         assert_eq!(compiled, source != Source::Memory, "{figures:?}");
         assert!(figures.serving_ms.max > 0.0 && figures.serving_ms.max <= figures.written_ms.max, "{figures:?}");

@@ -1,4 +1,4 @@
-//! The compile jail's child, as the real executable has it behind a hidden subcommand.
+//! The child of the compile jail, as the hidden subcommand of the real executable.
 
 use std::process::ExitCode;
 

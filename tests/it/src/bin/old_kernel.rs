@@ -1,5 +1,5 @@
-//! An old kernel, as far as the program that this process becomes can tell: it has no Landlock, or
-//! no seccomp either.
+//! Simulates an old kernel for a program: with a seccomp filter that hides Landlock, or Landlock
+//! and seccomp.
 //!
 //! usage: `old-kernel landlock|both PROGRAM`
 
@@ -19,5 +19,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, without, env::consts::ARCH.try_into()?)?;
     let filter: BpfProgram = filter.try_into()?;
     seccompiler::apply_filter(&filter)?;
-    Err(Command::new(program.ok_or("which program?")?).exec().into())
+    Err(Command::new(program.ok_or("PROGRAM is missing; usage: old-kernel landlock|both PROGRAM")?).exec().into())
 }

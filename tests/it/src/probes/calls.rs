@@ -1,4 +1,4 @@
-//! Calls at once, and calls that are cancelled.
+//! Concurrent calls, and cancelled calls.
 
 use skysail_host::{Limits, Outcome};
 use skysail_provider::{Call, Clusters as _, Code, Limit, LimitHit};

@@ -24,7 +24,7 @@ pub(super) async fn fuel_ends_a_guest_that_never_stops_computing() {
 }
 
 async fn cpu_time_ends(probe: &str) {
-    // Fuel for as good as ever: with the default the same loops take up to fifteen seconds.
+    // Almost unlimited fuel: with the default the same loops take up to fifteen seconds.
     let limits = Limits { fuel: 1_000_000_000_000, cpu_time_ms: 100, ..Limits::default() };
     let attacked = Attacked::with(&hand_written(probe), limits).await;
     attacked
@@ -64,7 +64,7 @@ pub(super) async fn host_calls_cost_fuel_even_if_they_do_nothing() {
     let attacked = Attacked::new("host-calls", limits).await;
     attacked
         .run(Attack::Master, |result, record| {
-            // Each call of the host is an empty line, and costs 2,000.
+            // Each host call writes an empty line, and costs 2,000 fuel units.
             let calls = record.log_lines + record.log_lines_dropped;
             assert!((9_000..=10_000).contains(&calls), "{calls} calls");
             let error = result.unwrap_err();
@@ -243,7 +243,7 @@ pub(super) async fn exit_has_its_own_outcome() {
         .await;
 }
 
-/// Of this process, from the kernel.
+/// The resident memory of this process, from the kernel.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,5 +1,4 @@
-//! Budgets of the HTTP import: what is beyond is refused to the guest, and the record names the
-//! limit.
+//! Limits of the HTTP import: a request beyond a limit is refused, and the record names the limit.
 
 use std::{
     collections::BTreeMap,
@@ -30,14 +29,14 @@ use tokio::{
 use super::{Attack, Attacked, Setup, shadowed};
 use crate::components::{built, marked};
 
-/// What the server answers.
+/// The response of the server.
 #[derive(Clone)]
 enum Answer {
-    /// 200 with a body of so many bytes.
+    /// 200 with a body of this size in bytes.
     Body(usize),
-    /// 200 once so many requests wait: none of them is answered before.
+    /// 200, but only when this many requests wait for a response.
     Together(Arc<Barrier>),
-    /// Nothing, for ever.
+    /// No response, ever.
     Never,
 }
 
@@ -68,14 +67,14 @@ impl Server {
         Self { url: format!("{origin}/"), origin, requests, heads, _tasks: tasks }
     }
 
-    /// A probe that may ask this server.
+    /// A probe with access to this server.
     async fn attacked_by(&self, probe: &str, limits: Limits) -> Attacked {
         let client = self.client(&limits);
         let wasm = built(&format!("probe-{probe}"));
         Attacked::of(Setup { limits, config: &self.url, http: Some(client), ..Setup::of("probe", &wasm) }).await
     }
 
-    /// What may send every method to this server.
+    /// A client that may send every method to this server.
     fn client(&self, limits: &Limits) -> Arc<HttpClient> {
         let rule = EgressRuleSpec { origins: vec![self.origin.clone()], ..EgressRuleSpec::default() };
         let spec = EgressSpec { rules: vec![rule], allow_cidrs: vec!["127.0.0.0/8".to_owned()], ca_bundle: None };
@@ -92,7 +91,7 @@ impl Server {
     }
 }
 
-/// The head of the first request in `read`, once that request is there with its body; takes it out.
+/// Removes the first request from `read` if it is complete with its body, and returns its headers.
 fn take_request(read: &mut Vec<u8>) -> Option<String> {
     let end = read.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
@@ -272,7 +271,7 @@ async fn the_error_of_a_provider_without_egress_rules_says_so() {
         .await;
 }
 
-/// Turns each name into another spelling of the metadata service's address.
+/// Resolves each name to another spelling of the metadata service's address.
 struct Rebinding;
 
 #[async_trait]
@@ -289,8 +288,8 @@ impl Resolver for Rebinding {
     }
 }
 
-/// The rules let the names through, and the CIDR opens the network around the address: it is the
-/// address that refuses.
+/// The rules allow the names, and the CIDR allows the network of the address: the address itself is
+/// the reason for the refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn http_metadata_is_refused_in_every_spelling() {
     let rules = vec![EgressRuleSpec { origins: vec!["http://*.example.com".to_owned()], ..EgressRuleSpec::default() }];
@@ -326,7 +325,7 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
         r#"another origin: Err("ErrorCode::HttpRequestDenied")"#,
         r#"metadata: Err("ErrorCode::HttpRequestDenied")"#,
         r#"unknown credential: Err("ErrorCode::HttpRequestDenied")"#,
-        // The host's own `host` is sent in place of the guest's.
+        // The host sends its own `host` header instead of the guest's.
         r#"Ok((200, "content-length", 9))"#,
         r#"Err("proxy-authorization: HeaderError::Forbidden")"#,
         r#"Err("cookie: HeaderError::Forbidden")"#,
@@ -352,8 +351,8 @@ pub(super) async fn wasi_http_goes_through_the_same_rules_and_budgets() {
         .await;
 }
 
-/// Before it serves, a release is asked what its predecessor was asked: it changes nothing by that,
-/// whatever it tries, and neither does its predecessor.
+/// In the shadow phase a release gets the calls of its predecessor: whatever it tries, its writes
+/// do not reach the cloud.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 pub(super) async fn shadow_writes_do_not_reach_the_cloud() {
     let server = Server::new(Answer::Body(0)).await;

@@ -1,4 +1,4 @@
-//! Limits that refuse or drop something and let the call go on.
+//! Limits that refuse or drop something and do not end the call.
 
 use std::sync::{
     Arc,
@@ -28,7 +28,7 @@ pub(super) async fn log_bytes_beyond_the_limit_are_dropped() {
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("written".to_owned()));
-            // Each line has 5,000 bytes and is cut to 4,096.
+            // Each line has 5,000 bytes and is truncated to 4,096.
             assert_eq!((record.log_lines, record.log_lines_dropped), (4, 96));
             assert_eq!(record.limits_hit, [LimitHit { limit: Limit::LogBytes, used: 500_000, max: 20_000 }]);
         })
@@ -41,7 +41,7 @@ pub(super) async fn wasi_stdio_becomes_log_lines_under_the_budget() {
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("random".to_owned()));
-            // Three lines with text in them, of which the last goes on as "line 0", and 999 more.
+            // Three lines of text, the last of which continues with "line 0", and 999 more lines.
             assert_eq!((record.log_lines, record.log_lines_dropped), (100, 903));
             assert_eq!(record.limits_hit, [LimitHit { limit: Limit::LogLines, used: 1_003, max: 100 }]);
         })
@@ -91,7 +91,7 @@ pub(super) async fn events_beyond_the_limit_are_dropped() {
     attacked
         .run(Attack::Master, |result, record| {
             assert_eq!(result, Ok("published".to_owned()));
-            // Nobody takes Events of this call.
+            // This call has no event sink.
             assert_eq!((record.events, record.events_dropped), (0, 1_000));
             assert_eq!(record.limits_hit, [LimitHit { limit: Limit::Events, used: 1_000, max: 5 }]);
         })

@@ -1,4 +1,4 @@
-//! Load balancers: made once, changed in place, carrying traffic, gone without a trace.
+//! Tests of load balancers: create, update, traffic and deletion.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn address(status: &LoadBalancerStatus) -> &str {
     ingress.ip.as_deref().unwrap()
 }
 
-/// The machine that answers an HTTP request there; none where nobody does.
+/// The name of the machine that answers an HTTP request to this address; none without an answer.
 async fn who_answers(address: &str, port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(format!("{address}:{port}")).await.ok()?;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: web\r\nconnection: close\r\n\r\n").await.ok()?;
@@ -26,7 +26,7 @@ async fn who_answers(address: &str, port: u16) -> Option<String> {
     Some(text.split_once("\r\n\r\n")?.1.trim().to_owned())
 }
 
-/// Everybody who answers in so many connections.
+/// The names of all machines that answer in this number of connections.
 async fn all_who_answer(address: &str, port: u16, connections: usize) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for _ in 0..connections {
@@ -88,7 +88,7 @@ async fn update_changes_the_backends_and_nothing_else() {
     let before = world.cloud.snapshot();
     world.requests();
 
-    // What else differs is a matter for `ensure`.
+    // Only `ensure` applies other changes.
     service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
     service.source_ranges = vec!["10.0.0.0/8".to_owned()];
     world.balancers().update(&world.call, CLUSTER, &service, &new).await.unwrap();
@@ -131,7 +131,7 @@ async fn ensure_applies_changes_of_the_service() {
     let [server] = snapshot.virtual_servers.as_slice() else { panic!("{snapshot:?}") };
     assert_eq!((server.port, server.session_affinity_seconds), (PORT, 60));
     assert_eq!(server.allowed_sources, ["10.0.0.0/8"]);
-    assert_eq!(who_answers(address(&status), PORT).await, None, "127.0.0.1 is no allowed source");
+    assert_eq!(who_answers(address(&status), PORT).await, None, "127.0.0.1 must not be an allowed source");
     assert_eq!(who_answers(address(&status), PORT + 1).await, None);
 
     let [a, b, c, last] = address(&status).parse::<std::net::Ipv4Addr>().unwrap().octets();
@@ -150,7 +150,7 @@ async fn ensure_deleted_is_idempotent_and_leaves_nothing() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let service = service("a");
-    assert_eq!(world.ensure_deleted(&service).await, Ok(()), "there never was anything");
+    assert_eq!(world.ensure_deleted(&service).await, Ok(()), "nothing was ever created");
     assert_eq!(world.writes(), Vec::<String>::new());
     let status = world.ensure(&service, &nodes).await.unwrap();
     for _ in 0..2 {

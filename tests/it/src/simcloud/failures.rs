@@ -1,5 +1,5 @@
-//! The cloud fails, refuses and loses answers: what the provider answers to the host, and that the
-//! next call finishes what is half done.
+//! Tests of a cloud that fails, refuses and loses responses: the provider returns the right error,
+//! and the next call completes the interrupted work.
 
 use skysail_dev::cloud::{Failures, Knobs};
 use skysail_provider::{Code, Detail, NodeSet};
@@ -7,13 +7,13 @@ use tokio::time::Duration;
 
 use super::{CLUSTER, World, node, service, set};
 
-/// The request after so many fails; all others pass.
+/// One request fails after `after` requests that succeed; all later ones succeed.
 fn one_failure(after: u32, writes_only: bool, carried_out: bool) -> Knobs {
     let fail = Failures { after, count: 1, status: 500, writes_only, carried_out };
     Knobs { fail: Some(fail), ..Knobs::default() }
 }
 
-/// Each place where one of so many requests can fail, with and without being carried out.
+/// Each of the requests that can fail, with and without being carried out.
 fn places(requests: u32) -> impl Iterator<Item = (u32, bool)> {
     (0..requests).flat_map(|after| [(after, false), (after, true)])
 }
@@ -31,14 +31,14 @@ async fn fails_once(world: &World, nodes: &NodeSet, knobs: Knobs) {
     world.turn(knobs);
     let error = world.ensure(&service("a"), nodes).await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable, "{error}");
-    assert_eq!(world.cloud.knobs().fail, None, "the failure was met");
+    assert_eq!(world.cloud.knobs().fail, None, "the failure must have occurred");
 }
 
 #[tokio::test]
 async fn the_next_ensure_completes_an_interrupted_one_without_duplicates() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
-    // Two lists and three writes.
+    // Two requests that list and three that write.
     for place in places(5) {
         fails_once(&world, &nodes, one_failure(place.0, false, place.1)).await;
         let status = world.ensure(&service("a"), &nodes).await.unwrap();
@@ -69,7 +69,7 @@ async fn the_next_ensure_completes_an_interrupted_change() {
     let mut changed = service("a");
     changed.ports[1].port += 1;
     changed.source_ranges = vec!["10.0.0.0/8".to_owned()];
-    // Delete the stale port, change the one that stays, make the new one.
+    // The requests delete the old port, change the remaining port and create the new port.
     for place in places(3) {
         world.ensure(&service("a"), &nodes).await.unwrap();
         world.turn(one_failure(place.0, true, place.1));
@@ -91,7 +91,7 @@ async fn the_next_ensure_deleted_completes_an_interrupted_one() {
         world.ensure(&service("a"), &nodes).await.unwrap();
         world.turn(one_failure(place.0, true, place.1));
         let error = world.ensure_deleted(&service("a")).await.unwrap_err();
-        assert_eq!(error.code, Code::Unavailable, "half done is never done");
+        assert_eq!(error.code, Code::Unavailable, "an interrupted deletion must not succeed");
         assert_eq!(world.ensure_deleted(&service("a")).await, Ok(()));
         assert!(world.cloud.snapshot().has_no_load_balancers(), "{place:?}");
     }
@@ -130,7 +130,7 @@ async fn an_expired_token_is_denied_and_never_not_found() {
     assert!(world.cloud.requests().iter().rev().take(6).all(|record| record.status == 401));
     one_whole(&world, (0, false));
 
-    // The guest has never seen a token: the operator exchanges it, and the same guest is let in.
+    // The guest never sees the token: after the operator replaces it, the same guest succeeds.
     world.use_token(&world.cloud.renew_token());
     assert_eq!(world.ensure_deleted(&service("a")).await, Ok(()));
     assert!(world.cloud.snapshot().has_no_load_balancers());

@@ -1,4 +1,4 @@
-//! Machines, zones, clusters, the oldest interface, and the cloud-config.
+//! Tests of machines, zones, clusters, the interface `node-legacy`, and the cloud-config.
 
 use skysail_dev::cloud::{Knobs, NewInstance};
 use skysail_host::{CallRecorder, Engine, Limits, Release, Sandbox, SandboxOptions, Severity, check_config};
@@ -18,7 +18,7 @@ async fn every_interface_of_the_contract_is_there() {
 async fn three_hundred_nodes_take_two_requests_and_keep_their_order() {
     let world = World::new().await;
     let machine = |n: u32| world.cloud.add_instance(&format!("node-{n:03}"), "zone-b").unwrap();
-    // Made backwards: the order of IDs is not that of names.
+    // Created in reverse order, so that the order of IDs differs from the order of names.
     let machines: Vec<_> = (0..300).rev().map(machine).collect();
     let nodes = set(machines.iter().map(|machine| node(&machine.name, Some(&machine.id))).collect());
     let found = world.instances().describe(&world.call, &nodes, Detail::Metadata).await.unwrap();
@@ -27,12 +27,12 @@ async fn three_hundred_nodes_take_two_requests_and_keep_their_order() {
     let ids: Vec<_> = found.into_iter().map(|instance| instance.unwrap().provider_id).collect();
     assert_eq!(ids, wanted);
 
-    // Zones are remembered, and one node costs one request.
+    // Zones are cached, and one node takes one request.
     let one = set(vec![node("node-007", None)]);
     world.instances().describe(&world.call, &one, Detail::Metadata).await.unwrap();
     assert_eq!(world.requests(), ["GET /v1/instances"]);
 
-    // A cloud that gives small pages is asked for all of them.
+    // The provider fetches all pages of a cloud with small pages.
     world.turn(Knobs { page_entries_max: 70, ..Knobs::default() });
     let paged = world.instances().describe(&world.call, &nodes, Detail::State).await.unwrap();
     assert_eq!(world.requests().len(), 5);
@@ -80,12 +80,12 @@ async fn each_node_has_its_own_result() {
     ];
     assert_eq!(running.addresses, addresses);
 
-    // A new machine under the name of a node is not that node's machine.
+    // A new machine with the name of a node is not that node's machine.
     world.cloud.add_instance("gone", "zone-a").unwrap();
     let again = world.instances().describe(&world.call, &set(vec![node("gone", Some(&gone.id))]), Detail::State).await;
     assert_eq!(again.unwrap()[0].as_ref().unwrap_err().code, Code::NotFound);
 
-    // Nothing to ask the cloud about.
+    // An empty set needs no request.
     world.requests();
     let answers = world.instances().describe(&world.call, &set(vec![foreign]), Detail::State).await.unwrap();
     assert_eq!(answers[0].as_ref().unwrap_err().code, Code::Invalid);

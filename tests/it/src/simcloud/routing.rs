@@ -1,4 +1,5 @@
-//! Routes to pods: made and deleted however often it is asked for, and never another cluster's.
+//! Tests of routes to pods: creation and deletion are idempotent, and routes of other clusters are
+//! not touched.
 
 use skysail_dev::cloud::{Failures, Knobs};
 use skysail_provider::{AddressKind, Code, NodeAddress, Route};
@@ -17,7 +18,7 @@ fn wanted(node: &str, cidr: &str) -> (String, Route) {
     (format!("hint-{node}"), route)
 }
 
-/// Target and destination of each route that the cloud has, by machine's name.
+/// The machine name and the destination of each route in the cloud.
 fn present(world: &World) -> Vec<(String, String)> {
     let snapshot = world.cloud.snapshot();
     let name = |id: &str| snapshot.instances.iter().find(|machine| machine.id == id).unwrap().name.clone();
@@ -78,7 +79,8 @@ async fn routes_of_other_clusters_are_ignored() {
     let theirs = world.routes().list(&world.call, "other").await.unwrap();
     let ours = world.routes().list(&world.call, CLUSTER).await.unwrap();
     assert_eq!((theirs.len(), ours.len()), (1, 1));
-    // Taking over their destination is refused, and so is deleting their route by its name.
+    // A route with the destination of another cluster's route is refused, and so is the deletion of
+    // such a route by its name.
     let made = world.routes().create(&world.call, CLUSTER, &[wanted("b", "10.244.1.0/24")]).await.unwrap();
     assert!(made[0].is_err());
     let answers = world.routes().delete(&world.call, CLUSTER, &[theirs, ours].concat()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A release beside the one that serves, in front of a cloud.
+//! Tests of the shadow phase with a cloud.
 
 use skysail_host::slot::{Offer, Offered, ShadowStatus, Slot};
 use skysail_provider::{Detail, Instances as _, LoadBalancerInventory, LoadBalancers as _, Routes};

@@ -1,4 +1,4 @@
-//! Where disks are.
+//! Tests of the topology labels of volumes.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,11 @@ async fn a_volume_is_labelled_with_the_zone_of_its_disk() {
     assert_eq!(labels(driver, "").await.unwrap_err().code, Code::Invalid);
     world.requests();
     assert_eq!(labels("ebs.csi.aws.com", "d-999").await.unwrap_err().code, Code::Unsupported);
-    assert_eq!(world.requests(), Vec::<String>::new(), "another driver's volume is no question to this cloud");
+    assert_eq!(world.requests(), Vec::<String>::new(), "the volume of another driver must cause no request");
     world.cloud.expire_token();
-    assert_eq!(labels(driver, &disk.id).await.unwrap_err().code, Code::Denied, "not found is another answer");
+    assert_eq!(
+        labels(driver, &disk.id).await.unwrap_err().code,
+        Code::Denied,
+        "an expired token must not become not-found"
+    );
 }
