@@ -344,7 +344,7 @@ mod tests {
     use super::Sum;
 
     #[test]
-    fn several_memories_are_judged_by_their_sum() {
+    fn the_sum_of_all_memories_is_limited() {
         let mut sum = Sum::new(Limit::Memory, 100);
         assert!(sum.grow(0, 60));
         assert!(sum.grow(0, 40));

@@ -4,13 +4,13 @@
 /// Marks the place where text was truncated.
 const CUT: &str = "…";
 
-/// The text with at most `bytes_max` bytes, without control characters and [invisible](is_unseen)
-/// characters; a truncation is marked. For a path pass its [lossy
+/// The text with at most `bytes_max` bytes, without control characters and
+/// [invisible](is_invisible) characters; a truncation is marked. For a path pass its [lossy
 /// text](std::path::Path::to_string_lossy).
 #[must_use]
 pub fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
-    for c in text.chars().filter(|c| !is_unseen(*c)) {
+    for c in text.chars().filter(|c| !is_invisible(*c)) {
         let c = if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
         if out.len() + c.len_utf8() > bytes_max {
             while out.len() + CUT.len() > bytes_max && out.pop().is_some() {}
@@ -28,7 +28,7 @@ pub fn one_line(text: &str, bytes_max: usize) -> String {
 /// bidirectional controls, which can reorder the text of a line, zero-width spaces and joiners,
 /// tags.
 #[must_use]
-pub const fn is_unseen(c: char) -> bool {
+pub const fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
@@ -45,7 +45,7 @@ mod tests {
     use super::one_line;
 
     #[test]
-    fn text_is_read_in_the_order_in_which_it_stands() {
+    fn invisible_and_bidirectional_characters_are_removed() {
         assert_eq!(one_line("a\u{202e}b\u{2066}c\u{2069}d\u{200f}e\u{feff}f\u{200b}g\u{e0041}h", 100), "abcdefgh");
         assert_eq!(one_line("one\u{2028}line\u{2029}only", 100), "one line only");
     }

@@ -65,7 +65,7 @@ const TESTS: &[(&str, fn())] = &[
     ("memory-sum", guards::memory_sum_counts_all_memories_together),
     ("names", provider::names_cost_does_not_depend_on_other_fields_of_a_node),
     ("println", soft::println_of_the_sdk_becomes_log_lines),
-    ("regression", provider::regression_passes_for_the_release_that_it_follows_and_traps),
+    ("regression", provider::regression_has_the_identity_of_simcloud_and_traps_when_called),
     ("result-bytes", guards::result_bytes_end_a_call_before_the_host_copies),
     ("shadow-writes", http::shadow_writes_do_not_reach_the_cloud),
     ("strings", guards::strings_between_inner_components_end_at_the_cpu_time),

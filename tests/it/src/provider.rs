@@ -37,7 +37,7 @@ fn sandbox(engine: &Engine) -> Arc<Sandbox> {
 /// The probe `regression` must pass every check until it is called; otherwise tests of the rollback
 /// would show a refusal instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn regression_passes_for_the_release_that_it_follows_and_traps() {
+pub(crate) async fn regression_has_the_identity_of_simcloud_and_traps_when_called() {
     let (engine, recorder) = (Engine::on_demand().unwrap(), CallRecorder::default());
     let wasm = [built("simcloud"), built("probe-regression")];
     let [good, bad] = wasm.each_ref().map(|wasm| Setup::of("simcloud", wasm));
@@ -75,7 +75,7 @@ async fn a_component_is_a_provider_with_the_interfaces_it_exports() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_is_about_a_page_of_nodes_and_no_more() {
+async fn a_call_with_more_nodes_than_a_page_is_refused() {
     let recorder = CallRecorder::default();
     let engine = Engine::new().unwrap();
     let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &recorder).await;
@@ -91,7 +91,7 @@ async fn a_call_is_about_a_page_of_nodes_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cloud_config_is_judged_by_the_release() {
+async fn the_release_validates_the_cloud_config() {
     let engine = Engine::new().unwrap();
     let sandbox = sandbox(&engine);
     let release = Release::from_wasm(&sandbox, &built("dummy")).unwrap();
@@ -101,7 +101,7 @@ async fn a_cloud_config_is_judged_by_the_release() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_pool_everything_is_the_same() {
+async fn calls_work_the_same_without_a_pool() {
     let engine = Engine::on_demand().unwrap();
     assert_eq!((engine.allocation().name(), engine.live()), ("onDemand", None));
     let dummy = Setup::of("dummy", &built("dummy")).serve(&engine, &CallRecorder::default()).await;
@@ -131,7 +131,7 @@ async fn a_provider_that_no_longer_fits_into_the_pool_runs_on_demand() {
 }
 
 #[test]
-fn what_is_no_component_is_refused_with_the_reason() {
+fn a_file_that_is_no_component_is_refused_with_the_reason() {
     let engine = Engine::on_demand().unwrap();
     let sandbox = sandbox(&engine);
     let refused = |wasm: &[u8]| Release::from_wasm(&sandbox, wasm).unwrap_err();
@@ -151,7 +151,7 @@ fn what_is_no_component_is_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unfit_description_refuses_the_release() {
+async fn a_release_with_an_invalid_description_is_refused() {
     let engine = Engine::on_demand().unwrap();
     let sandbox = sandbox(&engine);
     let good = Release::from_wasm(&sandbox, &hand_written("instances")).unwrap();

@@ -78,7 +78,7 @@ fn dummy(mark: u8) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_rename_over_the_file_becomes_the_release_that_serves() {
+async fn a_rename_over_the_file_becomes_the_serving_release() {
     let fed = Fed::new();
     for mark in 0..3 {
         let partial = fed.dir.path().join("partial");
@@ -90,7 +90,7 @@ async fn a_rename_over_the_file_becomes_the_release_that_serves() {
 }
 
 #[tokio::test]
-async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_stalls_half_way() {
+async fn a_copy_in_place_becomes_the_serving_release_even_if_the_copy_stalls() {
     let fed = Fed::new();
     fs::write(fed.path(), dummy(0)).unwrap();
     fed.serves(&dummy(0)).await;
@@ -108,7 +108,7 @@ async fn a_copy_in_place_becomes_the_release_that_serves_also_where_the_copy_sta
 }
 
 #[tokio::test]
-async fn a_swap_of_a_config_maps_data_link_becomes_the_release_that_serves() {
+async fn an_update_of_a_mounted_config_map_becomes_the_serving_release() {
     let fed = Fed::new();
     let mount = fed.dir.path();
     symlink("..data/provider.wasm", fed.path()).unwrap();

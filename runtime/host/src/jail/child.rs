@@ -147,7 +147,7 @@ fn confine(limits: CompileLimits, used: &Used, apart: u64) -> io::Result<Vec<Str
     limit(Resource::Nofile, FILES_MAX)?;
     set_no_new_privs(true)?;
     // This must be last: the filter forbids the calls above.
-    Ok(walls::put_up())
+    Ok(walls::apply())
 }
 
 /// Starts the watch thread. It ends the process with an answer when the CPU time is used up,

@@ -53,7 +53,7 @@ impl Jail {
 
     /// Logs the first line of a child's standard error if it reports missing kernel features, and
     /// returns the rest.
-    fn heed(&self, said: String) -> String {
+    fn log_missing_features(&self, said: String) -> String {
         let Some(rest) = said.strip_prefix(walls::WITHOUT) else { return said };
         let (missing, rest) = rest.split_once('\n').unwrap_or((rest, ""));
         self.said.call_once(|| tracing::warn!("{}{}", walls::WITHOUT, one_line(missing)));
@@ -133,7 +133,7 @@ async fn run(
         );
         return Err(failed(source));
     }
-    ended.said = jail.heed(ended.said);
+    ended.said = jail.log_missing_features(ended.said);
     Ok(ended)
 }
 

@@ -22,7 +22,7 @@ pub(super) const WITHOUT: &str = "compile jail: without ";
 /// kernel lacks and the consequence.
 ///
 /// Afterwards the process can open no file, start no process and change no limit.
-pub(super) fn put_up() -> Vec<String> {
+pub(super) fn apply() -> Vec<String> {
     // Landlock first: its system calls are not among those that the filter allows.
     let landlock = landlock();
     let seccomp = seccomp();

@@ -73,7 +73,7 @@ fn shown(value: u64, unit: &str) -> String {
 
 /// `UPDATE_EXPECT=1 cargo test -p skysail-host limits` writes the file.
 #[test]
-fn the_table_for_operators_is_what_the_host_does() {
+fn the_table_of_limits_matches_the_bounds() {
     let mut text = "# Limits
 
 Every provider has these limits, and each can be set for it: under `spec.limits` in the provider

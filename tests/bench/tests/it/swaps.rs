@@ -20,7 +20,7 @@ async fn figures(source: Source) -> anyhow::Result<Figures> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_source_brings_every_release_to_serve_and_no_call_fails() {
+async fn every_release_of_each_source_serves_and_no_call_fails() {
     let mut all = Vec::new();
     for source in [Source::File, Source::ConfigMap, Source::Oci, Source::Memory] {
         let figures = figures(source).await.unwrap();
