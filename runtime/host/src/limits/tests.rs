@@ -76,11 +76,11 @@ fn shown(value: u64, unit: &str) -> String {
 fn the_table_of_limits_matches_the_bounds() {
     let mut text = "# Limits
 
-Every provider has these limits, and each can be set for it: under `spec.limits` in the provider
-file, as a whole number in the unit named here (1 KiB is 1024 bytes). What is not set has the
-default. A limit of a call that is met is counted in `skysail_provider_limit_hits_total` under its
-name, and stands in the record of the call with what was used; `deadlineMs` is an outcome of its
-own.
+Every provider has these limits. An operator can set each limit for a provider, under `spec.limits`
+in the provider file, as a whole number in the unit of the table (1 KiB is 1024 bytes). An absent
+limit has the default. When a call reaches a limit, `skysail_provider_limit_hits_total` counts it
+under the limit's name, and the record of the call contains the amount used; `deadlineMs` has its
+own outcome.
 
 | limit | unit | range | default | beyond it | why |
 |---|---|---|---|---|---|
