@@ -1,8 +1,9 @@
-//! Where in a guest a call ended: the names of the guest's own functions, innermost first.
+//! The place in the guest where a call ended: the names of the guest's own functions, innermost
+//! first.
 //!
-//! Rust's standard library stands innermost in every panic, and the glue of `wit-bindgen` outermost
-//! in every call. Neither tells an author anything, so both are left out, unless there is nothing
-//! else.
+//! The innermost functions of every panic belong to Rust's standard library, and the outermost
+//! functions of every call to the glue of `wit-bindgen`. Neither helps an author, so both are left
+//! out unless nothing else is left.
 
 use skysail_provider::text::one_line;
 use wasmtime::WasmBacktrace;

@@ -1,8 +1,9 @@
-//! Why a call ended early, made out of what wasmtime says and what the store's guards saw.
+//! Explains why a call ended early, from wasmtime's error and from the limits that the store
+//! recorded.
 //!
-//! A trap, an exhausted limit and a guest that leaves are different things for the caller. A Rust
-//! guest that is refused memory aborts with the same trap as one that panics; the guards know
-//! better, and are asked first.
+//! The caller distinguishes a trap, an exhausted limit and an exit of the guest. A Rust guest that
+//! is refused memory aborts with the same trap as one that panics, so the recorded limits are
+//! checked first.
 
 use skysail_provider::{Code, Error, Limit, LimitHit};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace, component::ResourceTableError};
@@ -30,7 +31,8 @@ pub(crate) fn explain(source: &wasmtime::Error, store: Option<&Store<CallState>>
         (None, Some(I32Exit(status))) => format!("the guest exited with status {status} instead of returning a result"),
         (None, None) => format!("the guest broke the contract: {}", source.root_cause()),
     };
-    // The guest's words come before the functions: what is cut off is cut at the end.
+    // The guest's own text comes before the functions, because a long message is truncated at its
+    // end.
     let reason = match store.and_then(|store| store.data().log.last_words()) {
         Some(LastWords::Panic(text)) => format!("the guest trapped: {text}"),
         Some(LastWords::Stderr(text)) => format!("{reason}; its last lines on standard error: {text}"),
@@ -70,12 +72,13 @@ fn limit(source: &wasmtime::Error, store: Option<&Store<CallState>>, limits: &Li
         }
         None => {}
     }
-    // Whatever it says: a guest that was refused what it asked for ended because of that.
+    // Whatever the error is: a guest that was refused memory or table elements ended because of
+    // that.
     store.and_then(|store| store.data().growth.refused().next())
 }
 
-/// What wasmtime 48 says in words only. The probe guests of these limits fail where a newer
-/// wasmtime says it differently.
+/// Errors that wasmtime 48 reports only as text. The tests with probes of these limits fail if a
+/// newer wasmtime changes the text.
 enum Known {
     HostCallFuel,
     Handles,

@@ -89,7 +89,7 @@ impl CallLog {
         self.lines().write(stream, bytes);
     }
 
-    /// What the guest said of why it ends, within the budget of lines or beyond it.
+    /// What the guest wrote about the reason of its end, within the limit of lines or beyond it.
     pub(crate) fn last_words(&self) -> Option<LastWords> {
         self.lines().last_words()
     }
