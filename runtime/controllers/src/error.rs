@@ -25,6 +25,9 @@ pub(crate) enum Error {
     },
 }
 
+const API_CONFLICT: &str = "ApiConflict";
+const API_ERROR: &str = "ApiError";
+
 impl Error {
     pub(crate) fn provider(step: &'static str) -> impl Fn(skysail_provider::Error) -> Self {
         move |source| Self::Provider { step, source }
@@ -62,9 +65,14 @@ impl Error {
         match self {
             Self::Provider { source, .. } => source.code.category(),
             Self::Api { source, .. } if is_fenced(source) => Code::NotLeading.category(),
-            Self::Api { .. } if self.is_conflict() => "ApiConflict",
-            Self::Api { .. } => "ApiError",
+            Self::Api { .. } if self.is_conflict() => API_CONFLICT,
+            Self::Api { .. } => API_ERROR,
         }
+    }
+
+    /// All that [`Self::category`] may be.
+    pub(crate) fn categories() -> impl Iterator<Item = &'static str> {
+        Code::ALL.into_iter().map(Code::category).chain([API_CONFLICT, API_ERROR])
     }
 }
 

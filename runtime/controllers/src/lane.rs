@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     findings::Findings,
+    metrics::ControllerMetrics,
     ownership::LaneId,
     provider_addresses::ProviderAddresses,
     providers::ProviderEntry,
-    queue::{QueueLabels, QueueMetrics, WorkQueue},
+    queue::{QueueLabels, WorkQueue},
     settings::{ControllerSettings, EnabledControllers},
     watch::ObjectKey,
 };
@@ -51,6 +52,14 @@ pub(crate) struct Lane {
     settings: RwLock<Arc<ProviderEntry>>,
     /// Counts the edits that require each load balancer to be ensured again.
     edits: AtomicU64,
+    /// Where the lane's series are.
+    metrics: ControllerMetrics,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.metrics.release(&self.name);
+    }
 }
 
 impl fmt::Debug for Lane {
@@ -72,11 +81,13 @@ impl Lane {
         id: LaneId,
         entry: &ProviderEntry,
         settings: &ControllerSettings,
-        metrics: &QueueMetrics,
+        metrics: &ControllerMetrics,
         stop: CancellationToken,
     ) -> Self {
         let EnabledControllers { service, cloud_node, .. } = settings.controllers;
         let routes = settings.routes_enabled() && settings.watch_based_routes;
+        metrics.keep(&entry.name);
+        let queues = &metrics.queues;
         let labels = |name, served: bool| served.then(|| QueueLabels { name, provider: entry.name.clone() });
         Self {
             id,
@@ -85,14 +96,15 @@ impl Lane {
             findings: entry.findings.clone(),
             releases: entry.generation.clone(),
             rotations: entry.rotations.clone(),
-            services: metrics.queue(labels("service", service)),
-            nodes: metrics.queue(labels("Nodes", cloud_node)),
-            routes: metrics.queue(labels("Routes", routes)),
+            services: queues.queue(labels("service", service)),
+            nodes: queues.queue(labels("Nodes", cloud_node)),
+            routes: queues.queue(labels("Routes", routes)),
             passes: Notify::new(),
             published: watch::Sender::new(false),
             stop,
             settings: RwLock::new(Arc::new(entry.clone())),
             edits: AtomicU64::new(0),
+            metrics: metrics.clone(),
         }
     }
 

@@ -221,7 +221,7 @@ impl Tasks {
         let before = triggers::service_owners(&context);
         let Changes { added, removed, readdressed } = context.lanes.follow(providers, |id, entry| {
             context.ledger.unsettle_all(&entry.name);
-            Lane::new(id, entry, &context.settings, &context.reporter.metrics.queues, self.stop.child_token())
+            Lane::new(id, entry, &context.settings, &context.reporter.metrics, self.stop.child_token())
         });
         removed.iter().for_each(|lane| lane.stop.cancel());
         triggers::providers_changed(&context, &readdressed, &before);

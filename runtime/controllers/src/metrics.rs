@@ -1,5 +1,10 @@
 //! The metrics of the controllers, under upstream's names where upstream has the metric.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -11,7 +16,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::queue::QueueMetrics;
+use crate::{error::Error, names::controllers, queue::QueueMetrics};
 
 /// Labels of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -55,6 +60,9 @@ pub struct ControllerMetrics {
     pub(crate) orphaned_load_balancers: Family<ProviderLabels, Gauge>,
     pub(crate) events_written: Counter,
     pub(crate) events_dropped: Counter,
+    /// Lanes of each provider name. A provider that is removed and added again has two for a
+    /// moment.
+    lanes: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl ControllerMetrics {
@@ -84,11 +92,52 @@ impl ControllerMetrics {
             orphaned_load_balancers: Family::default(),
             events_written: Counter::default(),
             events_dropped: Counter::default(),
+            lanes: Arc::default(),
         };
         metrics.register_upstream(registry);
         metrics.register_ours(registry);
         metrics.register_of_load_balancers(registry);
         metrics
+    }
+
+    /// One more lane of this name; see [`Self::release`].
+    pub(crate) fn keep(&self, provider: &str) {
+        *self.lanes().entry(provider.to_owned()).or_default() += 1;
+    }
+
+    /// One lane of this name fewer: no task of the lane runs any more. The last one removes the
+    /// provider's series: each name would take memory and a place in every scrape for ever.
+    pub(crate) fn release(&self, provider: &str) {
+        // Held until the end: a lane of the same name may be added at this moment.
+        let mut lanes = self.lanes();
+        let Some(count) = lanes.get_mut(provider) else { return };
+        *count -= 1;
+        if *count == 0 {
+            lanes.remove(provider);
+            self.remove(provider);
+        }
+    }
+
+    fn remove(&self, provider: &str) {
+        for controller in controllers::ALL {
+            for outcome in Error::categories().chain(["Ok"]) {
+                self.reconciles.remove(&OutcomeLabels { controller, provider: provider.to_owned(), outcome });
+            }
+        }
+        self.queues.remove(provider);
+        let labels = ProviderLabels { provider: provider.to_owned() };
+        let gauges =
+            [&self.node_set_size, &self.node_deletion_stopped, &self.nodes_held, &self.orphaned_load_balancers];
+        for family in gauges {
+            family.remove(&labels);
+        }
+        for family in [&self.node_deletion_stops, &self.drift_repairs] {
+            family.remove(&labels);
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn register_upstream(&self, registry: &mut Registry) {

@@ -151,4 +151,6 @@ pub mod controllers {
     /// Source of the route controller's Events; as upstream, `--controllers` uses another name,
     /// `node-route-controller`.
     pub const ROUTE: &str = "route_controller";
+    /// All of them.
+    pub const ALL: [&str; 4] = [SERVICE, CLOUD_NODE, CLOUD_NODE_LIFECYCLE, ROUTE];
 }

@@ -27,6 +27,7 @@ mod record;
 mod release;
 mod sandbox;
 mod sandboxed_provider;
+mod series;
 pub mod slot;
 mod store;
 mod tally;

@@ -4,17 +4,17 @@
 //! Labels are bounded: provider, function, outcome and limit are closed sets; never a URL, an
 //! object or a message.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use skysail_provider::{Code, LimitHit, ObjectReference};
+use skysail_provider::{Code, Limit, LimitHit, ObjectReference};
 use tokio::sync::broadcast;
 
-use crate::Fault;
+use crate::{Fault, series::Providers};
 
 /// Records that are buffered for a slow subscriber before it loses the oldest: a few seconds of a
 /// busy controller.
@@ -152,6 +152,8 @@ pub struct CallMetrics {
     events: Family<ProviderLabels, Counter>,
     events_dropped: Family<ProviderLabels, Counter>,
     running: Family<ProviderLabels, Gauge>,
+    /// With the functions that were called.
+    providers: Providers<&'static str>,
 }
 
 impl Default for CallMetrics {
@@ -178,6 +180,7 @@ impl Default for CallMetrics {
             events: Family::default(),
             events_dropped: Family::default(),
             running: Family::default(),
+            providers: Providers::default(),
         }
     }
 }
@@ -238,7 +241,47 @@ impl CallMetrics {
         self.running.get_or_create_owned(&ProviderLabels { provider: provider.to_owned() })
     }
 
+    /// One more sandbox of this name; see [`Self::release`].
+    pub(crate) fn keep(&self, provider: &Arc<str>) {
+        self.providers.keep(provider);
+    }
+
+    /// One sandbox of this name fewer: no call of it runs any more. The last one removes the
+    /// provider's series.
+    pub(crate) fn release(&self, provider: &str) {
+        self.providers.release(provider, |functions| self.remove(provider, functions));
+    }
+
+    fn remove(&self, provider: &str, functions: BTreeSet<&'static str>) {
+        let outcomes = || Code::ALL.into_iter().map(Code::category).chain(["Ok", "Cancelled"]);
+        for function in functions {
+            for outcome in outcomes() {
+                self.calls.remove(&CallLabels { provider: provider.to_owned(), function, outcome });
+            }
+            let labels = FunctionLabels { provider: provider.to_owned(), function };
+            self.release_faults.remove(&labels);
+            self.duration.remove(&labels);
+            self.cpu_time.remove(&labels);
+            self.guest_time.remove(&labels);
+            self.fuel.remove(&labels);
+            self.memory_peak.remove(&labels);
+        }
+        for limit in Limit::ALL {
+            self.limits.remove(&LimitLabels { provider: provider.to_owned(), limit: limit.name() });
+        }
+        let labels = ProviderLabels { provider: provider.to_owned() };
+        for family in [&self.http_requests, &self.http_sent, &self.http_received] {
+            family.remove(&labels);
+        }
+        self.http_time.remove(&labels);
+        for family in [&self.log_lines, &self.log_lines_dropped, &self.events, &self.events_dropped] {
+            family.remove(&labels);
+        }
+        self.running.remove(&labels);
+    }
+
     fn observe(&self, record: &CallRecord) {
+        self.providers.note(&record.provider, record.function);
         let provider = record.provider.to_string();
         let call =
             CallLabels { provider: provider.clone(), function: record.function, outcome: record.outcome.category() };

@@ -89,8 +89,10 @@ impl Sandbox {
             .place(limits.stack_bytes, u32::try_from(calls.saturating_add(ADMISSIONS_MAX)).unwrap_or(u32::MAX))
             .map_err(|source| SandboxError::Engine { provider: name.clone(), source })?;
         tracing::debug!(provider.name = name, allocation = placement.allocation.name(), "sandbox made");
+        let name = name.into();
+        recorder.metrics().keep(&name);
         Ok(Arc::new(Self {
-            name: name.into(),
+            name,
             config,
             http,
             placement,
@@ -168,6 +170,12 @@ impl Sandbox {
     pub(crate) fn wait(&self) -> Option<Waiting<'_>> {
         let waiting = Waiting(&self.waiting);
         (self.waiting.fetch_add(1, Ordering::Relaxed) < CALLS_WAITING_MAX).then_some(waiting)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.recorder.metrics().release(&self.name);
     }
 }
 

@@ -118,6 +118,21 @@ impl QueueMetrics {
         self.watched.0.lock().unwrap_or_else(PoisonError::into_inner).insert(labels, look);
         queue
     }
+
+    /// The provider is gone, and with it its queues.
+    pub(crate) fn remove(&self, provider: &str) {
+        let mut watched = self.watched.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|labels, _| {
+            let stays = labels.provider != provider;
+            if !stays {
+                self.adds.remove(labels);
+                self.retries.remove(labels);
+                self.queue_duration.remove(labels);
+                self.work_duration.remove(labels);
+            }
+            stays
+        });
+    }
 }
 
 fn histogram() -> Histogram {

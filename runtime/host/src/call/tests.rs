@@ -31,7 +31,9 @@ async fn recorded_for(guest: &Guest, call: &Call) -> (Arc<CallRecord>, String) {
     let release = Arc::new(Release::from_wasm(&sandbox, &component(guest)).unwrap());
     let info = Arc::new(describe(&sandbox, &release).await.unwrap());
     let mut records = recorder.subscribe();
-    let result = SandboxedProvider::new(sandbox, release, info).master(call, "x").await;
+    // A provider that is gone has no metrics.
+    let provider = SandboxedProvider::new(sandbox, release, info);
+    let result = provider.master(call, "x").await;
     let record = records.recv().await.unwrap();
     let outcome = match result {
         Ok(_) => Outcome::Ok,

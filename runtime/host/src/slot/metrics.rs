@@ -1,5 +1,7 @@
 //! Metrics of slots.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -7,6 +9,7 @@ use prometheus_client::{
 };
 
 use super::Stage;
+use crate::series::Providers;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProviderLabels {
@@ -37,6 +40,8 @@ pub struct SlotMetrics {
     draining: Family<ProviderLabels, Gauge>,
     shadow_questions: Family<ProviderLabels, Counter>,
     shadow_differences: Family<ProviderLabels, Counter>,
+    /// With stages and codes that refusals had, and codes of what has no stage.
+    providers: Providers<(Option<&'static str>, &'static str)>,
 }
 
 impl SlotMetrics {
@@ -76,20 +81,53 @@ impl SlotMetrics {
         metrics
     }
 
+    /// One more slot of this name; see [`Self::release`].
+    pub(super) fn keep(&self, provider: &Arc<str>) {
+        self.providers.keep(provider);
+    }
+
+    /// One slot of this name fewer. The last one removes the provider's series.
+    pub(super) fn release(&self, provider: &str) {
+        self.providers.release(provider, |codes| self.remove(provider, codes));
+    }
+
+    fn remove(&self, provider: &str, codes: BTreeSet<(Option<&'static str>, &'static str)>) {
+        for (stage, code) in codes {
+            let provider = provider.to_owned();
+            if let Some(stage) = stage {
+                self.refusals.remove(&RefusalLabels { provider, stage, code });
+            } else {
+                let labels = CodeLabels { provider, code };
+                self.rollbacks.remove(&labels);
+                self.source_failures.remove(&labels);
+            }
+        }
+        let labels = labels(provider);
+        for family in [&self.swaps, &self.shadow_questions, &self.shadow_differences] {
+            family.remove(&labels);
+        }
+        for family in [&self.serving, &self.draining] {
+            family.remove(&labels);
+        }
+    }
+
     pub(super) fn swapped(&self, provider: &str) {
         self.swaps.get_or_create(&labels(provider)).inc();
     }
 
     pub(super) fn refused(&self, provider: &str, stage: Stage, code: &'static str) {
+        self.providers.note(provider, (Some(stage.name()), code));
         let labels = RefusalLabels { provider: provider.to_owned(), stage: stage.name(), code };
         self.refusals.get_or_create(&labels).inc();
     }
 
     pub(super) fn rolled_back(&self, provider: &str, code: &'static str) {
+        self.providers.note(provider, (None, code));
         self.rollbacks.get_or_create(&CodeLabels { provider: provider.to_owned(), code }).inc();
     }
 
     pub(super) fn source_failed(&self, provider: &str, code: &'static str) {
+        self.providers.note(provider, (None, code));
         self.source_failures.get_or_create(&CodeLabels { provider: provider.to_owned(), code }).inc();
     }
 

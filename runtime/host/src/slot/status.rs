@@ -276,9 +276,16 @@ pub(super) struct Shared {
     pub(super) walked: std::sync::Mutex<Vec<(Stage, Step)>>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.metrics.release(&self.provider);
+    }
+}
+
 impl Shared {
     pub(super) fn new(provider: Arc<str>, metrics: SlotMetrics) -> Self {
         let status = SlotStatus { provider: provider.as_ref().to_owned(), ..SlotStatus::default() };
+        metrics.keep(&provider);
         metrics.serving(&provider).set(0);
         metrics.draining(&provider).set(0);
         Self {

@@ -110,3 +110,19 @@ async fn a_provider_that_is_removed_and_added_again_serves_its_services_again() 
     assert_eq!(world.clouds[1].fake.cloud().len(), SERVICES + 1);
     assert_eq!(calls(&world)[0], 0);
 }
+
+/// Review H11: names of providers come and go, and a series that stays takes memory and a place in
+/// every scrape.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_removed_has_no_metric_series_any_more() {
+    let mut world = serving().await;
+    let series = |world: &World, provider: &str| world.metrics(&format!("provider=\"{provider}\""));
+    let before = series(&world, "two");
+    for family in ["skysail_reconciles", "skysail_node_set_size", "workqueue_adds", "workqueue_depth"] {
+        assert!(before.iter().any(|line| line.starts_with(family)), "{family} of {before:#?}");
+    }
+    world.edit(|clouds| drop(clouds.pop())).await;
+    pass(120 * S).await;
+    assert_eq!(series(&world, "two"), [""; 0]);
+    assert!(series(&world, "one").len() >= before.len());
+}
