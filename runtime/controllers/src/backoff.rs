@@ -28,8 +28,9 @@ const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// After a conflict the watch delivers the newer object, usually within a moment.
 const CONFLICT_BASE: Duration = Duration::from_millis(250);
-/// Longest wait after a conflict. A watch that stalled and recovered delays a key by at most this.
-const CONFLICT_CAP: Duration = Duration::from_secs(30);
+/// Longest wait after a conflict or an outage of the Kubernetes API: a watch or an API server that
+/// recovered delays a key by at most this. Such a retry calls no provider before the API answers.
+pub(crate) const API_CAP: Duration = Duration::from_secs(10);
 /// Wait between the first repair and the second; each further repair doubles it, up to [`CAP`].
 const REPAIR_BASE: Duration = Duration::from_secs(1);
 /// A repair this long after the previous one counts as a first repair. Longer than [`CAP`]:
@@ -47,7 +48,7 @@ pub(crate) struct Retry {
     /// The shortest delay before the next try.
     pub(crate) after: Duration,
     /// Whether the failure count goes up. As upstream, a retry-after error leaves it alone;
-    /// conflicts have their own count.
+    /// conflicts and outages of the Kubernetes API have their own count.
     pub(crate) counts: bool,
     /// Whether a change of the object's nodes triggers an earlier try: the provider did not fail,
     /// it rejected the present input.
@@ -56,19 +57,22 @@ pub(crate) struct Retry {
 
 /// Counts a failure of this key and returns how to retry it.
 pub(crate) fn retry_counted<K: Clone + Eq + Hash>(queue: &WorkQueue<K>, key: &K, error: &Error) -> Retry {
-    let failures = match error.is_conflict() {
-        true => queue.conflicted(key),
+    let failures = match error.is_conflict() || error.is_api_outage() {
+        true => queue.failed_at_api(key),
         false => queue.failed(key, retry(error, 0).counts, error.code() == Code::Denied),
     };
     retry(error, failures)
 }
 
 /// How to retry after this error. `failures` is the number of earlier failures in a row; after a
-/// conflict, of earlier conflicts.
+/// conflict or an outage of the Kubernetes API, of earlier conflicts and outages.
 pub(crate) fn retry(error: &Error, failures: u32) -> Retry {
     if error.is_conflict() {
-        let after = doubled(CONFLICT_BASE, failures).min(CONFLICT_CAP);
+        let after = doubled(CONFLICT_BASE, failures).min(API_CAP);
         return Retry { after, counts: false, until_change: false };
+    }
+    if error.is_api_outage() {
+        return Retry { after: doubled(BASE, failures).min(API_CAP), counts: false, until_change: false };
     }
     let until_change = matches!(error.code(), Code::Invalid | Code::Unsupported);
     match error.code() {
@@ -140,6 +144,10 @@ mod tests {
         Error::Provider { step: "try", source }
     }
 
+    fn api_answer(code: u16) -> Error {
+        Error::api("write")(kube::Error::Api(Status::failure("no", "Reason").with_code(code).boxed()))
+    }
+
     /// S19.2 and S19.3 of the catalogue: what counts, and how long each code waits.
     #[test]
     fn each_code_waits_in_its_own_way() {
@@ -173,9 +181,22 @@ mod tests {
     /// A watch that stalls for minutes must not cost four tries a second.
     #[test]
     fn conflicts_are_counted_and_wait_longer_each_time() {
-        let conflict = || kube::Error::Api(Status::failure("modified", "Conflict").with_code(409).boxed());
-        let waits = [0, 1, 2, 6, 7, 99].map(|n| retry(&Error::api("write")(conflict()), n).after.as_millis());
-        assert_eq!(waits, [250, 500, 1_000, 16_000, 30_000, 30_000]);
+        let waits = [0, 1, 2, 5, 6, 99].map(|n| retry(&api_answer(409), n).after.as_millis());
+        assert_eq!(waits, [250, 500, 1_000, 8_000, 10_000, 10_000]);
+    }
+
+    /// Queues work again within a minute after the API server recovered.
+    #[test]
+    fn an_api_server_that_does_not_answer_is_asked_again_within_ten_seconds_however_often_it_failed() {
+        let waits = |error: &Error| [0, 1, 2, 99].map(|n| retry(error, n).after.as_secs());
+        let unanswered = Error::api("write")(kube::Error::Service("the API server did not answer".into()));
+        for error in [unanswered, api_answer(429), api_answer(500), api_answer(503), api_answer(504)] {
+            assert_eq!(waits(&error), [5, 10, 10, 10], "{error:?}");
+        }
+        // The API server answered, and only a person can fix these.
+        for error in [api_answer(403), api_answer(422)] {
+            assert_eq!(waits(&error), [5, 10, 20, 300], "{error:?}");
+        }
     }
 
     #[test]

@@ -60,6 +60,17 @@ impl Error {
         matches!(self, Self::Api { source, .. } if api_status(source) == Some(409))
     }
 
+    /// Whether the Kubernetes API did not answer, or answered that it cannot serve now (429, 5xx).
+    /// The same request may succeed later.
+    pub(crate) fn is_api_outage(&self) -> bool {
+        match self {
+            Self::Provider { .. } => false,
+            Self::Api { source, .. } => {
+                !is_fenced(source) && api_status(source).is_none_or(|status| status == 429 || status >= 500)
+            }
+        }
+    }
+
     /// A stable name for metrics.
     pub(crate) fn category(&self) -> &'static str {
         match self {

@@ -23,6 +23,7 @@ mod clients;
 mod cluster_ips;
 mod context;
 mod convert;
+mod deadlines;
 mod describe;
 mod error;
 mod events;
@@ -59,6 +60,7 @@ mod watch_backoff;
 
 pub use clients::Clients;
 pub use convert::node as provider_node;
+pub use deadlines::{Answer, CONNECTION_IDLE, Deadlines};
 pub use events::{Events, Notice, Recorder, Waiting};
 pub use findings::{Finding, Findings};
 pub use ledger::Ledger;

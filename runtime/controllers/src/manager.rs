@@ -204,10 +204,15 @@ impl Tasks {
     fn watch_all(&mut self) {
         let enabled = self.context.settings.controllers;
         let shared = || (Arc::clone(&self.context), self.stop.clone());
+        let progress = &self.context.progress;
         // Without providers this watch alone keeps the manager running.
+        progress.watches("nodes", self.context.nodes_synced.subscribe());
         let nodes = watch_nodes(shared());
         // The node controller checks node addresses against the cluster IPs.
-        let services = (enabled.service || enabled.cloud_node).then(|| watch_services(shared()));
+        let services = (enabled.service || enabled.cloud_node).then(|| {
+            progress.watches("Services", self.context.services.synced());
+            watch_services(shared())
+        });
         let stop = self.stop.clone();
         self.spawn("watch nodes".to_owned(), stop.clone(), nodes);
         if let Some(services) = services {

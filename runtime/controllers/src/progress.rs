@@ -1,16 +1,19 @@
-//! Whether the workers of the controllers make progress.
+//! Whether the workers of the controllers make progress, and whether they could start.
 //!
 //! Each reconcile and each pass over the nodes is a turn. A turn records a step before each call of
 //! a provider and before each write to the API. Calls and requests have deadlines, so a turn
 //! without a step for longer than these deadlines allow is stuck: the process holds its lease and
 //! does not act. Only a restart helps, so `/livez` fails.
+//!
+//! No worker starts before the first list of its watch is complete. Until then the process holds
+//! its lease and does not act, so `/readyz` fails.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch::Receiver, time::Instant};
 
 /// The longest time between two steps of a turn, without calls of the provider. It covers two
 /// requests at their deadlines (35 s each) and the throttle.
@@ -20,9 +23,16 @@ tokio::task_local! {
     static TURN: Arc<Turn>;
 }
 
-/// The running turns; cloning shares them.
+/// The running turns and the first lists; cloning shares them.
 #[derive(Clone, Default)]
-pub struct Progress(Arc<Mutex<Vec<Weak<Turn>>>>);
+pub struct Progress(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    turns: Vec<Weak<Turn>>,
+    /// What each watch lists, and whether its first list is complete.
+    lists: Vec<(&'static str, Receiver<bool>)>,
+}
 
 struct Turn {
     provider: String,
@@ -36,9 +46,9 @@ impl Progress {
         let step = Mutex::new(Instant::now());
         let turn = Arc::new(Turn { provider: provider.to_owned(), what: what.into(), step });
         {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|turn| turn.strong_count() > 0);
-            turns.push(Arc::downgrade(&turn));
+            let mut inner = self.lock();
+            inner.turns.retain(|turn| turn.strong_count() > 0);
+            inner.turns.push(Arc::downgrade(&turn));
         }
         TURN.scope(turn, work).await
     }
@@ -49,8 +59,7 @@ impl Progress {
     /// # Errors
     /// Names the stuck turn and how long it is stuck.
     pub fn check(&self, longest_call: impl Fn(&str) -> Duration) -> Result<(), String> {
-        let turns: Vec<_> =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+        let turns: Vec<_> = self.lock().turns.iter().filter_map(Weak::upgrade).collect();
         for turn in turns {
             let since = turn.step.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
             if since > STEP + longest_call(&turn.provider) {
@@ -59,6 +68,26 @@ impl Progress {
             }
         }
         Ok(())
+    }
+
+    /// Adds a watch, which has listed its objects once `listed` is true.
+    pub(crate) fn watches(&self, what: &'static str, listed: Receiver<bool>) {
+        self.lock().lists.push((what, listed));
+    }
+
+    /// Ok when the first list of each watch is complete, and when no watch was added.
+    ///
+    /// # Errors
+    /// Names the missing list.
+    pub fn check_lists(&self) -> Result<(), String> {
+        match self.lock().lists.iter().find(|(_, listed)| !*listed.borrow()) {
+            Some((what, _)) => Err(format!("the first list of {what} is not complete; see the log for the reason")),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,6 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::{
+        sync::watch,
         task::JoinSet,
         time::{advance, sleep},
     };
@@ -113,5 +143,18 @@ mod tests {
             }
         };
         progress.turn("sim", "the nodes", work).await;
+    }
+
+    #[test]
+    fn a_first_list_that_is_missing_is_named_until_it_is_complete() {
+        let (progress, nodes, services) = (Progress::default(), watch::Sender::new(false), watch::Sender::new(false));
+        assert_eq!(progress.check_lists(), Ok(()), "no watch has begun");
+        progress.watches("nodes", nodes.subscribe());
+        progress.watches("Services", services.subscribe());
+        nodes.send_replace(true);
+        let told = "the first list of Services is not complete; see the log for the reason";
+        assert_eq!(progress.check_lists(), Err(told.to_owned()));
+        services.send_replace(true);
+        assert_eq!(progress.check_lists(), Ok(()));
     }
 }

@@ -59,8 +59,8 @@ struct Run {
 #[derive(Clone, Copy, Default)]
 struct Failures {
     count: u32,
-    /// Conflicts in a row since the last failure of another kind.
-    conflicts: u32,
+    /// Conflicts and outages of the Kubernetes API in a row since the last failure of another kind.
+    at_api: u32,
     /// Whether the last failure was a denial.
     denied: bool,
 }
@@ -216,18 +216,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         inner.counts.retries.inc();
         let before = inner.failures.get(key).map_or(0, |failures| failures.count);
         let count = before.saturating_add(u32::from(counts));
-        inner.failures.insert(key.clone(), Failures { count, conflicts: 0, denied });
+        inner.failures.insert(key.clone(), Failures { count, at_api: 0, denied });
         before
     }
 
-    /// Counts a retry after a conflict, which leaves the number of failures alone. Returns the
-    /// previous number of conflicts.
-    pub(crate) fn conflicted(&self, key: &K) -> u32 {
+    /// Counts a retry after a conflict or an outage of the Kubernetes API, which leaves the number
+    /// of failures alone. Returns the previous number of conflicts and outages.
+    pub(crate) fn failed_at_api(&self, key: &K) -> u32 {
         let mut inner = self.lock();
         inner.counts.retries.inc();
         let failures = inner.failures.entry(key.clone()).or_default();
-        let before = failures.conflicts;
-        (failures.conflicts, failures.denied) = (before.saturating_add(1), false);
+        let before = failures.at_api;
+        (failures.at_api, failures.denied) = (before.saturating_add(1), false);
         before
     }
 
@@ -456,8 +456,11 @@ mod tests {
         let failed = |key| queue.failed(&key, true, false);
         let uncounted = |key| queue.failed(&key, false, false);
         assert_eq!((failed("a"), failed("a"), failed("b"), uncounted("a"), failed("a")), (0, 1, 0, 2, 2));
-        assert_eq!((queue.conflicted(&"a"), queue.conflicted(&"a"), failed("a"), queue.conflicted(&"a")), (0, 1, 3, 0));
+        assert_eq!(
+            (queue.failed_at_api(&"a"), queue.failed_at_api(&"a"), failed("a"), queue.failed_at_api(&"a")),
+            (0, 1, 3, 0)
+        );
         queue.forget(&"a");
-        assert_eq!((failed("a"), queue.conflicted(&"a")), (0, 0));
+        assert_eq!((failed("a"), queue.failed_at_api(&"a")), (0, 0));
     }
 }

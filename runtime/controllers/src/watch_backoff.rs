@@ -6,7 +6,7 @@ use kube::runtime::{utils::Backoff, watcher::DefaultBackoff};
 
 /// The longest wait; kube's is a minute. Every controller has to work again within a minute after
 /// the API server recovered.
-const LONGEST: Duration = Duration::from_secs(15);
+pub(crate) const LONGEST: Duration = Duration::from_secs(15);
 
 /// kube's default backoff, which is client-go's, with a lower upper bound.
 #[derive(Default)]

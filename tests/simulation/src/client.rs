@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::USER_AGENT};
 use kube::client::Body;
+use skysail_controllers::Deadlines;
 use skysail_dev::api::ApiServer;
 use tower::ServiceExt as _;
 
@@ -24,14 +25,14 @@ pub(crate) fn undisturbed(server: &Arc<ApiServer>, name: &str) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// The client of a process with this name.
+/// The client of a process with this name, with the deadlines of `skysail run`.
 pub(crate) fn of_process(server: &Arc<ApiServer>, name: &str, link: &Arc<Link>) -> kube::Client {
     let (server, agent, link) = (Arc::clone(server), agent(name), Arc::clone(link));
     let service = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert(USER_AGENT, agent.clone());
         Arc::clone(&link).exchange(Arc::clone(&server), request)
     });
-    kube::Client::new(service, "default")
+    kube::Client::new(Deadlines::new(service), "default")
 }
 
 fn agent(name: &str) -> HeaderValue {

@@ -13,6 +13,7 @@ mod provider_resources;
 mod real_incus;
 mod real_mounts;
 mod real_registry;
+mod silent_api_server;
 mod simulated;
 mod volume_labels;
 

@@ -1,89 +1,20 @@
-//! Tests of the deadlines under a paused clock, and of the connections to a server on loopback.
+//! Connections to a server on loopback that answers each request or none.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, Client, Config,
-    api::{DeleteParams, ListParams, PostParams, WatchParams},
-    client::Body,
-};
+use kube::{Api, Config, api::ListParams};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::mpsc,
     task::JoinSet,
-    time::Instant,
 };
-use tower::{BoxError, ServiceExt as _, service_fn};
 
-use super::{Answer, Deadlines, READ, WATCH, WATCH_MARGIN, WRITE};
 use crate::cluster::Cluster;
-
-type Answering = BoxFuture<'static, Result<Answer, BoxError>>;
-
-/// A client of an API server that answers with `answer`.
-fn client(answer: impl Fn(Request<Body>) -> Answering + Send + 'static) -> Api<ConfigMap> {
-    let client = Client::new(Deadlines(service_fn(answer)).boxed(), "default");
-    Api::default_namespaced(client)
-}
-
-/// A body without data and without an end.
-fn endless() -> UnsyncBoxBody<Bytes, BoxError> {
-    let nothing = BodyStream::new(Body::empty().map_err(BoxError::from));
-    StreamBody::new(nothing.chain(futures::stream::pending())).boxed_unsync()
-}
-
-/// How long a request took, and why it failed.
-async fn failed_after<T>(request: impl Future<Output = kube::Result<T>>) -> (Duration, String) {
-    let begin = Instant::now();
-    let error = anyhow::Error::from(request.await.err().unwrap());
-    (begin.elapsed(), format!("{error:#}"))
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_verb_has_a_deadline_when_the_api_server_never_answers() {
-    let api = client(|_| futures::future::pending().boxed());
-    let (post, delete) = (PostParams::default(), DeleteParams::default());
-    let (took, why) = failed_after(api.get("a")).await;
-    assert_eq!(took, READ);
-    assert!(why.contains("GET /api/v1/namespaces/default/configmaps/a: the API server did not answer"), "{why}");
-    assert_eq!(failed_after(api.list(&ListParams::default())).await.0, READ);
-    assert_eq!(failed_after(api.watch(&WatchParams::default(), "0").map(|started| started.map(drop))).await.0, READ);
-    assert_eq!(failed_after(api.create(&post, &ConfigMap::default())).await.0, WRITE);
-    assert_eq!(failed_after(api.replace("a", &post, &ConfigMap::default())).await.0, WRITE);
-    assert_eq!(failed_after(api.delete("a", &delete)).await.0, WRITE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_that_never_ends_hits_the_same_deadline() {
-    let api = client(|_| async { Ok(Response::new(endless())) }.boxed());
-    assert_eq!(failed_after(api.list(&ListParams::default())).await.0, READ);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_is_asked_for_a_short_time_and_ends_where_the_api_server_does_not_end_it() {
-    let api = client(move |request| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        assert!(query.contains("watch=true") && query.ends_with("&timeoutSeconds=30"), "{query}");
-        assert!(query.contains("resourceVersion=7") && !query.contains("290"), "{query}");
-        async { Ok(Response::new(endless())) }.boxed()
-    });
-    let mut events = std::pin::pin!(api.watch(&WatchParams::default(), "7").await.unwrap());
-    let begin = Instant::now();
-    assert!(events.next().await.is_none());
-    assert_eq!(begin.elapsed(), WATCH + WATCH_MARGIN);
-}
 
 /// A server on loopback. It reports the number of the connection for each request that it has read.
 struct Server {

@@ -89,8 +89,9 @@ impl Health {
         }
     }
 
-    /// Sets the readiness checks: each provider has a serving release and no finding, and no
-    /// provider definition is left out.
+    /// Sets the readiness checks: each provider has a serving release and no finding, no provider
+    /// definition is left out, the account has its rights, and the running controllers have listed
+    /// what they watch.
     pub(super) fn serve<'a>(&self, providers: impl Iterator<Item = &'a ServedProvider>, left_out: Option<LeftOut>) {
         let of_provider = |ServedProvider { slot, findings, .. }: &ServedProvider| {
             let name = format!("provider/{}", slot.name());
@@ -105,9 +106,11 @@ impl Health {
         let complete = left_out.map(|left_out| HealthCheck::new("providers", move || left_out().map_or(Ok(()), Err)));
         let missing = self.missing.clone();
         let permitted = HealthCheck::new("permissions", move || missing.borrow().clone().map_or(Ok(()), Err));
+        let progress = self.progress.clone();
+        let listed = HealthCheck::new("watches", move || progress.check_lists());
         let served: Vec<_> = providers.collect();
         self.livez.add([self.controllers(&served)]);
-        self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted]));
+        self.readyz.replace(served.into_iter().map(of_provider).chain(complete).chain([permitted, listed]));
     }
 
     /// The check of the controllers: it fails if a worker makes no progress for longer than a call
