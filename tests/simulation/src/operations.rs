@@ -193,6 +193,15 @@ impl People {
                 }
             }
         }
+        // A lie may have given a node the machine of another node.
+        for name in self.names("/api/v1/nodes") {
+            let node = self.referee.object(&format!("/api/v1/nodes/{name}")).unwrap_or_default();
+            let id = text(&node, "/spec/providerID");
+            let machine = self.clouds.iter().find_map(|cloud| cloud.state().machines.get(id).cloned());
+            if machine.is_some_and(|machine| machine.name != name) {
+                self.delete_node(&name).await;
+            }
+        }
         for name in self.names("/api/v1/namespaces/default/services") {
             let mended = json!({ "metadata": { "annotations": { SOURCE_RANGES: null } } });
             drop(self.services().patch(&name, &PatchParams::default(), &Patch::Merge(&mended)).await);

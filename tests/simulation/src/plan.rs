@@ -7,11 +7,11 @@ use skysail_controllers::ControllerSettings;
 
 use crate::chance::Chance;
 
-/// Highest shares and weights of the kinds of faults. Zero switches a kind off, for a fault that
-/// the controllers still have.
+/// Highest shares and weights of the kinds of faults.
 mod most {
-    /// Of API requests: never answered, and not carried out or carried out.
-    pub(super) const NEVER_ANSWERED: f64 = 0.0;
+    /// Of API requests: never answered, and not carried out or carried out. Each costs its sender
+    /// half a minute, so that more of them leave nothing else to happen.
+    pub(super) const NEVER_ANSWERED: f64 = 0.02;
     /// Of watches: changes arrive minutes later.
     pub(super) const STALLED_WATCH: f64 = 0.1;
     /// Of cloud requests: never answered. The host ends the call at its deadline.
@@ -19,11 +19,11 @@ mod most {
     /// Of look-ups of machines: each kind of lie.
     pub(super) const LIES: f64 = 0.2;
     /// Established connections are lost without a sign.
-    pub(super) const LOST_CONNECTIONS: usize = 0;
+    pub(super) const LOST_CONNECTIONS: usize = 6;
     /// A process is frozen for a while.
     pub(super) const FREEZE: usize = 6;
     /// An operator edits, adds or removes a provider.
-    pub(super) const OWNERSHIP: usize = 0;
+    pub(super) const OWNERSHIP: usize = 6;
     /// Somebody deletes the backend pool of a load balancer.
     pub(super) const LOST_POOL: usize = 5;
     /// Another controller empties each status that is written, for a while.
@@ -31,10 +31,10 @@ mod most {
     /// A provider says of all its machines that they do not exist, for a while.
     pub(super) const MASS_LIE: usize = 3;
     /// Days on which the account may not list Services for a while.
-    pub(super) const FORBIDDEN: f64 = 0.0;
+    pub(super) const FORBIDDEN: f64 = 0.2;
     /// Days on which an operator edits one provider after all is well, which must cost the others
     /// nothing.
-    pub(super) const QUIET_EDIT: f64 = 0.0;
+    pub(super) const QUIET_EDIT: f64 = 0.3;
 }
 
 /// Shares of requests, 0 to 1, that meet each fault of the Kubernetes API.
@@ -176,8 +176,7 @@ impl Plan {
             lies_short: share(most::LIES),
         };
         let mut weight = |max: usize| {
-            let on = chance.once_in(0.5) && max > 0;
-            if on { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
+            if chance.once_in(0.5) { u32::try_from(chance.number(1..=max)).unwrap_or_default() } else { 0 }
         };
         let mut mishaps = Mishaps {
             crash: weight(20),
