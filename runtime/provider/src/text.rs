@@ -4,9 +4,10 @@
 /// Marks the place where text was truncated.
 const CUT: &str = "…";
 
-/// The text with at most `bytes_max` bytes, without control characters and
-/// [invisible](is_invisible) characters; a truncation is marked. For a path pass its [lossy
-/// text](std::path::Path::to_string_lossy).
+/// The text with at most `bytes_max` bytes, without control and [invisible](is_invisible)
+/// characters; a truncation is marked.
+///
+/// For a path pass its [lossy text](std::path::Path::to_string_lossy).
 #[must_use]
 pub fn one_line(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max));
