@@ -41,8 +41,9 @@ check: ## the quick loop: format, clippy, tidy, unit tests; no environment, no r
 	@.ci/setup check
 	@$(cargo) fmt --all --check
 	@$(cargo) clippy --locked --workspace --all-targets -- -D warnings
+	@$(cargo) clippy --locked -p skysail --no-default-features -- -D warnings
 	@$(cargo) test --locked -q -p skysail-test-tidy
-	@$(cargo) test --locked -q -p skysail-provider -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
+	@$(cargo) test --locked -q -p skysail-provider -p skysail-egress -p skysail-host -p skysail-sources -p skysail-controllers -p skysail-election -p skysail-serving -p skysail-dev -p skysail -p skysail-guest-sdk --lib --bins
 	@$(cargo) test --locked -q -p skysail-test-api embedded -- --skip kubectl
 
 simulate: ## run SEEDS simulated days from SEED_FROM (500 from 0), or print one day line by line: SEED=n

@@ -1,28 +1,36 @@
 //! The command line as clap types. The module `commands` implements the commands; the flags of
 //! `skysail run` are in `args/run`.
 
+#[cfg(feature = "dev")]
+mod dev;
 mod orphans;
 mod registry;
 mod run;
 mod status;
 mod values;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::exit;
 
+#[cfg(feature = "dev")]
+pub(crate) use dev::DevArgs;
 pub(crate) use orphans::OrphansArgs;
 pub(crate) use registry::{CertificateArgs, PullArgs, PushArgs, RegistryArgs};
 pub(crate) use run::{Feature, GenericArgs, LoggingFormat, ProviderArgs, RunArgs};
 pub(crate) use status::{ManagerArgs, StatusArgs, StatusFormat};
 pub(crate) use values::{object_name, parse_duration, parse_duration_or_zero};
 
-const EXAMPLES: &str = "\
-Examples:
+#[cfg(feature = "dev")]
+const DEV_EXAMPLES: &str = "
   skysail dev                                   try Skysail on this machine
-  skysail dev --demo                            run a checked demonstration
+  skysail dev --demo                            run a checked demonstration";
+#[cfg(not(feature = "dev"))]
+const DEV_EXAMPLES: &str = "";
+
+const EXAMPLES: &str = "
   skysail run --provider-file providers.yaml    manage your cluster
   skysail status                                show the state of each provider
   skysail inspect provider.wasm                 list imports and exports
@@ -42,7 +50,7 @@ pub(crate) const COMPILE: &str = "__compile";
 /// The cloud provider is a WebAssembly component. It runs in a sandbox, can be replaced while the
 /// cluster runs, and can send requests only to the HTTP origins that you allow.
 #[derive(Debug, Parser)]
-#[command(name = "skysail", version, propagate_version = true, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
+#[command(name = "skysail", version, propagate_version = true, after_help = format!("Examples:{DEV_EXAMPLES}{EXAMPLES}"), after_long_help = format!("Examples:{DEV_EXAMPLES}{EXAMPLES}\n\n{}", exit::HELP), max_term_width = 110)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -54,6 +62,7 @@ pub(crate) enum Command {
     /// Run the manager against a cluster.
     Run(Box<RunArgs>),
     /// Run a simulated cluster, a simulated cloud and the manager in this terminal.
+    #[cfg(feature = "dev")]
     Dev(DevArgs),
     /// Show the imports, exports and size of a component, without running its code.
     Inspect(InspectArgs),
@@ -71,42 +80,6 @@ pub(crate) enum Command {
     Crd,
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-}
-
-/// `skysail dev`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = NOTATION)]
-pub(crate) struct DevArgs {
-    /// Component to serve; it is loaded again each time the file changes. Default: the bundled
-    /// provider of the simulated cloud.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) provider: Option<PathBuf>,
-    /// Cloud-config of the provider. Default: the endpoint of the simulated cloud.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cloud_config: Option<PathBuf>,
-    /// Provider file to serve in place of a generated one: component, cloud-config, egress,
-    /// credentials and limits. Changes of the file take effect.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["provider", "cloud_config"])]
-    pub(crate) provider_file: Option<PathBuf>,
-    /// Run a demonstration in steps and check the result of each step; exit 1 if a check fails.
-    #[arg(long)]
-    pub(crate) demo: bool,
-    /// Machines in the simulated cloud, from 1 to 200. Each machine is a node of the cluster.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
-    pub(crate) nodes: u16,
-    /// Address on which the Kubernetes API is served, as plain HTTP. It has to be a loopback
-    /// address; port 0 takes a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(crate) api_address: SocketAddr,
-    /// Latency of the simulated cloud.
-    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_duration)]
-    pub(crate) cloud_latency: Duration,
-    /// Folder with the components that `make guests` built. Default: the folder `components` beside
-    /// the program or one level above it.
-    #[arg(long, value_name = "DIR", env = "SKYSAIL_COMPONENTS", value_hint = ValueHint::DirPath)]
-    pub(crate) components: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) log: QuietLogArgs,
 }
 
 /// Logging of commands that print their own results: only errors by default.

@@ -3,6 +3,7 @@
 mod call;
 mod completions;
 mod crd;
+#[cfg(feature = "dev")]
 mod dev;
 mod inspect;
 mod orphans;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     drop(rustls::crypto::ring::default_provider().install_default());
     match command {
         Command::Run(args) => run::run(*args),
+        #[cfg(feature = "dev")]
         Command::Dev(args) => dev::run(args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(args),

@@ -1,11 +1,8 @@
-//! Reads a component file that the command line names, and finds the bundled components.
+//! Reads a component file that the command line names.
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::{io::ErrorKind, path::Path};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use skysail_host::read_file;
 
@@ -35,38 +32,6 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Contents> {
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {shown}; name a component file")),
     }
-}
-
-/// The folder with the components that `make guests` built: the named folder, else `components`
-/// beside the program or one level above it.
-///
-/// # Errors
-/// There is no such folder; the error says how to create it.
-pub(crate) fn bundled_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(folder) = named {
-        return Ok(folder.to_owned());
-    }
-    let program = std::env::current_exe().context("cannot find the running program")?;
-    let beside = program.ancestors().skip(1).take(2).map(|folder| folder.join("components"));
-    match beside.into_iter().find(|folder| folder.is_dir()) {
-        Some(folder) => Ok(folder),
-        None => bail!(
-            "the bundled components are not beside {}; run 'make guests', or name their folder with --components",
-            program.display()
-        ),
-    }
-}
-
-/// The path of one bundled component.
-///
-/// # Errors
-/// The component is not in the folder; the error says how to build it.
-pub(crate) fn bundled(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let path = folder.join(format!("{name}.wasm"));
-    if !path.is_file() {
-        bail!("{} is missing; run 'make guests'", path.display());
-    }
-    Ok(path)
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// ignores it.
 pub(crate) const OF_A_SERVICE: [(&str, SignalKind); 2] =
     [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate())];
-/// The signals that stop a command that belongs to a terminal.
-pub(crate) const OF_A_TERMINAL: [(&str, SignalKind); 3] =
-    [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
 
 /// Listens for signals from the start of a command, so that no signal ends the process before the
 /// command has cleaned up and printed a message.

@@ -3,6 +3,7 @@
 //! All other parts are those of `skysail run`: the same provider file, the same slots, the same
 //! controllers.
 
+mod components;
 mod demo;
 mod display;
 mod story;
@@ -21,7 +22,7 @@ use prometheus_client::registry::Registry;
 use skysail_controllers::{ControllerMetrics, ControllerSettings, Ledger, Manager};
 use skysail_host::slot::Slot;
 use tempfile::TempDir;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{signal::unix::SignalKind, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -31,13 +32,16 @@ use self::{
 use super::run::{FollowFile, entries};
 use crate::{
     args::{DevArgs, LoggingFormat},
-    component_file,
     exit::{MarkExt as _, Reason},
-    provider_file::{self, Claims},
+    provider_file::{self, Claims, ComponentSource},
     providers::{self, Fleet, Served},
-    signals::{OF_A_TERMINAL, Signals},
+    signals::Signals,
     telemetry,
 };
+
+/// The signals that stop a command that belongs to a terminal.
+const OF_A_TERMINAL: [(&str, SignalKind); 3] =
+    [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())];
 
 /// Name of the one provider.
 const PROVIDER: &str = "dev";
@@ -88,12 +92,12 @@ impl Dev {
             ))
             .or_exit(Reason::Usage);
         }
-        let components = component_file::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
+        let components = components::bundled_folder(args.components.as_deref()).or_exit(Reason::Usage)?;
         let component = match &args.provider {
             Some(path) => fs::canonicalize(path)
                 .with_context(|| format!("--provider {}", path.display()))
                 .or_exit(Reason::Usage)?,
-            None => component_file::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
+            None => components::bundled(&components, "simcloud").or_exit(Reason::Usage)?,
         };
         let (world, ties) = world::start(args.api_address, args.nodes, args.cloud_latency).await?;
         let folder = TempDir::with_prefix("skysail-dev-").context("cannot make a folder for the kubeconfig")?;
@@ -161,7 +165,10 @@ impl Dev {
 
     /// The component file of the provider.
     pub(crate) fn component(&self) -> PathBuf {
-        let file = |served: &Served| served.spec.source.file().cloned();
+        let file = |served: &Served| match &served.spec.source {
+            ComponentSource::File(path) => Some(path.clone()),
+            ComponentSource::ConfigMap(_) | ComponentSource::Oci(_) => None,
+        };
         self.fleet.served.values().next().and_then(file).unwrap_or_default()
     }
 }

@@ -99,14 +99,6 @@ impl ComponentSource {
             },
         }
     }
-
-    /// The path, if the source is a file.
-    pub(crate) fn file(&self) -> Option<&PathBuf> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::ConfigMap(_) | Self::Oci(_) => None,
-        }
-    }
 }
 
 /// Source of the component: exactly one of the fields.

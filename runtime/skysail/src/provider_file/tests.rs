@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 
 use skysail_host::slot::{CanaryOptions, OnDifference, ProbationOptions, RolloutOptions, ShadowOptions};
 
-use super::load;
+use super::{ComponentSource, load};
 
 /// A folder with a provider file and the files that it names.
 fn folder(text: &str) -> tempfile::TempDir {
@@ -55,7 +55,7 @@ fn a_good_file_is_read_with_everything_that_it_names() {
     let [provider] = &file.providers[..] else { panic!("one provider") };
     assert_eq!(provider.name, "sim");
     assert!(provider.default);
-    assert_eq!(provider.source.file(), Some(&folder.path().join("sim.wasm")));
+    assert_eq!(provider.source, ComponentSource::File(folder.path().join("sim.wasm")));
     assert_eq!(provider.config, "region = eu\n");
     assert!(!file.files.changed());
     fs::write(folder.path().join("token"), "another").unwrap();

@@ -53,7 +53,7 @@ pub(crate) struct SecureServingArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) disable_http2_serving: bool,
-    /// Let other processes bind the same port (SO_REUSEPORT).
+    /// Let other processes bind the same port (`SO_REUSEPORT`).
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) permit_port_sharing: bool,

@@ -26,13 +26,12 @@ use tokio::time::Instant;
 
 use self::load::Load;
 use super::{
-    Dev,
+    Dev, components,
     display::Screen,
     story::{Shown, Story, until},
 };
 use crate::{
     args::DevArgs,
-    component_file,
     exit::{MarkExt as _, Reason},
     signals::Signals,
 };
@@ -76,7 +75,7 @@ pub(crate) async fn run(args: &DevArgs, mut signals: Signals) -> anyhow::Result<
     tasks.stop().await?;
     screen.say(&screen.bold("Results"));
     screen.say(&story.table());
-    let component = component_file::bundled(&dev.components, "simcloud")?;
+    let component = components::bundled(&dev.components, "simcloud")?;
     screen.say(&screen.bold("Next commands"));
     screen.say(&format!(
         "  skysail dev                                 the same cluster and cloud, for kubectl and curl\n  \

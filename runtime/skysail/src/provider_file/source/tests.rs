@@ -31,7 +31,6 @@ fn sources_with_different_settings_of_a_registry_differ() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), "{}").unwrap();
     let plain = read(folder.path(), OCI).unwrap();
-    assert_eq!(plain.file(), None);
     assert_eq!(plain.kept_as(), "oci ghcr.io/org/provider:v1");
     assert_eq!(read(folder.path(), OCI).unwrap(), plain);
     let others = [

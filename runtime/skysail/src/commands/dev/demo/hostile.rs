@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{super::PROVIDER as GOOD, Dev, Shown, load::Load};
-use crate::{component_file, provider_file::ProviderSpec, providers};
+use crate::{commands::dev::components, provider_file::ProviderSpec, providers};
 
 /// A component that attacks, and the limit or rule that must stop it.
 pub(super) struct Hostile {
@@ -130,7 +130,7 @@ fn cost(record: &CallRecord) -> String {
 /// A slot beside that of the good provider, with the default limits and one egress rule, for
 /// [`ALLOWED_ORIGIN`].
 async fn slot(dev: &Dev, probe: &str) -> anyhow::Result<Arc<Slot>> {
-    let path = component_file::bundled(&dev.components, probe)?;
+    let path = components::bundled(&dev.components, probe)?;
     let spec = ProviderSpec { config: format!("{ALLOWED_ORIGIN}/latest/meta-data/"), ..ProviderSpec::closed(probe)? };
     let mut options = providers::slot_options(&spec)?;
     options.sandbox.http = Some(Arc::new(http(&spec)?));

@@ -62,6 +62,10 @@ fn refusal(number: u8, stage: Stage, reason: Reason, text: &str) -> Refusal {
     }
 }
 
+fn refused(release: u8, stage: Stage, reason: Reason, text: &str) -> SlotStatus {
+    SlotStatus { refused: Some(refusal(release, stage, reason, text)), ..serving(1) }
+}
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -219,8 +223,7 @@ fn the_start_of_a_canary_and_its_differences_are_reported_once() {
 fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     let (mut life, good) = (Life::default(), standing(None));
     life.step("it serves", &good, Some(&serving(1)));
-    let rolled_back = refusal(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
-    let rolled_back = SlotStatus { refused: Some(rolled_back), ..serving(1) };
+    let rolled_back = refused(2, Stage::Active, Reason::ProbationTrap, "a call trapped: wasm trap");
     life.step("it is rolled back", &good, Some(&rolled_back));
     let mut again = rolled_back.clone();
     again.refused.as_mut().unwrap().retried = true;
@@ -228,15 +231,12 @@ fn a_rollback_a_failed_source_and_a_refusal_are_each_reported_once() {
     life.step("no change", &good, Some(&again));
     let failure = SourceFailure { code: "RegistryUnreachable", reason: "the registry cannot be reached".to_owned() };
     life.step("the retry is no longer requested", &good, Some(&rolled_back));
-    life.step(
-        "the registry is unreachable",
-        &good,
-        Some(&SlotStatus { source_failure: Some(failure), ..rolled_back.clone() }),
-    );
+    let unreachable = SlotStatus { source_failure: Some(failure), ..rolled_back.clone() };
+    life.step("the registry is unreachable", &good, Some(&unreachable));
     life.step("the registry is reachable again", &good, Some(&rolled_back));
     life.step("the object is invalid", &standing(Some("spec.limits.fuel: 1 is too little")), Some(&rolled_back));
-    let wrong = refusal(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
-    life.step("a bad release", &good, Some(&SlotStatus { refused: Some(wrong), ..serving(1) }));
+    let bad = refused(3, Stage::Offered, Reason::CompileFailed, "it is not valid wasm");
+    life.step("a bad release", &good, Some(&bad));
     expect![[r#"
         --- it serves
         Ready=True Serving since 1: simcloud 1.2.3 (sha256:010101010101) serves
