@@ -33,13 +33,16 @@ impl Ownership {
 /// See the module.
 pub(crate) struct Operator {
     ownership: watch::Sender<Ownership>,
+    /// The younger provider existed, and so may hold load balancers.
+    younger_existed: bool,
     chance: Chance,
     story: Story,
 }
 
 impl Operator {
     pub(crate) fn new(seed: u64, story: Story) -> Self {
-        Self { ownership: watch::Sender::new(Ownership::USUAL), chance: Chance::of(seed, "operator"), story }
+        let ownership = watch::Sender::new(Ownership::USUAL);
+        Self { ownership, younger_existed: false, chance: Chance::of(seed, "operator"), story }
     }
 
     /// The settings that the processes follow.
@@ -61,6 +64,7 @@ impl Operator {
             };
             *field = !*field;
         });
+        self.younger_existed |= self.ownership.borrow().younger;
     }
 
     /// Adds the younger provider, or removes it if it exists.
@@ -68,16 +72,13 @@ impl Operator {
         self.change(|ownership| ownership.younger = !ownership.younger);
     }
 
-    /// Restores the usual settings that affect objects. The younger provider stays, because it must
-    /// not affect the older ones.
+    /// Restores the usual settings that affect objects. The younger provider comes back if it
+    /// existed: only that provider can delete what it holds, and it must not affect the older ones.
     pub(crate) fn restore(&mut self) {
+        let younger = self.younger_existed;
         self.change(|ownership| {
-            *ownership = Ownership {
-                younger: ownership.younger,
-                pinned: ownership.pinned,
-                any_address: ownership.any_address,
-                ..Ownership::USUAL
-            };
+            *ownership =
+                Ownership { younger, pinned: ownership.pinned, any_address: ownership.any_address, ..Ownership::USUAL };
         });
     }
 
