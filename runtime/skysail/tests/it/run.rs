@@ -181,17 +181,18 @@ async fn a_changed_path_to_an_invalid_component_leaves_the_provider_serving() {
     fs::write(run.path("junk.wasm"), "junk").unwrap();
     run.write(&a.replace("a.wasm", "junk.wasm"));
     run.says("release refused").await;
-    assert_eq!(run.ask("readyz").await, (200, "ok".to_owned()));
     run.add_service("web", "a.example/lb").await;
     assert!(run.address("web").await.starts_with("192.0.2."));
+    assert_eq!(run.ask("readyz").await, (200, "ok".to_owned()));
 }
 
 #[tokio::test]
 async fn readyz_fails_and_the_log_names_the_missing_component() {
     let mut run = Run::start(&provider("c", "c.example/lb", "192.0.2.0/24")).await;
     run.says_all(&["nothing to offer", "serving HTTPS"]).await;
-    let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\nreadyz check failed\n";
-    assert_eq!(run.ask("readyz").await, (500, withheld.to_owned()));
+    let listed = async || Some(run.ask("readyz").await).filter(|(_, text)| text.contains("[+]watches ok"));
+    let withheld = "[-]provider/c failed: reason withheld\n[+]permissions ok\n[+]watches ok\nreadyz check failed\n";
+    assert_eq!(run.until("the first lists of the watches", listed).await, (500, withheld.to_owned()));
     let line = run.says("/readyz fails").await;
     assert!(line.contains("provider/c: no release serves: file ") && line.contains("c.wasm is missing"), "{line}");
 }
