@@ -6,8 +6,7 @@
 //!   digest.
 //! - A call in which the cloud failed a request (no answer, 408, 429, 5xx) is the cloud's fault,
 //!   and a call in which a request was denied (by the operator's rules or credentials, or with 401
-//!   or
-//!   403) is the operator's fault, whatever the guest returns.
+//!   or 403) is the operator's fault, whatever the guest returns.
 //! - A missed deadline is the release's fault only where the guest used CPU time for at least half
 //!   of the deadline. A guest that waited for the cloud, or that the machine gave no CPU time, is
 //!   not to blame.

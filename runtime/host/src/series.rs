@@ -94,15 +94,20 @@ mod tests {
             let offer = |bytes| slot.offer(Offer { bytes, origin: "file p.wasm".to_owned() });
             offer(component(&GUEST)).await.unwrap();
             offer(Bytes::from_static(b"no component")).await.unwrap_err();
-            slot.source_failed(SourceFailure { code: "FileUnreadable", reason: "gone".to_owned() });
+            slot.source_failed(SourceFailure { code: "FileUnreadable", reason: "gone".to_owned() }).await;
             slot.master(&Call::default(), "x").await.unwrap();
             slot
+        };
+        let end = async |slot: Slot| {
+            drop(slot);
+            // The runtime drops the slot's task.
+            tokio::task::yield_now().await;
         };
         let (removed, stays) = (slot("removed").await, slot("stays").await);
         let all = series(&registry, "stays");
         assert!(all.len() > 30 && all == series(&registry, "removed"), "{all:#?}");
         let under_way = removed.serving().unwrap();
-        drop(removed);
+        end(removed).await;
         under_way.master(&Call::default(), "x").await.unwrap();
         assert!(series(&registry, "removed").iter().all(|name| name.starts_with("skysail_provider_")));
         drop(under_way);
@@ -110,9 +115,9 @@ mod tests {
         assert_eq!(series(&registry, "stays"), all);
         // Under the same name, beside one that is on its way out.
         let second = slot("stays").await;
-        drop(stays);
+        end(stays).await;
         assert_eq!(series(&registry, "stays"), all);
-        drop(second);
+        end(second).await;
         assert_eq!(series(&registry, "stays"), [""; 0]);
     }
 }

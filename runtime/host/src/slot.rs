@@ -1,86 +1,97 @@
-//! The named place that one provider occupies, and the swap of its occupant while calls run.
+//! The place in the host that one provider occupies, and the swap of its release while calls run.
 //!
-//! # Flow
-//! [`Slot::offer`] takes a component through the stages of [`Stage`]: each step either reaches the
-//! next stage or refuses the release. Reaching [`Stage::Active`] is one pointer exchange; the
-//! predecessor serves the calls that began on it, then its memory is given back.
+//! # Structure
+//! [`state`] holds the whole decision: a pure function `step(state, event) -> (state, effects)`.
+//! [`task`] is the one task of a slot: it receives events, calls `step` and runs the effects.
+//! Callers of the provider read [`Routing`] through one pointer, which the task exchanges as a
+//! whole. [`load`] takes a component through the stages of [`Stage`], `trial` compares a release
+//! with its predecessor, `shadow` asks both the same questions, `drain` ends old calls.
 //!
 //! # Guarantees
-//! - A call ends on the release it began on: it holds that release until it ends. One that has not
-//!   ended some time after the exchange is repeated on what serves (`drain`).
-//! - Whatever goes wrong before the exchange leaves the active release as it is, and the reason in
+//! - A call ends on the release it began on. A call that has not ended some time after the swap is
+//!   cancelled and repeated on the release that serves then (`drain`).
+//! - A failure before the swap leaves the active release as it is, and the reason in
 //!   [`SlotStatus::refused`].
-//! - The latest offer wins: an offer of another component ends the one that is under way or waits.
-//!   New settings do not wait for an offer that is under way either: it is put off.
-//! - The digest that serves, offered again, changes nothing. A digest that was refused for what it
-//!   is stays refused, without being compiled again, until [`Reconfiguration::commit`].
-//!
-//! - A release that turns out worse than its predecessor is taken back (`probation`). Before that
-//!   it may be asked what its predecessor is asked (`shadow`), and serve a share of the objects
-//!   (`canary`).
+//! - The latest offer wins: an offer of another component ends the load that is under way. New
+//!   settings end that load too: its offer is put off.
+//! - An offer of the digest that serves changes nothing. A digest that was refused by a fault of
+//!   the release stays refused, without another compilation, until [`Reconfiguration::commit`].
+//! - A release that is worse than its predecessor is rolled back (`trial`). Before a release serves
+//!   all objects, the slot may compare its answers with the predecessor's (`shadow`), and let it
+//!   serve a share of the objects ([`CanaryOptions`]).
+//! - All releases that are routed, or kept for a rollback, have the settings in force.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 use skysail_provider::{Code, Error, Info, Interface};
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    task::JoinSet,
+};
 
 use crate::{
-    CallRecorder, Engine, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission,
+    CallRecorder, Engine, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, admission,
     jail::{Compiled, Compiler},
 };
 
-mod canary;
 mod drain;
+mod event;
+mod load;
 mod metrics;
-mod probation;
 mod provider;
 mod quarantine;
-mod reconfigure;
 mod shadow;
 mod stage;
+mod state;
 mod status;
-mod steps;
-mod taken_back;
+mod task;
 mod trial;
 
 #[cfg(test)]
 mod tests;
 
-pub use canary::CanaryOptions;
 pub(crate) use drain::Drain;
-use drain::{DRAIN, SETTINGS};
 pub use metrics::SlotMetrics;
-pub use probation::ProbationOptions;
-pub use reconfigure::{EarlierOffers, Reconfiguration};
 pub use shadow::{OnDifference, ShadowOptions};
 pub use stage::Stage;
 pub use status::{
     ActiveStatus, CanaryStatus, CandidateStatus, ProbationStatus, Reason, Refusal, ShadowStatus, SlotStatus,
     SourceFailure,
 };
+pub use trial::{CanaryOptions, ProbationOptions};
 
-use probation::Probation;
-use quarantine::Quarantine;
-use shadow::{Compared, Memory};
-use stage::Step;
-use status::Shared;
+use event::{Event, Request, Told};
+use shadow::Memory;
+use state::State;
+use task::Task;
+
+/// Events that wait for the slot's task. The task only reads them and never waits for a release, so
+/// a sender waits for a moment at most.
+const INBOX_MAX: usize = 16;
 
 /// How a slot is made, and what [`Slot::prepare`] replaces.
 #[derive(Clone, Debug)]
 pub struct SlotOptions {
     /// Name, limits, cloud-config and the rest of what the provider has whichever release serves.
     pub sandbox: SandboxOptions,
-    /// Lets a release serve that lacks an interface of its predecessor. Default no: objects that
-    /// the provider made through it would be left alone.
+    /// Accept a release that lacks an interface of its predecessor. Default: refuse it, because
+    /// nobody would take care of the objects that were made through that interface.
     pub allow_interface_loss: bool,
-    /// Lets a release serve that has another name or other provider-ID schemes than its
-    /// predecessor. Default no: nodes and load balancers would no longer be known as this
-    /// provider's.
+    /// Accept a release with another name or other provider-ID schemes than its predecessor.
+    /// Default: refuse it, because the provider would no longer recognize its nodes and load
+    /// balancers.
     pub allow_identity_change: bool,
-    /// Lets a release serve that says it needs an origin which no egress rule allows. Default no:
-    /// it would fail where it needs it.
+    /// Accept a release that declares an origin which no egress rule allows. Default: refuse it,
+    /// because its requests to that origin would fail.
     pub allow_unmet_egress: bool,
     /// How a new release takes over.
     pub rollout: RolloutOptions,
@@ -89,7 +100,7 @@ pub struct SlotOptions {
 }
 
 impl SlotOptions {
-    /// What is refused by default is refused; each release that is accepted serves at once.
+    /// The defaults; each release that is accepted serves all objects at once.
     #[must_use]
     pub const fn new(sandbox: SandboxOptions) -> Self {
         Self {
@@ -103,14 +114,14 @@ impl SlotOptions {
     }
 }
 
-/// How a new release takes over, in this order; by default it serves at once, whatever it does.
+/// The phases of a new release, in this order. By default it serves all objects at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RolloutOptions {
-    /// Whether it is asked what its predecessor is asked.
+    /// Whether the release is asked what its predecessor was asked.
     pub shadow: Option<ShadowOptions>,
-    /// Whether it serves a share of the objects first; [`Slot::guard`] ends that.
+    /// Whether the release serves a share of the objects first.
     pub canary: Option<CanaryOptions>,
-    /// How long it is watched when it serves all of them; [`Slot::guard`] does it.
+    /// How long the release is watched when it serves all objects.
     pub probation: Option<ProbationOptions>,
 }
 
@@ -127,115 +138,183 @@ pub struct SlotServices {
     pub metrics: SlotMetrics,
 }
 
-/// A component that shall serve.
+/// A component that a source hands to a slot.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// The `.wasm` file, not yet judged.
     pub bytes: Bytes,
-    /// Where it came from, for people: `file /etc/skysail/provider.wasm`.
+    /// Where the component came from, for people: `file /etc/skysail/provider.wasm`.
     pub origin: String,
 }
 
 /// What became of an offer that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It serves now.
+    /// The release serves all objects now.
     Activated,
-    /// It serves a share of the objects now; what comes of it is in the status.
+    /// The release serves a share of the objects now; the status tells the rest.
     Canary,
-    /// It served already, all objects or a share; nothing happened to it.
+    /// The release served already, all objects or a share; nothing changed.
     AlreadyActive,
-    /// A newer offer came before this one served; nothing happened.
+    /// A newer offer came before this one served; nothing changed.
     Overtaken,
-    /// New settings came while this one was under way. [`Slot::retry`] takes it up again.
+    /// New settings came while this offer was loaded. [`Slot::retry`] loads it again.
     PutOff,
 }
 
-/// The place that one provider occupies. It is a [`skysail_provider::Provider`]; with nothing in it
-/// every call is [`Code::NotServing`].
+/// Whether an offer of before, which does not serve, may still be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierOffers {
+    /// The offer may be tried.
+    Stand,
+    /// The offer came from another source: it is forgotten at the commit.
+    Forgotten,
+}
+
+/// The place that one provider occupies. It is a [`skysail_provider::Provider`]; while nothing
+/// serves, every call is [`Code::NotServing`].
 pub struct Slot {
     name: Arc<str>,
     services: SlotServices,
-    active: ArcSwapOption<Active>,
-    shared: Arc<Shared>,
-    newest: watch::Sender<Newest>,
-    /// Held by the one offer or reconfiguration that is being worked on.
-    work: Mutex<Work>,
-    /// Reconfigurations that wait for the work.
-    waiting: watch::Sender<usize>,
-    probation: probation::Current,
-    canary: canary::Current,
-    /// The release that a person asks for again, by its digest.
-    asked: watch::Sender<Option<String>>,
-    quarantine: Quarantine,
-    memory: Memory,
+    routing: Arc<ArcSwap<Routing>>,
+    status: Arc<watch::Sender<SlotStatus>>,
+    memory: Arc<Memory>,
+    inbox: mpsc::Sender<Event>,
+    /// The one task of the slot, which ends when the slot is dropped.
+    task: JoinSet<()>,
 }
 
-/// The newest offer.
-#[derive(Clone, Copy, Default)]
-struct Newest {
-    number: u64,
-    digest: [u8; 32],
+/// Which release has a call. This is all that callers read, and it is exchanged as a whole.
+#[derive(Clone, Default)]
+struct Routing {
+    active: Option<Arc<Active>>,
+    canary: Option<Share>,
 }
 
-/// What only the offer that is being worked on may touch.
-struct Work {
-    options: SlotOptions,
+/// A release that serves a share of the objects.
+#[derive(Clone)]
+struct Share {
+    release: Arc<Active>,
+    percent: u8,
+}
+
+impl Share {
+    /// Whether the object of this UID is in the share. The UID alone decides, so that the answer is
+    /// the same in every process and for every release, and no object sees two releases in turn.
+    fn serves(&self, uid: &str) -> bool {
+        is_in_share(uid, self.percent)
+    }
+}
+
+fn is_in_share(uid: &str, percent: u8) -> bool {
+    let [first, second, ..] = <[u8; 32]>::from(Sha256::digest(uid));
+    u16::from_be_bytes([first, second]) % 100 < u16::from(percent)
+}
+
+impl Routing {
+    /// The canary that has this interface.
+    fn canary_with(&self, interface: Interface) -> Option<&Share> {
+        self.canary.as_ref().filter(|canary| canary.release.interfaces.contains(&interface))
+    }
+
+    /// The release for a call of this interface about the object of this UID. A call about no
+    /// single object (lists, routes) stays with the active release.
+    fn pick(&self, interface: Interface, uid: Option<&str>) -> Option<&Arc<Active>> {
+        let canary = self.canary_with(interface).filter(|canary| uid.is_some_and(|uid| canary.serves(uid)));
+        canary.map(|canary| &canary.release).or(self.active.as_ref())
+    }
+
+    fn releases(&self) -> impl Iterator<Item = &Arc<Active>> {
+        self.active.iter().chain(self.canary.as_ref().map(|canary| &canary.release))
+    }
+
+    /// Whether every call goes to the same release by both.
+    fn is(&self, other: &Self) -> bool {
+        let percent = |routing: &Self| routing.canary.as_ref().map(|canary| canary.percent);
+        percent(self) == percent(other) && self.releases().map(Arc::as_ptr).eq(other.releases().map(Arc::as_ptr))
+    }
+}
+
+/// An offer with its digest, which is computed once.
+#[derive(Clone)]
+struct Component {
+    offer: Offer,
+    hash: [u8; 32],
+    /// `sha256:…`.
+    digest: Arc<str>,
+}
+
+impl Component {
+    fn new(offer: Offer) -> Self {
+        let hash = admission::digest_of(&offer.bytes);
+        Self { offer, hash, digest: admission::digest_text(&hash).into() }
+    }
+
+    fn at(&self, stage: Stage) -> CandidateStatus {
+        CandidateStatus { digest: self.digest.to_string(), origin: self.offer.origin.clone(), stage }
+    }
+}
+
+/// Options, and the sandbox that is made from them.
+#[derive(Clone)]
+struct Settings {
+    options: Arc<SlotOptions>,
     sandbox: Arc<Sandbox>,
-    /// What [`Slot::ask_again`] said when somebody looked last.
-    asked: Option<String>,
-    /// The release that was taken back last, as long as nothing newer was offered.
-    taken_back: Option<Offer>,
-    /// The newest offer, where it was refused or put off: tried again when the settings change. One
-    /// component, at most `componentBytes`.
-    refused: Option<Offer>,
-    /// Settings of which the release that serves refuses the cloud-config.
-    wanted: Option<Box<Wanted>>,
 }
 
-impl Work {
-    /// The newest offer serves: nothing that came before it is tried again.
-    fn settle(&mut self) {
-        self.refused = None;
-        self.taken_back = None;
-    }
-
-    /// Other settings are in force: calls under the old ones end soon.
-    fn replace_sandbox(&mut self, sandbox: Arc<Sandbox>) {
-        std::mem::replace(&mut self.sandbox, sandbox).drain().begin(SETTINGS);
-    }
-
-    /// Why settings wait, where some do.
-    fn waits(&self) -> Option<Refusal> {
-        self.wanted.as_ref().map(|wanted| wanted.refusal.clone())
+impl Settings {
+    fn new(services: &SlotServices, options: SlotOptions) -> Result<Self, SandboxError> {
+        let sandbox = Sandbox::new(&services.engine, services.recorder.clone(), options.sandbox.clone())?;
+        Ok(Self { options: Arc::new(options), sandbox })
     }
 }
 
-/// Settings that differ from those in force by their cloud-config.
-struct Wanted {
-    options: SlotOptions,
-    sandbox: Arc<Sandbox>,
-    /// What the release that serves says about them.
-    refusal: Refusal,
-}
-
-/// The occupant of a slot.
+/// A release that is loaded.
 struct Active {
     provider: SandboxedProvider,
     info: Arc<Info>,
     interfaces: Vec<Interface>,
-    /// To serve with other settings, the component is loaded again.
-    offer: Offer,
-    /// For the same.
+    /// Needed to load the release again under other settings, as is `compiled`.
+    component: Component,
     compiled: Compiled,
     drain: Drain,
-    shared: Arc<Shared>,
+    living: Arc<Living>,
+}
+
+/// Releases of a slot that are in memory.
+#[derive(Default)]
+struct Living {
+    count: AtomicU64,
+    left: Notify,
 }
 
 impl Active {
+    fn new(
+        provider: SandboxedProvider,
+        info: Arc<Info>,
+        component: Component,
+        compiled: Compiled,
+        living: Arc<Living>,
+    ) -> Arc<Self> {
+        living.count.fetch_add(1, Ordering::SeqCst);
+        let interfaces = provider.release().interfaces();
+        Arc::new(Self { provider, info, interfaces, component, compiled, drain: Drain::new(), living })
+    }
+
+    fn digest(&self) -> &str {
+        &self.component.digest
+    }
+
     /// Whether name and provider-ID schemes are those of the other.
     fn is_who(&self, other: &Info) -> bool {
         is_same_identity(&self.info, other)
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.living.count.fetch_sub(1, Ordering::SeqCst);
+        self.living.left.notify_one();
     }
 }
 
@@ -249,39 +328,43 @@ fn is_same_identity(one: &Info, other: &Info) -> bool {
     one.name == other.name && sorted(one) == sorted(other)
 }
 
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.shared.left();
+/// Settings that a slot can take up: every release that had to be asked was asked. Dropped, they
+/// change nothing.
+///
+/// While this lives, offers to the slot wait; calls go on.
+#[must_use = "nothing changes before the commit"]
+pub struct Reconfiguration {
+    decide: oneshot::Sender<oneshot::Sender<()>>,
+}
+
+impl Reconfiguration {
+    /// Brings the settings into force; they are, when the future ends. The order is given at once,
+    /// whether or not somebody awaits the future.
+    ///
+    /// A call that begins afterwards has the new settings. A call under way keeps the old settings
+    /// for seconds, and is then cancelled and repeated. Everything that was refused may be tried
+    /// again: [`Slot::retry`] does it with the newest offer.
+    pub fn commit(self) -> impl Future<Output = ()> + Send + use<> {
+        let (done, is_done) = oneshot::channel();
+        // An error is a slot that is gone: there is nothing to change.
+        drop(self.decide.send(done));
+        async move { drop(is_done.await) }
     }
 }
 
 impl Slot {
-    /// An empty slot.
+    /// An empty slot, and its task in the tokio runtime that this is called in.
     ///
     /// # Errors
     /// [`SandboxError`] for a limit out of its range.
     pub fn new(services: SlotServices, options: SlotOptions) -> Result<Self, SandboxError> {
-        let sandbox = Sandbox::new(&services.engine, services.recorder.clone(), options.sandbox.clone())?;
         let name: Arc<str> = options.sandbox.name.as_str().into();
-        let shared = Arc::new(Shared::new(Arc::clone(&name), services.metrics.clone()));
-        let asked = options.retry.clone();
-        let memory = Memory::default();
-        memory.keeps(options.rollout.shadow.is_some());
-        let work = Work { options, sandbox, asked: asked.clone(), taken_back: None, refused: None, wanted: None };
-        Ok(Self {
-            name,
-            services,
-            active: ArcSwapOption::empty(),
-            shared,
-            newest: watch::Sender::default(),
-            work: Mutex::new(work),
-            waiting: watch::Sender::new(0),
-            probation: probation::Current::new(None),
-            canary: canary::Current::new(None),
-            asked: watch::Sender::new(asked),
-            quarantine: Quarantine::default(),
-            memory,
-        })
+        let state = State::new(Arc::clone(&name), Settings::new(&services, options)?);
+        let (inbox, events) = mpsc::channel(INBOX_MAX);
+        let (routing, status, memory) = (Arc::default(), Arc::new(watch::Sender::new(state.status())), Arc::default());
+        let mut slot = Self { name, services, routing, status, memory, inbox, task: JoinSet::new() };
+        slot.task.spawn(Task::new(&slot, events).run(state));
+        Ok(slot)
     }
 
     /// The provider's name in the provider file.
@@ -294,250 +377,124 @@ impl Slot {
     /// that every object of the provider has to be reconciled once.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SlotStatus> {
-        self.shared.subscribe()
+        self.status.subscribe()
     }
 
-    /// The release that serves, to be called directly; none while nothing serves. Holding it holds
-    /// the release's memory.
+    /// The active release, to be called directly; none while nothing serves. Holding it holds the
+    /// release's memory.
     #[must_use]
     pub fn serving(&self) -> Option<SandboxedProvider> {
-        self.active.load().as_ref().map(|active| active.provider.clone())
+        self.routing.load().active.as_ref().map(|active| active.provider.clone())
     }
 
-    /// Takes an offer through all stages.
+    /// Takes an offer through all stages, and waits for the end of it.
     ///
     /// # Errors
     /// [`Refusal`]: the active release, if any, serves on.
     ///
     /// # Cancel safety
-    /// Dropping the future before the exchange drops the offer, and with it the compiler's process;
-    /// nothing else has happened.
+    /// Dropping the future ends the wait. An offer that the slot has is loaded all the same, until
+    /// it serves, is refused, is overtaken or is forgotten.
     pub async fn offer(&self, offer: Offer) -> Result<Offered, Refusal> {
-        self.shared.source_works();
-        let digest = admission::digest_of(&offer.bytes);
-        let mut number = 0;
-        self.newest.send_modify(|newest| {
-            *newest = Newest { number: newest.number + 1, digest };
-            number = newest.number;
-        });
-        let mut work = self.work.lock().await;
-        if self.newest.borrow().number != number {
-            return Ok(Offered::Overtaken);
-        }
-        self.take(&mut work, offer, number).await
+        let component = Component::new(offer);
+        self.request(|reply| Request::Offered { component, reply }).await.unwrap_or(Ok(Offered::Overtaken))
     }
 
-    /// What was offered and does not serve is not tried again unless it is offered again: it came
-    /// from another source.
-    pub async fn forget_offers(&self) {
-        let mut work = self.interrupt().await;
-        work.settle();
-        self.end_canary(None);
-        self.shared.shadow(None);
-        // What was reported about them does not matter any more.
-        self.shared.settled(work.waits());
-    }
-
-    /// Says that the source has nothing to offer, until the next offer; what serves, serves on.
-    pub fn source_failed(&self, failure: SourceFailure) {
-        tracing::warn!(provider.name = %self.name, code = failure.code, "nothing to offer: {}", failure.reason);
-        self.shared.source_failed(failure);
-    }
-
-    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), or where it
-    /// was refused for a reason that is the machine's and not its own (the compile jail could not
-    /// be run), or under settings that are no longer in force. Otherwise nothing happens.
+    /// Tries the newest offer again, where a person asks for it ([`Slot::ask_again`]), where it was
+    /// put off, or where it was refused by a fault of the machine or the cloud. Otherwise nothing
+    /// happens.
     ///
     /// # Errors
     /// As [`Slot::offer`].
     pub async fn retry(&self) -> Result<Offered, Refusal> {
-        let number = self.newest.borrow().number;
-        let mut work = self.work.lock().await;
-        if let Some(offer) = self.asked_for(&mut work) {
-            return self.take(&mut work, offer, number).await;
-        }
-        let Some(offer) = work.refused.clone() else { return Ok(Offered::AlreadyActive) };
-        // The reported refusal may be about another release: one that was rolled back while this
-        // one was put off.
-        let lasting = self
-            .shared
-            .refusal()
-            .filter(|refusal| refusal.lasting)
-            .is_some_and(|refusal| refusal.digest == admission::digest_text(&admission::digest_of(&offer.bytes)));
-        if lasting { Ok(Offered::AlreadyActive) } else { self.take(&mut work, offer, number).await }
+        self.request(|reply| Request::Retry { reply }).await.unwrap_or(Ok(Offered::AlreadyActive))
     }
 
-    /// The work, as soon as possible: an offer that is under way gives it up.
-    async fn interrupt(&self) -> MutexGuard<'_, Work> {
-        self.waiting.send_modify(|waiting| *waiting += 1);
-        // Also where this future is dropped while it waits.
-        let _waits = Waits(&self.waiting);
-        self.work.lock().await
+    /// Forgets every offer that does not serve all objects: it came from another source.
+    pub async fn forget_offers(&self) {
+        self.tell(Told::Forget).await;
     }
 
-    /// `number`: of the newest offer when this one was made.
-    async fn take(&self, work: &mut Work, offer: Offer, number: u64) -> Result<Offered, Refusal> {
-        let digest = admission::digest_of(&offer.bytes);
-        let text = admission::digest_text(&digest);
-        let is = |release: &Active| release.provider.release().digest() == text;
-        let is_active = self.active.load().as_ref().is_some_and(|active| is(active));
-        if is_active || self.canary.borrow().as_ref().is_some_and(|canary| is(canary.release())) {
-            if is_active {
-                // The source has gone back.
-                self.end_canary(None);
-            }
-            work.settle();
-            self.shared.settled(work.waits());
-            return Ok(Offered::AlreadyActive);
-        }
-        if let Some(refusal) = self.quarantine.get(&text) {
-            let newest = work.refused.replace(offer.clone());
-            if self.asked_for(work).is_none() {
-                self.shared.refused(&refusal);
-                return Err(refusal);
-            }
-            work.refused = newest;
-        }
-        let (mut waiting, mut newest) = (self.waiting.subscribe(), self.newest.subscribe());
-        let interrupted = async { drop(waiting.wait_for(|waiting| *waiting > 0).await) };
-        // The same component again is no reason to begin again.
-        let overtaken = async {
-            let is_other = |newest: &Newest| newest.number != number && newest.digest != digest;
-            drop(newest.wait_for(is_other).await);
-        };
-        let loaded = tokio::select! {
-            biased;
-            () = overtaken => return Ok(Offered::Overtaken),
-            () = interrupted => {
-                work.refused = Some(offer);
-                return Ok(Offered::PutOff);
-            }
-            loaded = self.load_wanted(work, &offer) => loaded,
-        };
-        match loaded {
-            Ok(release) => {
-                let offered = self.begin(release, work);
-                self.shared.settled(work.waits());
-                work.settle();
-                Ok(offered)
-            }
-            Err(refusal) => {
-                tracing::warn!(
-                    provider.name = %self.name,
-                    component.digest = refusal.digest,
-                    stage = refusal.stage.name(),
-                    code = refusal.code,
-                    "release refused: {}", refusal.reason
-                );
-                self.refuse(work, offer, &refusal);
-                Err(refusal)
-            }
-        }
+    /// Says that the source has nothing to offer, until the next offer. The active release serves
+    /// on.
+    pub async fn source_failed(&self, failure: SourceFailure) {
+        self.tell(Told::SourceFailed(failure)).await;
     }
 
-    /// A release that may serve begins to.
-    fn begin(&self, release: Active, work: &mut Work) -> Offered {
-        if let Some(options) = work.options.rollout.canary
-            && let Some(predecessor) = self.borne_out().filter(|predecessor| release.is_who(&predecessor.info))
-            && self.active.load().as_ref().is_some_and(|active| release.is_who(&active.info))
-        {
-            self.begin_canary(release, &predecessor, options);
-            return Offered::Canary;
-        }
-        self.activate(Arc::new(release), Stage::Shadowed, work);
-        // What was offered before it.
-        self.end_canary(None);
-        Offered::Activated
+    /// Refuses this digest from now on, whatever the settings: another process rolled it back.
+    /// `retried`: as [`Refusal::retried`].
+    pub async fn quarantine(&self, digest: String, reason: String, retried: bool) {
+        let (origin, code) = (String::new(), Reason::Quarantined.category());
+        let refusal = Refusal { digest, origin, stage: Stage::Active, code, reason, lasting: true, retried };
+        self.tell(Told::Quarantined(refusal)).await;
     }
 
-    /// Under the settings that are wanted, or else under those in force.
-    async fn load_wanted(&self, work: &mut Work, offer: &Offer) -> Result<Active, Refusal> {
-        if let Some(wanted) = &mut work.wanted {
-            match self.load(&wanted.options, &wanted.sandbox, offer, Compared::Yes).await {
-                Ok(active) => {
-                    let (options, sandbox) = (wanted.options.clone(), Arc::clone(&wanted.sandbox));
-                    work.options = options;
-                    work.replace_sandbox(sandbox);
-                    work.wanted = None;
-                    return Ok(active);
-                }
-                Err(refusal) => wanted.refusal = refusal,
-            }
-        }
-        self.load(&work.options, &work.sandbox, offer, Compared::Yes).await
+    /// Names the release, by its digest, that a person wants to be tried once more although it was
+    /// rolled back; none where nobody wants one. The slot tries it if it is still the newest offer
+    /// and another release serves to which the slot can return; once for as long as the same digest
+    /// is named.
+    pub async fn ask_again(&self, digest: Option<String>) {
+        self.tell(Told::Asked(digest)).await;
     }
 
-    fn refuse(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
-        if refusal.lasting {
-            self.quarantine.put(refusal);
-        }
-        work.refused = Some(offer);
-        self.shared.refused(refusal);
+    /// Judges new settings of the provider in two steps, so that several slots change together or
+    /// not at all: this step changes nothing yet. The name stays that of the slot. An offer that is
+    /// loaded meanwhile is put off.
+    ///
+    /// # What serves afterwards
+    /// A guest has no say in what it may do: egress rules, credentials and limits are in force from
+    /// the commit on, whatever a guest answers. A refusal by a guest is therefore no error. It only
+    /// decides which release serves:
+    /// 1. the active release under the new settings, or else the newest offer, where that was
+    ///    refused before;
+    /// 2. the active release with its old cloud-config and everything else new, where the
+    ///    cloud-config is another one;
+    /// 3. nothing, where the release cannot be loaded under the new settings at all.
+    ///
+    /// The second and the third leave the refusal in the status. The new cloud-config stays wanted:
+    /// each later offer is loaded under it first. A failure of the machine decides nothing: the
+    /// active release serves under the new settings without having been asked; only where they need
+    /// another engine (`stackBytes`) nothing serves until [`Slot::retry`] succeeds.
+    ///
+    /// # Errors
+    /// The settings are wrong in themselves: the old ones stay in force.
+    pub async fn prepare(
+        &self,
+        mut options: SlotOptions,
+        earlier: EarlierOffers,
+    ) -> Result<Reconfiguration, SandboxError> {
+        self.name.as_ref().clone_into(&mut options.sandbox.name);
+        let settings = Settings::new(&self.services, options)?;
+        let prepared = self.request(|reply| Request::Proposed { settings, earlier, reply }).await;
+        // Without an answer the slot is gone, and there is nothing to commit to.
+        let decide = prepared.unwrap_or_else(|| Ok(oneshot::channel().0))?;
+        Ok(Reconfiguration { decide })
     }
 
-    /// Takes the release that serves out of service. A newer offer that was refused is kept in its
-    /// stead for the next try.
-    fn stop(&self, work: &mut Work, offer: Offer, refusal: &Refusal) {
-        let predecessor = self.active.swap(None);
-        self.set_probation(None);
-        self.end_canary(None);
-        self.shared.stopped();
-        drop(predecessor);
-        let newest = work.refused.take().unwrap_or(offer);
-        self.refuse(work, newest, refusal);
+    async fn tell(&self, told: Told) {
+        // Without an answer the slot is gone.
+        let _gone = self.request(|done| Request::Told { told, done }).await;
     }
 
-    /// A release serves all objects, and is compared with the last one that passed probation, for
-    /// as long as the settings say.
-    fn activate(&self, release: Arc<Active>, from: Stage, work: &mut Work) {
-        self.shared.step(release.provider.release().digest(), from, Step::To(Stage::Active));
-        let probation = work
-            .options
-            .rollout
-            .probation
-            .zip(self.borne_out())
-            .map(|(options, predecessor)| Arc::new(Probation::new(Arc::clone(&release), predecessor, options)));
-        if probation.is_none() {
-            self.quarantine.forget(release.provider.release().digest());
-        }
-        self.exchange(release, probation, None);
-    }
-
-    /// The exchange; with the reason where it takes a release back. The status says all of it at
-    /// once: else somebody could take a predecessor that serves again for a release that passed
-    /// probation.
-    fn exchange(&self, active: Arc<Active>, probation: Option<Arc<Probation>>, taken_back: Option<&Refusal>) {
-        let interfaces = active.interfaces.iter().map(|interface| interface.name()).collect::<Vec<_>>().join(",");
-        tracing::info!(
-            provider.name = %self.name,
-            provider.version = active.info.version,
-            component.digest = active.provider.release().digest(),
-            interfaces,
-            "release active"
-        );
-        let status = status::active(&active);
-        active.drain.end();
-        let predecessor = self.active.swap(Some(active));
-        if let Some(predecessor) = &predecessor {
-            predecessor.drain.begin(DRAIN);
-        }
-        self.shared.activated(status, probation.as_deref().map(Probation::status), taken_back);
-        self.set_probation(probation);
-        drop(predecessor);
+    /// The answer to a request; none where the runtime ends, and the slot's task with it.
+    async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Event::Request(request(reply))).await.ok()?;
+        answer.await.ok()
     }
 
     /// The release for a call of this interface about the object of this UID; held until the call
     /// ends.
     fn hold(&self, interface: Interface, uid: Option<&str>) -> Result<Arc<Active>, Error> {
-        if let Some(canary) = self.canary_of(interface, uid) {
-            return Ok(canary);
-        }
-        let active = self.active.load_full().ok_or_else(|| {
-            let trouble = self.shared.status().trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
-            Error::new(Code::NotServing, format!("provider {} has no release that serves{trouble}", self.name))
-        })?;
-        if active.interfaces.contains(&interface) {
-            return Ok(active);
+        let routing = self.routing.load();
+        let Some(release) = routing.pick(interface, uid) else {
+            let status = self.status.borrow();
+            let trouble = status.trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            let message = format!("provider {} has no release that serves{trouble}", self.name);
+            return Err(Error::new(Code::NotServing, message));
+        };
+        if release.interfaces.contains(&interface) {
+            return Ok(Arc::clone(release));
         }
         let message = format!("the release of provider {} that serves does not export {interface}", self.name);
         Err(Error::new(Code::NotServing, message))
@@ -546,16 +503,7 @@ impl Slot {
     /// Whether a caller should try this interface: while nothing serves, nobody knows that it is
     /// not there.
     fn may_have(&self, interface: Interface) -> bool {
-        self.active.load().as_ref().is_none_or(|active| active.interfaces.contains(&interface))
-    }
-}
-
-/// One reconfiguration that waits for the work.
-struct Waits<'a>(&'a watch::Sender<usize>);
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+        self.routing.load().active.as_ref().is_none_or(|active| active.interfaces.contains(&interface))
     }
 }
 

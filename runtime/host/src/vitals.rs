@@ -1,4 +1,5 @@
-//! How the calls of one release ended, counted for the decision whether the release may stay.
+//! Counts of how the calls of one release ended. A trial (`slot::trial`) decides by these counts
+//! whether the release may stay.
 
 use std::{
     collections::VecDeque,
@@ -14,30 +15,30 @@ use tokio::{
 
 use crate::{Fault, Outcome};
 
-/// Longest account of a broken call, in bytes.
+/// The length of the longest account of a broken call, in bytes.
 const ACCOUNT_BYTES_MAX: usize = 300;
 
-/// Resolution of the history.
+/// The resolution of the history.
 const BUCKET: Duration = Duration::from_secs(15);
 
 /// Buckets of the history: an hour of a busy release, in some 10 KiB.
 const BUCKETS_MAX: usize = 240;
 
-/// Calls by how they ended. Only calls that say something about the release are counted: not those
-/// that were cancelled or fenced, and not those that failed by a fault of the machine, the cloud or
-/// the operator.
+/// Calls by how they ended. A call counts only where its end is evidence about the release: a call
+/// that was cancelled or fenced, or that failed by a fault of the machine, the cloud or the
+/// operator, does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// All of them.
+    /// All calls that count.
     pub(crate) ended: u64,
-    /// Of those: by a fault of the release, broken ones among them.
+    /// The calls among them that failed by a fault of the release, broken ones included.
     pub(crate) failed: u64,
-    /// Of those: by a trap or a limit.
+    /// The calls among them that ended by a trap or a limit.
     pub(crate) broken: u64,
 }
 
 impl Counts {
-    /// What came after the earlier ones.
+    /// The calls after the earlier ones.
     pub(crate) const fn since(self, earlier: Self) -> Self {
         Self {
             ended: self.ended.saturating_sub(earlier.ended),
@@ -47,7 +48,7 @@ impl Counts {
     }
 }
 
-/// A call of a release that broke.
+/// A call that ended by a trap or a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) code: Code,
@@ -65,7 +66,7 @@ pub(crate) struct Vitals {
 #[derive(Debug, Default)]
 struct History {
     counts: Counts,
-    /// The last one.
+    /// The last broken call.
     broken: Option<Broken>,
     /// When each bucket began, and the counts before it.
     buckets: VecDeque<(Instant, Counts)>,
@@ -102,8 +103,8 @@ impl Vitals {
         self.seen().counts
     }
 
-    /// The calls that had ended at this time, to the resolution of the history; what is older than
-    /// the history counts as ended.
+    /// The calls that had ended at this time, to the resolution of the history. A call that is
+    /// older than the history counts as ended.
     pub(crate) fn counts_at(&self, time: Instant) -> Counts {
         let History { counts, buckets, .. } = &*self.seen();
         buckets.iter().find(|(began, _)| *began + BUCKET > time).map_or(*counts, |(_, before)| *before)
@@ -113,7 +114,7 @@ impl Vitals {
         self.seen().broken.clone()
     }
 
-    /// Ends at the next call that ends after this was made.
+    /// Ends with the next call of the release.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

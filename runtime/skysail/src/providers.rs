@@ -1,4 +1,5 @@
-//! From provider specs to slots that serve: the one place where the file's world meets the host's.
+//! From provider specs to slots that serve: the one place that turns settings of the provider file
+//! into settings of the host.
 //!
 //! Knows no Kubernetes. `run`, `dev` and `call` all make their slots here, so that a component
 //! meets the same sandbox everywhere.
@@ -14,6 +15,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use feeder::Feeder;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use skysail_controllers::Findings;
@@ -32,7 +37,7 @@ use crate::{
     provider_file::{Claims, ProviderSpec},
 };
 
-/// How often what was refused for a reason of the machine, not its own, is tried again.
+/// How often a release that was refused by a fault of the machine or the cloud is tried again.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(30);
 
 /// How long the controllers wait at the start for the first releases. A component compiles in a
@@ -102,16 +107,16 @@ pub(crate) struct Served {
     pub(crate) slot: Arc<Slot>,
     /// Changes whenever the calls of some object begin to go to another release of the slot.
     pub(crate) generation: watch::Receiver<u64>,
-    /// Counts the rotations of credentials: what was denied may not be any more.
+    /// Counts the rotations of credentials: a request that was denied may be allowed now.
     pub(crate) rotations: watch::Sender<u64>,
-    /// What keeps the provider from its objects, as the controllers report.
+    /// Why the provider cannot serve some of its objects, as the controllers report.
     pub(crate) findings: Findings,
     feeder: Feeder,
     _tasks: JoinSet<()>,
 }
 
 impl Served {
-    /// Becomes true when the source that is named now has said something.
+    /// Becomes true when the current source has reported something.
     pub(crate) fn heard(&self) -> watch::Receiver<bool> {
         self.feeder.heard()
     }
@@ -120,8 +125,6 @@ impl Served {
         let (sender, generation) = watch::channel(0);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_generation(slot.status(), sender));
-        let guarded = Arc::clone(&slot);
-        tasks.spawn(async move { guarded.guard().await });
         let feeder = Feeder::start(&slot, &spec, surroundings, false);
         Self {
             spec,
@@ -154,7 +157,7 @@ pub(crate) struct Fleet {
     surroundings: Surroundings,
 }
 
-/// What there is around the process, for sources and for what has to outlive it.
+/// What providers use outside this process: the archive on disk and the cluster.
 #[derive(Clone, Default)]
 pub(crate) struct Surroundings {
     /// Where the last release of each provider is kept.
@@ -163,26 +166,26 @@ pub(crate) struct Surroundings {
     pub(crate) kubernetes: Option<Client>,
 }
 
-/// Which providers there are and what each claims, oldest first: what the controllers have to be
-/// started with.
+/// Which providers there are and what each claims, oldest first: the controllers are started with
+/// this.
 pub(crate) type Ownership = Vec<Claims>;
 
-/// Why something is not as it is wished.
+/// Why a provider does not have all the settings of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Complaint {
-    /// Nothing of the wish is taken up.
+    /// The spec is refused as a whole.
     Refused(String),
-    /// All of it is, but for claims that an older provider has.
+    /// The spec is in force, except for claims that an older provider has.
     GaveUp(String),
 }
 
-/// What becomes of one provider, judged whole: nothing has changed yet, and nothing can fail any
+/// The change of one provider, judged as a whole: nothing has changed yet, and nothing can fail any
 /// more.
-enum Change<'a> {
-    /// It was not there.
+enum Change {
+    /// The provider is new.
     Start { spec: ProviderSpec, slot: Arc<Slot> },
     /// Its slot takes up other settings.
-    Settings { spec: ProviderSpec, reconfiguration: Box<Reconfiguration<'a>> },
+    Settings { spec: ProviderSpec, reconfiguration: Reconfiguration },
     /// Its slot's settings are the same. The values of its credentials, its claims and the
     /// component's path may be others.
     Rest { spec: ProviderSpec, values: Rotation },
@@ -194,7 +197,7 @@ impl Fleet {
         Self { services, served: BTreeMap::new(), oldest_first: Vec::new(), surroundings: Surroundings::default() }
     }
 
-    /// The same, with what there is around the process.
+    /// The same with an archive and a cluster.
     pub(crate) fn within(self, surroundings: Surroundings) -> Self {
         Self { surroundings, ..self }
     }
@@ -240,17 +243,17 @@ impl Fleet {
     /// The first provider whose settings are wrong in themselves; every provider keeps its old
     /// ones.
     pub(crate) async fn apply(&mut self, specs: Vec<ProviderSpec>) -> anyhow::Result<()> {
-        let slots = self.slots();
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         // All at once: a component that takes its time to answer must not sum up with others.
         let changes = specs.into_iter().map(async |spec| {
             let name = spec.name.clone();
-            self.prepare(&slots, spec).await.with_context(|| format!("provider {name:?}"))
+            self.prepare(spec).await.with_context(|| format!("provider {name:?}"))
         });
-        for change in futures::future::try_join_all(changes).await? {
-            self.commit(change);
-        }
+        let changes = futures::future::try_join_all(changes).await?;
+        // All commits are given before the first wait, so that none is left out.
+        let committed: Vec<_> = changes.into_iter().map(|change| self.commit(change)).collect();
         self.retain(names);
+        futures::future::join_all(committed).await;
         Ok(())
     }
 
@@ -264,18 +267,18 @@ impl Fleet {
         &mut self,
         wishes: Vec<(String, Option<ProviderSpec>)>,
     ) -> BTreeMap<String, Complaint> {
-        let slots = self.slots();
         let names: Vec<String> = wishes.iter().map(|(name, _)| name.clone()).collect();
         let specs = wishes.into_iter().filter_map(|(_, spec)| spec);
-        let prepared = specs.map(async |spec| (spec.name.clone(), self.prepare(&slots, spec).await));
-        let mut complaints = BTreeMap::new();
+        let prepared = specs.map(async |spec| (spec.name.clone(), self.prepare(spec).await));
+        let (mut complaints, mut committed) = (BTreeMap::new(), Vec::new());
         for (name, prepared) in futures::future::join_all(prepared).await {
             match prepared {
-                Ok(change) => self.commit(change),
+                Ok(change) => committed.push(self.commit(change)),
                 Err(error) => drop(complaints.insert(name, Complaint::Refused(format!("{error:#}")))),
             }
         }
         self.retain(names);
+        futures::future::join_all(committed).await;
         let mut older: Vec<Claims> = Vec::new();
         for name in self.oldest_first.clone() {
             let Some(served) = self.served.get_mut(&name) else { continue };
@@ -287,20 +290,23 @@ impl Fleet {
         complaints
     }
 
-    fn slots(&self) -> BTreeMap<String, Arc<Slot>> {
-        self.served.iter().map(|(name, served)| (name.clone(), Arc::clone(&served.slot))).collect()
-    }
-
-    async fn prepare<'a>(
-        &self,
-        slots: &'a BTreeMap<String, Arc<Slot>>,
-        spec: ProviderSpec,
-    ) -> anyhow::Result<Change<'a>> {
+    async fn prepare(&self, spec: ProviderSpec) -> anyhow::Result<Change> {
         if spec.source.needs_kubernetes() && self.surroundings.kubernetes.is_none() {
             bail!("its source is read through the Kubernetes API, and there is no cluster here");
         }
-        let known = self.served.get(&spec.name).zip(slots.get(&spec.name));
-        prepare(&self.services, known.map(|(served, slot)| (&served.spec, &**slot)), spec).await
+        let Some(Served { spec: before, slot, .. }) = self.served.get(&spec.name) else {
+            let options = slot_options(&spec)?;
+            let slot = Slot::new(self.services.clone(), options).context("cannot make the provider's slot")?;
+            return Ok(Change::Start { spec, slot: Arc::new(slot) });
+        };
+        if before.fingerprint == spec.fingerprint {
+            let values = before.credentials.rotation_to(&spec.credentials)?;
+            return Ok(Change::Rest { spec, values });
+        }
+        let same = before.source.is_same_place(&spec.source);
+        let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
+        let reconfiguration = slot.prepare(slot_options(&spec)?, earlier).await?;
+        Ok(Change::Settings { spec, reconfiguration })
     }
 
     /// The providers of these names, which are in the order of their age, stay.
@@ -315,23 +321,25 @@ impl Fleet {
         self.oldest_first = names;
     }
 
-    fn commit(&mut self, change: Change<'_>) {
+    /// Changes the provider at once. Its slot has the change too, when the future ends.
+    fn commit(&mut self, change: Change) -> BoxFuture<'static, ()> {
         match change {
             Change::Start { spec, slot } => {
                 let started = Served::start(spec, slot, &self.surroundings);
                 self.served.insert(started.spec.name.clone(), started);
             }
             Change::Settings { spec, reconfiguration } => {
-                reconfiguration.commit();
+                let committed = reconfiguration.commit();
                 if let Some(served) = self.served.get_mut(&spec.name) {
                     // Reads the file again under the new limit, and tries what was refused.
                     let another_source = !served.spec.source.is_same_place(&spec.source);
                     served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                     served.spec = spec;
                 }
+                return committed.boxed();
             }
             Change::Rest { spec, values } => {
-                let Some(served) = self.served.get_mut(&spec.name) else { return };
+                let Some(served) = self.served.get_mut(&spec.name) else { return ready(()).boxed() };
                 // The slot's HTTP client holds these credentials: they stay, only their values
                 // change.
                 let credentials = Arc::clone(&served.spec.credentials);
@@ -346,34 +354,13 @@ impl Fleet {
                     let another_source = !served.spec.source.is_same_place(&spec.source);
                     served.feeder = Feeder::start(&served.slot, &spec, &self.surroundings, another_source);
                 }
-                served.slot.ask_again(spec.retry.clone());
+                let (slot, retry) = (Arc::clone(&served.slot), spec.retry.clone());
                 served.spec = ProviderSpec { credentials, ..spec };
+                return async move { slot.ask_again(retry).await }.boxed();
             }
         }
+        ready(()).boxed()
     }
-}
-
-async fn prepare<'a>(
-    services: &SlotServices,
-    known: Option<(&ProviderSpec, &'a Slot)>,
-    spec: ProviderSpec,
-) -> anyhow::Result<Change<'a>> {
-    Ok(match known {
-        None => {
-            let slot = Slot::new(services.clone(), slot_options(&spec)?).context("cannot make the provider's slot")?;
-            Change::Start { spec, slot: Arc::new(slot) }
-        }
-        Some((before, _)) if before.fingerprint == spec.fingerprint => {
-            let values = before.credentials.rotation_to(&spec.credentials)?;
-            Change::Rest { spec, values }
-        }
-        Some((before, slot)) => {
-            let same = before.source.is_same_place(&spec.source);
-            let earlier = if same { EarlierOffers::Stand } else { EarlierOffers::Forgotten };
-            let reconfiguration = Box::new(slot.prepare(slot_options(&spec)?, earlier).await?);
-            Change::Settings { spec, reconfiguration }
-        }
-    })
 }
 
 #[cfg(test)]

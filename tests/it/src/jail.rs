@@ -413,7 +413,7 @@ async fn the_serving_release_is_loaded_under_new_settings_while_the_jail_is_miss
     }
     fs::remove_file(program).unwrap();
     let options = slot_options(Limits { deadline_ms: 1_000, http_time_ms: 1_000, ..Limits::default() });
-    slot.prepare(options, EarlierOffers::Stand).await.unwrap().commit();
+    slot.prepare(options, EarlierOffers::Stand).await.unwrap().commit().await;
     assert!(slot.info().is_some(), "{:?}", slot.status().borrow().refused);
     assert_eq!(offer(&slot, marked("dummy", 18)).await.unwrap_err().code, "CompileUnavailable");
 }

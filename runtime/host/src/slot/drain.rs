@@ -1,11 +1,11 @@
-//! The end of the calls of a release that was replaced: a call that does not end in time is
-//! cancelled and repeated on the release that serves.
+//! The end of the calls of a release that was replaced. A call that does not end in time is
+//! cancelled and repeated on the release that serves then.
 //!
-//! A call may take as long as its deadline, which may be an hour, and holds its release for as
-//! long. The call is repeated and does not fail: every function of the contract may be called again
-//! after it was cancelled, as after a restart of the manager.
+//! A call may take as long as its deadline, up to an hour, and holds its release for as long. Every
+//! function of the contract may be called again after a cancelled call, as after a restart of the
+//! manager, so that the call is repeated and does not fail.
 //!
-//! Other settings may withdraw egress rules and credentials, so calls under the old ones end
+//! New settings may withdraw egress rules and credentials, so calls under the old settings end
 //! earlier ([`SETTINGS`]).
 
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio::{
 
 use super::{Active, Slot};
 
-/// How long calls may go on after their release was exchanged.
+/// How long calls may go on after their release was replaced.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long calls may go on after their settings were exchanged: most end in that time, and a
+/// How long calls may go on after their settings were replaced: most calls end in this time, and a
 /// withdrawn permission must not last.
 pub(super) const SETTINGS: Duration = Duration::from_secs(2);
 
@@ -33,17 +33,17 @@ impl Drain {
         Self(watch::Sender::new(None))
     }
 
-    /// No call begins any more; those under way have so much time.
+    /// No call begins any more; calls under way have so much time.
     pub(super) fn begin(&self, time: Duration) {
         self.0.send_replace(Some(Instant::now() + time));
     }
 
-    /// The release serves, perhaps again.
+    /// The release serves (again).
     pub(super) fn end(&self) {
         self.0.send_replace(None);
     }
 
-    /// Ends when the calls have to.
+    /// Ends when the calls have to end.
     async fn over(&self) {
         let mut until = self.0.subscribe();
         loop {
@@ -64,7 +64,7 @@ impl Drain {
 }
 
 impl Active {
-    /// Ends when the calls of this release have to: it was replaced, or its settings were.
+    /// Ends when the calls of this release have to end: the release or its settings were replaced.
     pub(super) async fn over(&self) {
         tokio::select! {
             () = self.drain.over() => {}
@@ -78,7 +78,7 @@ impl Slot {
     pub(super) fn repeats(&self, release: &Active) {
         tracing::warn!(
             provider.name = %self.name,
-            component.digest = release.provider.release().digest(),
+            component.digest = release.digest(),
             "a provider call did not end in time after its release or its settings were replaced ({} s, {} s): it is cancelled and repeated",
             DRAIN.as_secs(),
             SETTINGS.as_secs()
@@ -97,18 +97,19 @@ mod tests {
     use crate::{
         Limits, SandboxOptions,
         slot::{
-            Offered, Slot, SlotOptions,
-            tests::{BUSY, limited, offer, options, reconfigure, services, version},
+            Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions,
+            tests::{BUSY, limited, offer, options, reconfigure, services, until, version},
         },
         test_guest::{GUEST, Guest, Master, component},
     };
 
     /// A slot whose release has one call under way, which would go on for minutes.
-    async fn busy() -> (Arc<Slot>, JoinSet<Result<String, Code>>) {
+    async fn busy(probation: Option<ProbationOptions>) -> (Arc<Slot>, JoinSet<Result<String, Code>>) {
         let limits =
             Limits { deadline_ms: 600_000, http_time_ms: 600_000, fuel: 1_000_000_000_000, ..Limits::default() };
         let SlotOptions { sandbox, .. } = options("");
-        let options = SlotOptions::new(SandboxOptions { limits, ..sandbox });
+        let rollout = RolloutOptions { probation, ..RolloutOptions::default() };
+        let options = SlotOptions { rollout, ..SlotOptions::new(SandboxOptions { limits, ..sandbox }) };
         let slot = Arc::new(Slot::new(services(), options).unwrap());
         let endless = component(&Guest { describe: BUSY, master: Master::Version(u32::MAX), ..GUEST });
         assert_eq!(offer(&slot, &endless).await, Ok(Offered::Activated));
@@ -120,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_does_not_end_in_time_is_cancelled_and_repeated_on_what_serves() {
-        let (slot, mut call) = busy().await;
+        let (slot, mut call) = busy(None).await;
         assert_eq!(offer(&slot, &component(&Guest { version: "2", ..GUEST })).await, Ok(Offered::Activated));
         assert_eq!(version(&slot).await, Ok("2".to_owned()));
         time::pause();
@@ -136,7 +137,7 @@ mod tests {
     /// The settings may withdraw egress and credentials, and the call has the old ones.
     #[tokio::test]
     async fn a_call_under_old_settings_is_repeated_under_the_new_ones_within_seconds() {
-        let (slot, mut call) = busy().await;
+        let (slot, mut call) = busy(None).await;
         time::pause();
         reconfigure(&slot, limited("", 50_000_000)).await.unwrap();
         time::advance(SETTINGS.checked_sub(Duration::from_millis(1)).unwrap()).await;
@@ -147,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_of_a_release_that_new_settings_stop_ends_within_seconds() {
-        let (slot, mut call) = busy().await;
+        let (slot, mut call) = busy(None).await;
         time::pause();
         reconfigure(&slot, limited("", 500_000)).await.unwrap();
         assert_eq!(slot.status().borrow().active, None);
@@ -157,10 +158,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_release_that_serves_again_keeps_its_calls() {
-        let (slot, mut call) = busy().await;
-        let first = slot.active.load_full().unwrap();
-        assert_eq!(offer(&slot, &component(&Guest { version: "2", ..GUEST })).await, Ok(Offered::Activated));
-        slot.exchange(Arc::clone(&first), None, None);
+        let probation = ProbationOptions { calls: 1, time: Duration::from_secs(3600) };
+        let (slot, mut call) = busy(Some(probation)).await;
+        assert_eq!(
+            offer(&slot, &component(&Guest { version: "2", master: Master::Trap, ..GUEST })).await,
+            Ok(Offered::Activated)
+        );
+        assert_eq!(version(&slot).await, Err(Code::Trapped));
+        until(&slot, |status| status.refused.is_some()).await;
         time::pause();
         time::advance(DRAIN * 2).await;
         tokio::task::yield_now().await;

@@ -11,8 +11,8 @@ use skysail_provider::{
 
 use super::Slot;
 
-/// A call on the release that is to have it; once more, on what serves then, where that release is
-/// exchanged and the call does not end in time.
+/// A call on the release that serves the object. Where that release is replaced and the call does
+/// not end in time, the call is repeated on the release that serves then.
 macro_rules! on {
     ($slot:ident, $interface:ident, $uid:expr, |$provider:ident| $call:expr) => {
         loop {
@@ -29,7 +29,7 @@ macro_rules! on {
 
 impl Provider for Slot {
     fn info(&self) -> Option<Arc<Info>> {
-        self.active.load().as_ref().map(|active| Arc::clone(&active.info))
+        self.routing.load().active.as_ref().map(|active| Arc::clone(&active.info))
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
@@ -117,16 +117,18 @@ impl Instances for Slot {
     async fn describe(&self, call: &Call, nodes: &NodeSet, detail: Detail) -> Result<Vec<Result<Instance>>> {
         self.memory.nodes(call, nodes, detail);
         loop {
-            let Some(canary) = self.canary_with(Interface::Instances) else {
+            let canary = self.routing.load().canary_with(Interface::Instances).cloned();
+            let Some(canary) = canary else {
                 return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
             };
             let (share, rest): (Vec<_>, Vec<_>) =
                 nodes.as_slice().iter().cloned().partition(|node| canary.serves(&node.uid));
             let (share, rest) = (NodeSet::new(share), NodeSet::new(rest));
             if share.is_empty() {
+                drop(canary);
                 return on!(self, Instances, None, |provider| provider.describe(call, nodes, detail));
             }
-            let tried = canary.release();
+            let tried = &canary.release;
             let active = if rest.is_empty() { Arc::clone(tried) } else { self.hold(Interface::Instances, None)? };
             let of_rest = async {
                 if rest.is_empty() { Ok(Vec::new()) } else { active.provider.describe(call, &rest, detail).await }
@@ -149,9 +151,9 @@ impl Instances for Slot {
                 (Err(_), Err(error)) => return Err(error),
                 answers => answers,
             };
-            // One release without an answer leaves the nodes of the other one alone.
+            // Where one release has no answer, the nodes of the other release still get theirs.
             let (mut share, mut rest) = (of_each(share, nodes.len()), of_each(rest, nodes.len()));
-            // Both keep the order of the nodes.
+            // Both lists keep the order of the nodes.
             return Ok(nodes
                 .as_slice()
                 .iter()
@@ -230,8 +232,8 @@ impl PersistentVolumeLabels for Slot {
     }
 }
 
-/// The answers of one release. An error of the whole call becomes the error of each node, and says
-/// nothing about the existence of a node.
+/// The answers of one release. An error of the whole call becomes the error of each node, with a
+/// code that does not claim that the node is gone.
 fn of_each(answers: Result<Vec<Result<Instance>>>, nodes: usize) -> impl Iterator<Item = Result<Instance>> {
     let (answers, error) = match answers {
         Ok(answers) => (answers, None),

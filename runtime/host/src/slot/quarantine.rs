@@ -1,9 +1,7 @@
-//! Digests that were refused for what they are: a poll that finds them again costs nothing.
+//! Digests that are not tried again by themselves: a poll that finds one of them again costs
+//! nothing.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
 use super::Refusal;
 
@@ -11,56 +9,49 @@ use super::Refusal;
 /// refused at once; an older one is judged again.
 const ENTRIES_MAX: usize = 32;
 
-/// The oldest refusal goes first, and one of a release that served last.
+/// The oldest refusal goes first; those of rolled-back releases go last.
 #[derive(Default)]
-pub(super) struct Quarantine(Mutex<VecDeque<Refusal>>);
+pub(super) struct Quarantine(VecDeque<Refusal>);
 
 impl Quarantine {
-    pub(super) fn get(&self, digest: &str) -> Option<Refusal> {
-        self.refusals().iter().find(|refusal| refusal.digest == digest).cloned()
+    pub(super) fn get(&self, digest: &str) -> Option<&Refusal> {
+        self.0.iter().find(|refusal| refusal.digest == digest)
     }
 
-    /// Under other settings a release may be another one. One that served and was taken back was
-    /// judged by what it did.
-    pub(super) fn settings_changed(&self) {
-        self.refusals().retain(Refusal::was_taken_back);
+    /// Other settings may make a release acceptable. A rolled-back release was judged by its calls,
+    /// and stays.
+    pub(super) fn settings_changed(&mut self) {
+        self.0.retain(Refusal::was_taken_back);
     }
 
-    /// It has passed probation after all.
-    pub(super) fn forget(&self, digest: &str) {
-        self.refusals().retain(|refusal| refusal.digest != digest);
+    /// The release passed probation.
+    pub(super) fn forget(&mut self, digest: &str) {
+        self.0.retain(|refusal| refusal.digest != digest);
     }
 
-    /// What a person asks for from now on counts as a new request.
-    pub(super) fn asked_anew(&self) {
-        for refusal in &mut *self.refusals() {
-            refusal.retried = false;
-        }
+    /// A person asks for another release: each may be tried once more again.
+    pub(super) fn asked_anew(&mut self) {
+        self.0.iter_mut().for_each(|refusal| refusal.retried = false);
     }
 
-    /// What was taken back stays so whatever is said of it later: a try that did not get as far is
-    /// a try all the same.
-    pub(super) fn put(&self, refusal: &Refusal) {
-        let mut refusals = self.refusals();
-        let known = refusals.iter_mut().find(|known| known.digest == refusal.digest && known.was_taken_back());
+    /// A rolled-back release keeps its refusal. A later refusal before it serves is a try all the
+    /// same.
+    pub(super) fn put(&mut self, refusal: &Refusal) {
+        let known = self.0.iter_mut().find(|known| known.digest == refusal.digest && known.was_taken_back());
         if let Some(known) = known
             && !refusal.was_taken_back()
         {
             known.retried = true;
             return;
         }
-        refusals.retain(|kept| kept.digest != refusal.digest);
-        refusals.push_back(refusal.clone());
-        if refusals.len() > ENTRIES_MAX {
-            // A source that offers one broken file after the other must not make what was taken
-            // back forgotten.
-            let oldest = refusals.iter().position(|refusal| !refusal.was_taken_back()).unwrap_or(0);
-            refusals.remove(oldest);
+        self.forget(&refusal.digest);
+        self.0.push_back(refusal.clone());
+        if self.0.len() > ENTRIES_MAX {
+            // A source that offers one broken file after the other must not push a rolled-back
+            // release out.
+            let oldest = self.0.iter().position(|refusal| !refusal.was_taken_back()).unwrap_or(0);
+            self.0.remove(oldest);
         }
-    }
-
-    fn refusals(&self) -> MutexGuard<'_, VecDeque<Refusal>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_broken_files_does_not_wash_out_what_was_taken_back() {
-        let quarantine = Quarantine::default();
+    fn broken_files_do_not_push_a_rolled_back_release_out_of_the_quarantine() {
+        let mut quarantine = Quarantine::default();
         quarantine.put(&refusal("bad", Stage::Active));
         for number in 0..2 * ENTRIES_MAX {
             quarantine.put(&refusal(&number.to_string(), Stage::Offered));

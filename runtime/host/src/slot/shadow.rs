@@ -1,18 +1,18 @@
-//! A new release beside the one that serves, before it may serve itself: both are asked what was
-//! asked lately and changes nothing, and their answers are compared.
+//! The shadow phase: a new release and the active one are asked the same questions, which change
+//! nothing, and their answers are compared before the new release may serve.
 //!
 //! # Rule
-//! - Asked are `load-balancers.get` about the Services of the last calls, `instances.describe`
-//!   about the last nodes whose existence and whose metadata were asked for, and the lists of load
-//!   balancers and routes: what the controllers asked for, or could have.
-//! - Only requests leave that change nothing (`HttpBudget::reading`); Events are dropped; how the
-//!   calls end does not count for probation. A cloud whose API reads by POST answers nothing that
-//!   way: its questions count as unanswered.
-//! - A difference counts where the release that serves answers the second time as the first: else
+//! - The questions are `load-balancers.get` about the Services of the last calls,
+//!   `instances.describe` about the last nodes whose existence and whose metadata a controller
+//!   asked for, and the lists of load balancers and routes.
+//! - Only requests that change nothing leave the host (`HttpBudget::reading`), and Events are
+//!   dropped. The calls do not count for probation. Questions to a cloud whose API reads by POST
+//!   count as unanswered.
+//! - A difference counts where the active release answers the second time as the first. Otherwise
 //!   the cloud has changed in between.
-//! - Where the release that serves has no answer, or the new one has none by no fault of the
-//!   release, there is nothing to compare. Where the new one traps or meets a limit, it is refused.
-//!   Any other difference is reported, and refuses the release where the operator wants that.
+//! - Where the active release has no answer, or the new release has none by a fault that is not its
+//!   own, there is nothing to compare. A new release that traps or meets a limit is refused. Any
+//!   other difference is reported, and the release is refused where the operator wants that.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -30,17 +30,16 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Reason, Refusal, ShadowStatus, Slot, SlotOptions, steps::Candidate};
+use super::{Reason, ShadowStatus};
 use crate::{Fault, SandboxedProvider, fault};
 
 #[cfg(test)]
 mod tests;
 
-/// Services that are remembered: each is a question, and a question two requests or more to the
-/// cloud.
+/// Services that are remembered: each is one question, with two requests or more to the cloud.
 const SERVICES_MAX: usize = 16;
 
-/// After that nothing more is asked: an operator waits for the release.
+/// The time for all questions: an operator waits for the release.
 const TIME_MAX: Duration = Duration::from_mins(1);
 
 /// Differences that are reported.
@@ -49,7 +48,7 @@ const TOLD_MAX: usize = 5;
 /// Longest answer that is reported, in bytes.
 const ANSWER_BYTES_MAX: usize = 300;
 
-/// That a release is asked beside its predecessor.
+/// The shadow phase of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShadowOptions {
     /// What follows from a difference.
@@ -59,13 +58,13 @@ pub struct ShadowOptions {
 /// What follows from a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnDifference {
-    /// It is in the status, in the log and in the metrics; the release goes on.
+    /// The status, the log and the metrics tell it; the release goes on.
     Report,
     /// The release is refused.
     Refuse,
 }
 
-/// What the controllers asked lately; kept only where somebody will ask it again.
+/// What the controllers asked lately; kept only where the settings have a shadow phase.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Option<Kept>>);
 
@@ -118,7 +117,7 @@ impl Memory {
         });
     }
 
-    /// It is about to be gone.
+    /// The Service is being deleted.
     pub(super) fn forget(&self, uid: &str) {
         self.keep(|kept| kept.forget(uid));
     }
@@ -166,7 +165,7 @@ impl Kept {
     }
 }
 
-/// The same fence, so that nothing is asked after the lease is lost; and nowhere for Events.
+/// The fence stays, so that nothing is asked after the lease is lost. Events go nowhere.
 fn question(call: &Call, about: About) -> Question {
     Question { call: Call { events: None, ..call.clone() }, about }
 }
@@ -211,7 +210,7 @@ impl Question {
             }
             About::Nodes { nodes, detail } => {
                 let answers = provider.describe(call, nodes, *detail).await?;
-                // Messages are for people: the code is what a controller acts on.
+                // A controller acts on the code; the message is for people.
                 let answers = nodes
                     .as_slice()
                     .iter()
@@ -258,7 +257,7 @@ impl Answer {
         one_line(&self.entries().join(","), ANSWER_BYTES_MAX)
     }
 
-    /// The entries that the other one has not.
+    /// The entries that the other answer does not have.
     fn beyond(&self, other: &Self) -> String {
         let others: BTreeSet<String> = other.entries().into_iter().collect();
         let own = self.entries();
@@ -268,17 +267,7 @@ impl Answer {
     }
 }
 
-/// Whether a release that is loaded is asked beside the one that serves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compared {
-    Yes,
-    /// Settings do not wait for it.
-    No,
-}
-
-// === impl Slot ===
-
-/// What a question told.
+/// The result of one question.
 enum Comparison {
     Same,
     Unanswered,
@@ -286,89 +275,62 @@ enum Comparison {
     Broken(String),
 }
 
-impl Slot {
-    /// Compares a release with the one that serves, where the settings ask for it.
-    pub(super) async fn shadow(
-        &self,
-        candidate: &Candidate<'_>,
-        options: &SlotOptions,
-        provider: &SandboxedProvider,
-    ) -> Result<(), Refusal> {
-        let Some(active) = self.active.load_full() else { return Ok(()) };
-        let digest = provider.release().digest();
-        // The same under other settings is no other release, and under another cloud-config the
-        // same release may answer otherwise.
-        let is_same = active.provider.release().digest() == digest;
-        if is_same || active.provider.sandbox().config() != provider.sandbox().config() {
-            return Ok(());
+/// Asks both releases what the controllers asked lately. Returns the report, and why the release
+/// may not serve, if it may not.
+pub(super) async fn shadow(
+    memory: &Memory,
+    options: ShadowOptions,
+    active: &SandboxedProvider,
+    candidate: &SandboxedProvider,
+) -> (ShadowStatus, Result<(), (Reason, String)>) {
+    let mut report = ShadowStatus { digest: candidate.release().digest().to_owned(), ..ShadowStatus::default() };
+    let (before, now) = (active.compared(), candidate.compared());
+    let end = Instant::now() + TIME_MAX;
+    let mut broken = None;
+    for question in &memory.questions() {
+        let has = |provider: &SandboxedProvider| provider.release().exports().has(question.interface());
+        if !has(&before) || !has(&now) {
+            continue;
         }
-        self.shared.shadow(None);
-        let Some(options) = options.rollout.shadow else { return Ok(()) };
-        let mut report = ShadowStatus { digest: digest.to_owned(), ..ShadowStatus::default() };
-        let (before, now) = (active.provider.compared(), provider.compared());
-        let end = Instant::now() + TIME_MAX;
-        let mut broken = None;
-        for question in &self.memory.questions() {
-            let has = |provider: &SandboxedProvider| provider.release().exports().has(question.interface());
-            if !has(&before) || !has(&now) {
+        let Ok(comparison) = timeout_at(end, compare(question, &before, &now)).await else { break };
+        report.asked += 1;
+        let difference = match comparison {
+            Comparison::Same => continue,
+            Comparison::Unanswered => {
+                report.unanswered += 1;
                 continue;
             }
-            let Ok(comparison) = timeout_at(end, compare(question, &before, &now)).await else { break };
-            report.asked += 1;
-            let difference = match comparison {
-                Comparison::Same => continue,
-                Comparison::Unanswered => {
-                    report.unanswered += 1;
-                    continue;
-                }
-                Comparison::Different(text) => text,
-                Comparison::Broken(text) => broken.insert(text).clone(),
-            };
-            report.differing += 1;
-            if report.differences.len() < TOLD_MAX {
-                report.differences.push(difference);
-            }
-            if broken.is_some() {
-                break;
-            }
+            Comparison::Different(text) => text,
+            Comparison::Broken(text) => broken.insert(text).clone(),
+        };
+        report.differing += 1;
+        if report.differences.len() < TOLD_MAX {
+            report.differences.push(difference);
         }
-        self.report(&report);
-        let ShadowStatus { asked, differing, differences, .. } = report;
-        match broken {
-            Some(text) => {
-                let text = format!(
-                    "asked what the release that serves was asked, and answered, it broke: {text}; offer a mended release, or leave rollout.shadow \
-                     out"
-                );
-                Err(candidate.refuse(Reason::ShadowBroken, Fault::Release, &text))
-            }
-            None if differing > 0 && options.on_difference == OnDifference::Refuse => {
-                let text = format!(
-                    "of {asked} questions it answered {differing} otherwise than the release that serves: {}; offer a release that agrees, or set \
-                     rollout.shadow.onDifference to Report",
-                    differences.join("; ")
-                );
-                Err(candidate.refuse(Reason::ShadowDiffers, Fault::Release, &text))
-            }
-            None => Ok(()),
+        if broken.is_some() {
+            break;
         }
     }
-
-    fn report(&self, report: &ShadowStatus) {
-        let ShadowStatus { asked, unanswered, differing, differences, digest } = report;
-        tracing::info!(
-            provider.name = %self.name,
-            component.digest = digest,
-            asked,
-            unanswered,
-            differing,
-            "release asked what the one that serves was asked"
-        );
-        for difference in differences {
-            tracing::warn!(provider.name = %self.name, component.digest = digest, "releases differ: {difference}");
-        }
-        self.shared.shadow(Some(report.clone()));
-    }
+    let ShadowStatus { asked, differing, differences, .. } = &report;
+    let judged = match broken {
+        Some(text) => Err((
+            Reason::ShadowBroken,
+            format!(
+                "asked what the release that serves was asked, and answered, it broke: {text}; offer a mended release, or leave rollout.shadow \
+                 out"
+            ),
+        )),
+        None if *differing > 0 && options.on_difference == OnDifference::Refuse => Err((
+            Reason::ShadowDiffers,
+            format!(
+                "of {asked} questions it answered {differing} otherwise than the release that serves: {}; offer a release that agrees, or set \
+                 rollout.shadow.onDifference to Report",
+                differences.join("; ")
+            ),
+        )),
+        None => Ok(()),
+    };
+    (report, judged)
 }
 
 async fn compare(question: &Question, before: &SandboxedProvider, now: &SandboxedProvider) -> Comparison {
@@ -377,7 +339,7 @@ async fn compare(question: &Question, before: &SandboxedProvider, now: &Sandboxe
     if answer.as_ref().is_ok_and(|answer| *answer == expected) {
         return Comparison::Same;
     }
-    // The cloud may have changed between the two.
+    // The cloud may have changed between the two answers.
     if question.ask(before).await.ok().as_ref() != Some(&expected) {
         return Comparison::Unanswered;
     }

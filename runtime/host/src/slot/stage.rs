@@ -1,119 +1,46 @@
-//! How far a release has come, and every way on from there: one type, one table.
+//! How far a release has come.
 
 use serde::Serialize;
 
-use super::Reason;
-use crate::admission::RefusalCode;
-
-#[cfg(test)]
-mod tests;
-
-/// The stages of a release, in order; a failure on the way ends it.
+/// The stages of a release, in order. A refusal ends the release at the stage it has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
-    /// Its bytes are here.
+    /// The slot has the bytes.
     Offered,
-    /// It is a component of the contract, within its size.
+    /// The bytes are a component of the contract, within its size.
     Verified,
     /// There is machine code.
     Compiled,
     /// Every import is met, every export has its type.
     Linked,
-    /// It said who it is, and it is who its predecessor was.
+    /// The release described itself, and its identity is that of its predecessor.
     Described,
-    /// It accepts the cloud-config.
+    /// The release accepts the cloud-config.
     ConfigChecked,
-    /// It was asked what its predecessor was asked, where the operator wants that. Where not, it is
-    /// here at once.
+    /// The release was asked what its predecessor was asked, where the operator wants that;
+    /// otherwise a release reaches this stage at once.
     Shadowed,
-    /// It serves a share of the objects.
+    /// The release serves a share of the objects.
     Canary,
-    /// It serves.
+    /// The release serves all objects.
     Active,
 }
 
-/// One way on from a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It has reached this one.
-    To(Stage),
-    /// It ends.
-    Refused(Reason),
-}
-
-impl Step {
-    /// Whether the table has one line for both.
-    pub(super) fn is(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Refused(Reason::Admission(_)), Self::Refused(Reason::Admission(_))) => true,
-            (one, other) => one == other,
-        }
-    }
-}
-
-/// The only ways of a release that is met for the first time. One that was refused before and is
-/// offered again takes none: it gets the same refusal again. A predecessor that serves again, and a
-/// release that is replaced, are the other side of these exchanges. Of the codes of
-/// [`Reason::Admission`] one stands for all.
-#[rustfmt::skip]
-pub(super) const EDGES: [(Stage, Step); 32] = {
-    use Reason::{
-        Admission, CheckConfigFailed, CompileFailed, CompileLimit, CompileUnavailable, ConfigRefused, DescribeFailed, EgressNotAllowed,
-        IdentityChanged, InterfaceLost, LinkFailed, NoProviderIdScheme, ProbationErrors, ProbationLimit, ProbationTrap,
-        ShadowBroken, ShadowDiffers,
-    };
-    use Stage::{Active, Canary, Compiled, ConfigChecked, Described, Linked, Offered, Shadowed, Verified};
-    use Step::{Refused, To};
-    [
-        (Offered, To(Verified)),
-        (Offered, Refused(Admission(RefusalCode::Malformed))),
-        (Offered, Refused(CompileLimit)),
-        (Offered, Refused(CompileFailed)),
-        (Offered, Refused(CompileUnavailable)),
-        (Verified, To(Compiled)),
-        (Verified, Refused(CompileLimit)),
-        (Verified, Refused(CompileFailed)),
-        (Verified, Refused(CompileUnavailable)),
-        (Compiled, To(Linked)),
-        (Compiled, Refused(LinkFailed)),
-        (Linked, To(Described)),
-        (Linked, Refused(DescribeFailed)),
-        (Linked, Refused(NoProviderIdScheme)),
-        (Linked, Refused(EgressNotAllowed)),
-        (Linked, Refused(InterfaceLost)),
-        (Linked, Refused(IdentityChanged)),
-        (Described, To(ConfigChecked)),
-        (Described, Refused(CheckConfigFailed)),
-        (Described, Refused(ConfigRefused)),
-        (ConfigChecked, To(Shadowed)),
-        (ConfigChecked, Refused(ShadowBroken)),
-        (ConfigChecked, Refused(ShadowDiffers)),
-        (Shadowed, To(Canary)),
-        (Shadowed, To(Active)),
-        (Canary, To(Active)),
-        (Canary, Refused(ProbationTrap)),
-        (Canary, Refused(ProbationLimit)),
-        (Canary, Refused(ProbationErrors)),
-        (Active, Refused(ProbationTrap)),
-        (Active, Refused(ProbationLimit)),
-        (Active, Refused(ProbationErrors)),
-    ]
-};
-
 impl Stage {
-    /// What a release at this stage is on its way to; none where it waits for nothing.
-    #[must_use]
-    pub fn next(self) -> Option<Self> {
-        EDGES.into_iter().find_map(|(from, step)| match step {
-            Step::To(to) if from == self => Some(to),
-            Step::To(_) | Step::Refused(_) => None,
+    /// The stage after this one; none after the last.
+    pub(super) const fn next(self) -> Option<Self> {
+        Some(match self {
+            Self::Offered => Self::Verified,
+            Self::Verified => Self::Compiled,
+            Self::Compiled => Self::Linked,
+            Self::Linked => Self::Described,
+            Self::Described => Self::ConfigChecked,
+            Self::ConfigChecked => Self::Shadowed,
+            Self::Shadowed => Self::Canary,
+            Self::Canary => Self::Active,
+            Self::Active => return None,
         })
-    }
-
-    /// Whether the table has this way.
-    pub(super) fn leads(self, step: Step) -> bool {
-        EDGES.into_iter().any(|(from, known)| from == self && known.is(step))
     }
 
     /// camelCase: metric label and log field.

@@ -1,6 +1,9 @@
 //! Releases written by hand, in real slots.
 
+mod canary;
 mod memory;
+mod probation;
+mod refusals;
 
 use std::{
     collections::BTreeMap,
@@ -57,23 +60,16 @@ pub(super) async fn offer(slot: &Slot, bytes: &Bytes) -> Result<Offered, Refusal
 }
 
 pub(super) async fn reconfigure(slot: &Slot, options: SlotOptions) -> Result<(), SandboxError> {
-    slot.prepare(options, EarlierOffers::Stand).await?.commit();
+    slot.prepare(options, EarlierOffers::Stand).await?.commit().await;
     // The outcome is in the status, like that of any offer.
     drop(slot.retry().await);
     Ok(())
 }
 
-/// Runs `calls` while the slot is guarded, until the status is as it should be.
-pub(super) async fn guarded(slot: &Slot, calls: impl Future<Output = ()>, done: impl Fn(&SlotStatus) -> bool) {
+/// Waits until the status is as it should be.
+pub(super) async fn until(slot: &Slot, done: impl Fn(&SlotStatus) -> bool) {
     let mut status = slot.status();
-    let story = async {
-        calls.await;
-        tokio::time::timeout(Duration::from_secs(3600), status.wait_for(|status| done(status))).await.unwrap().unwrap();
-    };
-    tokio::select! {
-        () = slot.guard() => {}
-        () = story => {}
-    }
+    tokio::time::timeout(Duration::from_secs(3600), status.wait_for(|status| done(status))).await.unwrap().unwrap();
 }
 
 pub(super) async fn version(slot: &Slot) -> Result<String, Code> {
@@ -317,7 +313,7 @@ async fn put_off(earlier: EarlierOffers) -> Slot {
     let change = async {
         let mut status = slot.status();
         status.wait_for(|status| status.candidate.is_some()).await.unwrap();
-        slot.prepare(limited("", 500_000_000), earlier).await.unwrap().commit();
+        slot.prepare(limited("", 500_000_000), earlier).await.unwrap().commit().await;
     };
     let (offered, ()) = tokio::join!(offer(&slot, &next), change);
     assert_eq!(offered, Ok(Offered::PutOff));
@@ -352,7 +348,7 @@ async fn what_another_source_had_offered_does_not_come_in_with_new_settings() {
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
     let next = component(&Guest { version: "2", check_config: CHOOSY, ..GUEST });
     assert_eq!(offer(&slot, &next).await.unwrap_err().code, "ConfigRefused");
-    slot.prepare(options("new"), EarlierOffers::Forgotten).await.unwrap().commit();
+    slot.prepare(options("new"), EarlierOffers::Forgotten).await.unwrap().commit().await;
     drop(slot.retry().await);
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
 }
@@ -469,14 +465,14 @@ async fn a_release_and_the_settings_that_only_it_understands_come_in_together() 
 async fn a_source_that_fails_is_in_the_status_until_the_next_offer() {
     let slot = slot("");
     let failure = SourceFailure { code: "SourceEmpty", reason: "file p.wasm is empty".to_owned() };
-    slot.source_failed(failure.clone());
+    slot.source_failed(failure.clone()).await;
     assert_eq!(slot.status().borrow().source_failure, Some(failure.clone()));
     let error = slot.master(&Call::default(), "x").await.unwrap_err();
     expect!["provider cloud has no release that serves: file p.wasm is empty"].assert_eq(&error.message);
     let bytes = component(&GUEST);
     offer(&slot, &bytes).await.unwrap();
     assert_eq!(slot.status().borrow().source_failure, None);
-    slot.source_failed(failure);
+    slot.source_failed(failure).await;
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "what serves, serves on");
     assert_eq!(offer(&slot, &bytes).await, Ok(Offered::AlreadyActive));
     assert_eq!(slot.status().borrow().source_failure, None);
@@ -513,7 +509,7 @@ async fn a_call_ends_on_the_release_it_began_on_and_then_its_memory_is_given_bac
     let slot = Arc::new(slot(""));
     // Tens of milliseconds: several turns of the epoch, in which the swap happens.
     offer(&slot, &component(&Guest { master: Master::Version(50_000_000), ..GUEST })).await.unwrap();
-    let old: Weak<super::Active> = Arc::downgrade(&slot.active.load_full().unwrap());
+    let old: Weak<super::Active> = Arc::downgrade(&slot.routing.load().active.clone().unwrap());
     let next = component(&Guest { version: "2", ..GUEST });
     let mut call = JoinSet::new();
     call.spawn({

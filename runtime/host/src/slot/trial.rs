@@ -1,49 +1,80 @@
-//! A release beside its predecessor: whether it is worse, by how its calls end.
+//! Whether a release is worse than its predecessor, judged by how the calls of both end.
 //!
 //! # Rule
 //! A release fails at the first of these:
-//! - A trap or a limit, where the predecessor had none; where it had some, more than twice their
-//!   share.
+//! - A trap or a limit, where the predecessor had none; where the predecessor had some, more than
+//!   twice their share.
 //! - A share of failed calls that is [`ERRORS_BEYOND`] above the predecessor's, where both have
 //!   ended [`SAMPLE`] calls.
 //!
-//! A release that has ended its number of calls and served its time without has passed.
+//! A release has passed when it has ended its number of calls and served its time without failing.
 //!
-//! Only faults of the release count ([`crate::Fault`]). Both are compared over one window: while
-//! the predecessor serves the other objects, the time since the release began; where it serves
-//! none, as much time before the exchange as the release is watched at least.
+//! Only faults of the release count ([`crate::Fault`]). Both are compared over one window. A canary
+//! and its predecessor are compared since the canary began. A release on probation is compared with
+//! the predecessor's calls in the last `time` before the swap.
+//!
+//! # What follows
+//! A release on probation that fails is rolled back: its predecessor, which was kept, serves again.
+//! A canary that fails serves no more; one that passes serves all objects. The digest of a release
+//! that failed is quarantined, whatever the settings: only another release, a person who asks for
+//! it ([`super::Slot::ask_again`]), or a restart of a manager that keeps no record of it ends that.
+//! The predecessor of a release that comes while another one is on probation is the last one that
+//! passed. New settings end a trial: a predecessor has the old settings, and must not serve again
+//! with their permissions.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use skysail_provider::Code;
 use tokio::time::Instant;
 
-use super::{Active, ProbationOptions, Reason};
+use super::{Active, Reason, event::Watch};
 use crate::vitals::{Broken, Counts, Vitals};
 
-/// Calls below which a share says nothing.
+/// A share of fewer calls proves nothing.
 pub(super) const SAMPLE: u64 = 20;
 
-/// What an error rate may be above the predecessor's: a cloud has better and worse hours.
+/// How much the error rate may exceed the predecessor's: clouds fail more at some times.
 const ERRORS_BEYOND: f64 = 0.25;
 
-/// A release that is called too seldom for its number of calls has passed after so many times its
-/// time.
+/// A release that gets too few calls has passed after so many times its time.
 pub(super) const LONGEST: u32 = 12;
 
-/// One release that is watched.
+/// How long a new release is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProbationOptions {
+    /// So many calls of the release have to end.
+    pub calls: u64,
+    /// And so much time has to pass; twelve times as much is enough in any case.
+    pub time: Duration,
+}
+
+impl ProbationOptions {
+    pub(super) fn time_ms(self) -> u64 {
+        u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A new release serves a share of the objects for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CanaryOptions {
+    /// The share: 1 to 99.
+    pub percent: u8,
+    /// How long.
+    pub watched: ProbationOptions,
+}
+
+/// One release that is watched. It holds no memory of the release.
 pub(super) struct Trial {
-    release: Arc<Active>,
-    /// The predecessor's.
-    before: Arc<Vitals>,
-    /// What each did before the window, the release and the predecessor: the release as a canary,
-    /// for example.
+    release: Arc<Vitals>,
+    predecessor: Arc<Vitals>,
+    /// The calls of each before the window, of the release and of the predecessor: those of the
+    /// release as a canary, for example.
     earlier: [Counts; 2],
     options: ProbationOptions,
     began: Instant,
 }
 
-/// What comes of a release.
+/// The result of one comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Open,
@@ -51,12 +82,12 @@ pub(super) enum Verdict {
     Failed(Breach),
 }
 
-/// Why a release does not stay.
+/// Why a release failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Breach {
     /// A call broke.
     Broken(Broken),
-    /// Too many errors: its share and the predecessor's.
+    /// Too many errors: the share of the release and that of its predecessor.
     Errors { share: f64, before: f64 },
 }
 
@@ -82,45 +113,33 @@ impl fmt::Display for Breach {
 }
 
 impl Trial {
-    /// `beside`: the predecessor goes on to serve the other objects.
-    pub(super) fn new(release: Arc<Active>, predecessor: &Active, options: ProbationOptions, beside: bool) -> Self {
-        let (before, began) = (Arc::clone(predecessor.provider.release().vitals()), Instant::now());
-        let window = if beside { Duration::ZERO } else { options.time };
-        let earlier = began.checked_sub(window).map_or_else(Counts::default, |start| before.counts_at(start));
-        let earlier = [release.provider.release().vitals().counts(), earlier];
-        Self { release, before, earlier, options, began }
+    pub(super) fn new(Watch { release, predecessor, options, beside, .. }: &Watch) -> Self {
+        let vitals = |release: &Active| Arc::clone(release.provider.release().vitals());
+        let (release, predecessor, began) = (vitals(release), vitals(predecessor), Instant::now());
+        let window = if *beside { Duration::ZERO } else { options.time };
+        let earlier = began.checked_sub(window).map_or_else(Counts::default, |start| predecessor.counts_at(start));
+        let earlier = [release.counts(), earlier];
+        Self { release, predecessor, earlier, options: *options, began }
     }
 
-    pub(super) const fn release(&self) -> &Arc<Active> {
-        &self.release
-    }
-
-    pub(super) const fn options(&self) -> ProbationOptions {
-        self.options
-    }
-
-    /// Waits until it is known what comes of the release.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost.
-    pub(super) async fn end(&self) -> Result<(), Breach> {
-        let vitals = self.release.provider.release().vitals();
+    /// Waits until the release has passed or failed.
+    pub(super) async fn end(self) -> Result<(), Breach> {
+        let Self { release, predecessor, earlier: [earlier, earlier_before], options, began } = self;
         loop {
-            let changed = vitals.changed();
-            let elapsed = self.began.elapsed();
-            let [earlier, earlier_before] = self.earlier;
-            let now = vitals.counts().since(earlier);
-            let broken = vitals.last_broken().filter(|_| now.broken > 0);
-            let before = self.before.counts().since(earlier_before);
-            match judge(self.options, (now, broken), before, elapsed) {
+            let changed = release.changed();
+            let elapsed = began.elapsed();
+            let now = release.counts().since(earlier);
+            let broken = release.last_broken().filter(|_| now.broken > 0);
+            let before = predecessor.counts().since(earlier_before);
+            match judge(options, (now, broken), before, elapsed) {
                 Verdict::Passed => return Ok(()),
                 Verdict::Failed(breach) => return Err(breach),
                 Verdict::Open => {}
             }
-            let next = if elapsed < self.options.time { 1 } else { LONGEST };
+            let next = if elapsed < options.time { 1 } else { LONGEST };
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(self.began + self.options.time * next) => {}
+                () = tokio::time::sleep_until(began + options.time * next) => {}
             }
         }
     }

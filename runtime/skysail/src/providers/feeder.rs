@@ -1,4 +1,4 @@
-//! Fills one slot from one source: the task between a source and the slot that takes its offers.
+//! The task between a source and the slot that takes its offers.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use tokio::{
 use super::{RETRY_PERIOD, Surroundings};
 use crate::provider_file::ProviderSpec;
 
-/// Offers what the source has, now and whenever it changes; dropped, it ends. The slot keeps what
-/// it has.
+/// Offers the component of the source to the slot, now and after each change. Dropped, the task
+/// ends, and the slot keeps its releases.
 pub(super) struct Feeder {
     decided: watch::Receiver<bool>,
     heard: watch::Receiver<bool>,
@@ -22,7 +22,7 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// `another_source`: what the slot was offered before is none of this one's.
+    /// `another_source`: the earlier offers to the slot came from another source.
     pub(super) fn start(
         slot: &Arc<Slot>,
         spec: &ProviderSpec,
@@ -40,7 +40,7 @@ impl Feeder {
             bytes_max,
         });
         let mut task = JoinSet::new();
-        // Judged before: a source that needs a cluster has one.
+        // `Fleet::prepare` checked that a source which needs a cluster has one.
         if let Some(offers) = spec.source.watch(bytes_max, kubernetes.as_ref()) {
             let slot = Arc::clone(slot);
             task.spawn(async move {
@@ -53,18 +53,18 @@ impl Feeder {
         Self { decided, heard, _task: task }
     }
 
-    /// Becomes true when the first offer serves, or it is known why none does.
+    /// Becomes true when the first offer serves, or is known not to serve.
     pub(super) fn decided(&self) -> watch::Receiver<bool> {
         self.decided.clone()
     }
 
-    /// Becomes true when the source itself has said something, be it that it has nothing.
+    /// Becomes true when the source itself has reported an offer or a failure.
     pub(super) fn heard(&self) -> watch::Receiver<bool> {
         self.heard.clone()
     }
 }
 
-/// Where a provider's last release is kept, for a start at which its source is away.
+/// The archive of a provider's last release, for a start at which its source does not answer.
 #[derive(Clone)]
 struct Keeper {
     archive: Arc<Archive>,
@@ -74,25 +74,25 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// What served last.
+    /// The component that served last.
     async fn kept(&self) -> Option<skysail_sources::Offer> {
         let Self { archive, provider, source, bytes_max } = self.clone();
         // A task that was cancelled is a process that ends.
         spawn_blocking(move || archive.get(&provider, &source, bytes_max)).await.ok().flatten()
     }
 
-    /// Keeps what has passed probation. Where it cannot be kept it serves all the same.
+    /// Keeps a component that has passed probation. A failure is logged and stops nothing.
     async fn keep(&self, offer: skysail_sources::Offer) {
         let Self { archive, provider, source, .. } = self.clone();
         self.told(spawn_blocking(move || archive.put(&provider, &source, &offer)).await);
     }
 
-    /// What was taken back before this process began is not taken again.
+    /// A release that was rolled back before this process began is not tried again by itself.
     async fn quarantine(&self, slot: &Slot) {
         let Self { archive, provider, .. } = self.clone();
         let quarantined = spawn_blocking(move || archive.quarantined(&provider)).await.unwrap_or_default();
         for Quarantined { digest, reason, retried } in quarantined {
-            slot.quarantine(digest, reason, retried);
+            slot.quarantine(digest, reason, retried).await;
         }
     }
 
@@ -111,24 +111,24 @@ impl Keeper {
     }
 }
 
-/// What serves and may have to be kept, and what was taken back and has to be remembered.
+/// Writes releases that passed probation, and releases that were rolled back, to the archive.
 struct Kept {
     keeper: Keeper,
     /// What the source offered last.
     last: Option<skysail_sources::Offer>,
-    /// What is kept already.
+    /// The component in the archive.
     kept: Option<Digest>,
     remembered: Option<Refusal>,
 }
 
 impl Kept {
     async fn follow(&mut self, status: SlotStatus) {
-        // What another process wrote down has no origin here, and is written down already.
+        // A refusal without an origin was read from the archive.
         if let Some(refusal) = status.refused.filter(|refusal| refusal.was_taken_back() && !refusal.origin.is_empty())
             && self.remembered.as_ref() != Some(&refusal)
         {
             self.remembered = Some(refusal.clone());
-            // Should a person ask for it and it pass, that has to be written.
+            // If a person asks for the release and it passes, the archive has to be written again.
             self.kept = None;
             self.keeper.remember(refusal).await;
         }
@@ -141,7 +141,7 @@ impl Kept {
     }
 }
 
-/// What is said of a feeder that goes on.
+/// What the feeder's task reports.
 struct Word {
     decide: watch::Sender<bool>,
     hear: watch::Sender<bool>,
@@ -160,11 +160,11 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
         decide.send_replace(served);
     }
     let mut kept = keeper.map(|keeper| Kept { keeper, last: None, kept: None, remembered: None });
-    let (mut status, mut asked) = (slot.status(), slot.asked());
+    let mut status = slot.status();
     let mut retry = tokio::time::interval(RETRY_PERIOD);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // What the slot is doing for this feeder. A newer offer ends the ones before it, so these are
-    // few; a fix need not wait for them.
+    // Requests to the slot. A newer offer ends the earlier ones, so these are few, and a fix does
+    // not wait for them.
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
@@ -181,14 +181,14 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
                     }
                 }
                 Some(Err(error)) => {
-                    slot.source_failed(failure(&error));
+                    slot.source_failed(failure(&error)).await;
                     decide.send_replace(true);
                     hear.send_replace(true);
                 }
                 None => return,
             },
             Some(ended) = under_way.join_next() => {
-                // An offer that panicked will not be decided either.
+                // A task that panicked reports nothing more.
                 if ended.unwrap_or(true) {
                     decide.send_replace(true);
                     hear.send_replace(true);
@@ -197,8 +197,6 @@ async fn fill(slot: Arc<Slot>, mut offers: Offers, keeper: Option<Keeper>, Word 
             // The slot outlives its feeder, so this is a change.
             _ = status.changed(), if kept.is_some() => {}
             _ = retry.tick(), if under_way.is_empty() => try_again(&mut under_way, &slot),
-            // The operator wants something to be tried once more.
-            _ = asked.changed(), if under_way.is_empty() => try_again(&mut under_way, &slot),
         }
         if let Some(kept) = &mut kept {
             let now = status.borrow_and_update().clone();
@@ -211,7 +209,7 @@ fn try_again(under_way: &mut JoinSet<bool>, slot: &Arc<Slot>) {
     let slot = Arc::clone(slot);
     under_way.spawn(async move {
         drop(slot.retry().await);
-        // The source has said nothing by that.
+        // This is no report of the source.
         false
     });
 }

@@ -129,7 +129,7 @@ impl World {
                     // The caller reads a refusal from the status.
                     Ok(offer) => drop(slot.offer(Offer { bytes: offer.bytes, origin: offer.origin }).await),
                     Err(error) => {
-                        slot.source_failed(SourceFailure { code: error.category(), reason: error.message() });
+                        slot.source_failed(SourceFailure { code: error.category(), reason: error.message() }).await;
                     }
                 }
             }

@@ -5,16 +5,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use expect_test::expect;
 use skysail_provider::{Call, Clusters as _, Code, Detail, Instances as _, Node, NodeSet, ObjectReference};
 
-use super::{CanaryOptions, is_in_share};
+use super::{check, offer, options, reconfigure, services, until, version};
 use crate::{
-    slot::{
-        Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions,
-        tests::{check, guarded, offer, options, reconfigure, services, version},
-    },
+    slot::{CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, drain::SETTINGS, is_in_share},
     test_guest::{
-        GUEST, Guest,
+        CHOOSY, GUEST, Guest,
         Instances::{NotFound, Trap},
-        Master, component,
+        Master, PICKY, component,
     },
 };
 
@@ -88,14 +85,13 @@ async fn a_canary_serves_its_share_of_the_objects_until_it_bears_out_and_then_al
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "what is about no object stays with the predecessor");
     assert_eq!(offer(&slot, &sound("2")).await, Ok(Offered::AlreadyActive));
 
-    guarded(&slot, async {}, |status| status.canary.is_none()).await;
+    until(&slot, |status| status.canary.is_none()).await;
     let status = slot.status().borrow().clone();
     assert_eq!((status.swaps, status.generation, status.refused), (2, before + 2, None));
-    let time_passes = async { tokio::time::advance(WATCHED.time * 2).await };
-    guarded(&slot, time_passes, |_| true).await;
+    tokio::time::advance(WATCHED.time * 2).await;
     assert!(slot.status().borrow().probation.is_some(), "what it did as a canary counts no more");
     assert_eq!(versions(&slot, &rest).await, only("2"));
-    guarded(&slot, async {}, |status| status.probation.is_none()).await;
+    until(&slot, |status| status.probation.is_none()).await;
     assert_eq!(slot.status().borrow().draining, 0);
 }
 
@@ -104,11 +100,9 @@ async fn a_canary_that_traps_is_taken_back_and_the_other_objects_never_met_it() 
     let slot = serving("1").await;
     let (share, rest) = uids();
     assert_eq!(offer(&slot, &release("2", Master::Trap)).await, Ok(Offered::Canary));
-    let calls = async {
-        assert_eq!(versions(&slot, &rest).await, only("1"));
-        assert_eq!(version_for(&slot, &share[0]).await, Err(Code::Trapped));
-    };
-    guarded(&slot, calls, |status| status.canary.is_none()).await;
+    assert_eq!(versions(&slot, &rest).await, only("1"));
+    assert_eq!(version_for(&slot, &share[0]).await, Err(Code::Trapped));
+    until(&slot, |status| status.canary.is_none()).await;
     assert_eq!(versions(&slot, &share).await, only("1"));
     let status = slot.status().borrow().clone();
     assert_eq!((status.swaps, status.draining), (1, 0));
@@ -142,6 +136,9 @@ async fn a_page_of_nodes_whose_canary_fails_is_answered_for_all_other_nodes() {
         let codes: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_err().code).collect();
         let code = |instances| if instances == Trap { Code::Trapped } else { Code::NotFound };
         assert_eq!(codes, [code(of_rest), code(of_share)]);
+        // The failure ended the canary.
+        until(&slot, |status| status.canary.is_none() || canary != Trap).await;
+        offer(&slot, &component(&Guest { version: "3", instances: canary, ..GUEST })).await.unwrap();
         let alone = NodeSet::new([Arc::clone(&page[usize::from(canary == Trap)])]);
         let error = slot.describe(&Call::default(), &alone, Detail::State).await.unwrap_err();
         assert_eq!(error.code, Code::Trapped, "a page without any answer fails");
@@ -171,13 +168,14 @@ async fn a_canary_beside_a_release_on_probation_is_compared_with_the_one_that_bo
     let (share, rest) = uids();
     offer(&slot, &release("2", Master::Trap)).await.unwrap();
     // Nobody calls it, so it serves all in the end.
-    guarded(&slot, async {}, |status| status.canary.is_none()).await;
+    until(&slot, |status| status.canary.is_none()).await;
     assert_eq!(offer(&slot, &sound("3")).await, Ok(Offered::Canary));
-    let call = async { assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped)) };
-    guarded(&slot, call, |status| status.refused.is_some()).await;
+    assert_eq!(version_for(&slot, &rest[0]).await, Err(Code::Trapped));
+    until(&slot, |status| status.refused.is_some()).await;
     assert_eq!(versions(&slot, &rest).await, only("1"), "back to the one that passed probation");
     assert_eq!(versions(&slot, &share).await, only("3"), "the canary is another matter");
-    slot.ask_again(slot.status().borrow().refused.as_ref().map(|refusal| refusal.digest.clone()));
+    let digest = slot.status().borrow().refused.as_ref().map(|refusal| refusal.digest.clone());
+    slot.ask_again(digest).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "and what was offered last");
     assert_eq!(slot.status().borrow().draining, 0);
 }
@@ -188,7 +186,7 @@ async fn what_is_said_of_a_newer_offer_outlives_the_canary() {
     let slot = serving("1").await;
     offer(&slot, &sound("2")).await.unwrap();
     offer(&slot, &bytes::Bytes::from_static(b"not wasm")).await.unwrap_err();
-    guarded(&slot, async {}, |status| status.canary.is_none()).await;
+    until(&slot, |status| status.canary.is_none()).await;
     let status = slot.status().borrow().clone();
     assert_eq!((status.active.unwrap().version.as_str(), status.refused.unwrap().code), ("2", "Text"));
 }
@@ -218,4 +216,22 @@ async fn a_release_that_may_have_another_name_serves_all_objects_at_once() {
     offer(&slot, &sound("1")).await.unwrap();
     let other = component(&Guest { version: "2", name: "q", ..GUEST });
     assert_eq!(offer(&slot, &other).await, Ok(Offered::Activated));
+}
+
+/// All other releases have the old settings, whose calls are cancelled within seconds.
+#[tokio::test]
+async fn a_release_that_brings_waiting_settings_into_force_serves_all_objects_at_once() {
+    let slot = Slot::new(services(), watched()).unwrap();
+    offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
+    let settings = SlotOptions { rollout: watched().rollout, ..options("new") };
+    reconfigure(&slot, settings).await.unwrap();
+    assert!(slot.status().borrow().refused.is_some(), "the release refuses the new cloud-config");
+    let next = component(&Guest { version: "2", check_config: CHOOSY, ..GUEST });
+    assert_eq!(offer(&slot, &next).await, Ok(Offered::Activated));
+    tokio::time::pause();
+    tokio::time::advance(SETTINGS * 2).await;
+    let (share, rest) = uids();
+    assert_eq!(versions(&slot, &[share, rest].concat()).await, only("2"));
+    let status = slot.status().borrow().clone();
+    assert_eq!((status.probation, status.canary, status.draining), (None, None, 0));
 }

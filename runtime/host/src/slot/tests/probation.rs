@@ -6,12 +6,11 @@ use expect_test::expect;
 use skysail_provider::{Call, Clusters as _, Code, ObjectReference};
 use tokio::time;
 
-use super::ProbationOptions;
+use super::{check, offer, options, reconfigure, services, until, version};
 use crate::{
     Fault, Limits, Outcome, SandboxOptions,
     slot::{
-        CanaryOptions, Offer, Offered, RolloutOptions, Slot, SlotOptions, SlotStatus,
-        tests::{check, guarded, offer, options, reconfigure, services, version},
+        CanaryOptions, Offered, ProbationOptions, RolloutOptions, Slot, SlotOptions, SlotStatus,
         trial::{Breach, LONGEST, SAMPLE, Verdict, judge},
     },
     test_guest::{GUEST, Guest, INTERNAL, Master, PICKY, UNAVAILABLE, component},
@@ -102,8 +101,8 @@ async fn a_release_that_traps_is_taken_back_at_once_and_never_taken_again() {
     let bad = release("2", Master::Trap);
     assert_eq!(offer(&slot, &bad).await, Ok(Offered::Activated));
     assert!(slot.status().borrow().probation.is_some());
-    let call = async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
-    guarded(&slot, call, |status| status.refused.is_some()).await;
+    assert_eq!(version(&slot).await, Err(Code::Trapped));
+    until(&slot, |status| status.refused.is_some()).await;
     assert_eq!(version(&slot).await, Ok("1".to_owned()));
     let status = slot.status().borrow().clone();
     assert_eq!((status.swaps, status.draining, &status.probation), (3, 0, &None));
@@ -133,40 +132,42 @@ async fn a_release_that_was_taken_back_is_tried_again_when_a_person_names_it() {
     let bad = release("2", Master::Trap);
     offer(&slot, &bad).await.unwrap();
     let trap = || async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
-    guarded(&slot, trap(), |status| status.refused.is_some()).await;
+    trap().await;
+    until(&slot, |status| status.refused.is_some()).await;
     let refusal = slot.status().borrow().refused.clone().unwrap();
     assert!(!refusal.retried);
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "nobody asked");
-    slot.ask_again(Some(format!("sha256:{}", "0".repeat(64))));
+    slot.ask_again(Some(format!("sha256:{}", "0".repeat(64)))).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "nobody asked for this one");
 
-    slot.ask_again(Some(refusal.digest.clone()));
-    assert_eq!(slot.retry().await, Ok(Offered::Activated));
-    assert!(slot.status().borrow().probation.is_some(), "on probation as before");
-    guarded(&slot, trap(), |status| status.refused.is_some()).await;
+    slot.ask_again(Some(refusal.digest.clone())).await;
+    until(&slot, |status| status.probation.is_some()).await;
+    trap().await;
+    until(&slot, |status| status.refused.is_some()).await;
     let refused = slot.status().borrow().refused.clone().unwrap();
     assert!(
         refused.retried && refused.reason.ends_with("where rollout.retry is removed and written again"),
         "{refused}"
     );
-    slot.ask_again(Some(refusal.digest.clone()));
+    slot.ask_again(Some(refusal.digest.clone())).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive), "it is not tried a third time");
     assert_eq!(offer(&slot, &bad).await.unwrap_err().code, "ProbationTrap");
     reconfigure(&slot, SlotOptions { retry: Some(refusal.digest.clone()), ..watched(1_000_000) }).await.unwrap();
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "new settings are no new wish");
 
     // Named again.
-    slot.ask_again(None);
+    slot.ask_again(None).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
     let retried = slot.status().borrow().refused.as_ref().map(|refused| refused.retried);
     assert_eq!(retried, Some(false), "the next try is reported as another one");
-    slot.ask_again(Some(refusal.digest.clone()));
-    assert_eq!(slot.retry().await, Ok(Offered::Activated));
+    slot.ask_again(Some(refusal.digest.clone())).await;
+    until(&slot, |status| status.probation.is_some()).await;
     // Something newer was offered meanwhile: it stays.
-    guarded(&slot, trap(), |status| status.refused.is_some()).await;
+    trap().await;
+    until(&slot, |status| status.refused.is_some()).await;
     offer(&slot, &sound("3")).await.unwrap();
-    slot.ask_again(None);
-    slot.ask_again(Some(refusal.digest));
+    slot.ask_again(None).await;
+    slot.ask_again(Some(refusal.digest)).await;
     assert_eq!(slot.retry().await, Ok(Offered::AlreadyActive));
     assert_eq!(version(&slot).await, Ok("3".to_owned()));
 }
@@ -178,13 +179,13 @@ async fn a_release_that_was_taken_back_by_another_process_is_tried_again_beside_
     let digest = crate::admission::digest_text(&crate::admission::digest_of(&bad));
     let asking = || SlotOptions { retry: Some(digest.clone()), ..watched(1_000_000) };
     let slot = Slot::new(services(), asking()).unwrap();
-    slot.quarantine(digest.clone(), "it trapped".to_owned(), false);
+    slot.quarantine(digest.clone(), "it trapped".to_owned(), false).await;
     assert_eq!(offer(&slot, &bad).await.unwrap_err().code, "Quarantined", "there is nothing to go back to");
     offer(&slot, &sound("1")).await.unwrap();
     assert_eq!(offer(&slot, &bad).await, Ok(Offered::Activated));
 
     let slot = Slot::new(services(), asking()).unwrap();
-    slot.quarantine(digest.clone(), "it trapped twice".to_owned(), true);
+    slot.quarantine(digest.clone(), "it trapped twice".to_owned(), true).await;
     offer(&slot, &sound("1")).await.unwrap();
     assert_eq!(offer(&slot, &bad).await.unwrap_err().reason, "it trapped twice", "the wish was met");
 }
@@ -196,8 +197,8 @@ async fn a_wish_that_fails_before_the_release_serves_is_spent_and_nothing_is_for
     offer(&slot, &sound("1")).await.unwrap();
     let bad = Guest { version: "2", master: Master::Trap, egress: "https://api.example.com", ..GUEST };
     offer(&slot, &component(&bad)).await.unwrap();
-    let trap = async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
-    guarded(&slot, trap, |status| status.refused.is_some()).await;
+    assert_eq!(version(&slot).await, Err(Code::Trapped));
+    until(&slot, |status| status.refused.is_some()).await;
     let digest = slot.status().borrow().refused.clone().unwrap().digest;
     reconfigure(&slot, SlotOptions { retry: Some(digest.clone()), ..watched(1_000_000) }).await.unwrap();
     assert_eq!(slot.status().borrow().refused.as_ref().map(|refusal| refusal.code), Some("EgressNotAllowed"));
@@ -213,17 +214,15 @@ async fn a_release_that_bears_out_the_second_time_is_held_nothing_against() {
     offer(&slot, &sound("1")).await.unwrap();
     let doubted = sound("2");
     let digest = crate::admission::digest_text(&crate::admission::digest_of(&doubted));
-    slot.quarantine(digest.clone(), "the cloud was away".to_owned(), false);
+    slot.quarantine(digest.clone(), "the cloud was away".to_owned(), false).await;
     offer(&slot, &doubted).await.unwrap_err();
-    slot.ask_again(Some(digest));
-    assert_eq!(slot.retry().await, Ok(Offered::Activated));
-    let calls = async {
-        for _ in 0..WATCHED.calls {
-            version(&slot).await.unwrap();
-        }
-    };
-    guarded(&slot, calls, |status| status.probation.is_none()).await;
-    slot.ask_again(None);
+    slot.ask_again(Some(digest)).await;
+    until(&slot, |status| status.probation.is_some()).await;
+    for _ in 0..WATCHED.calls {
+        version(&slot).await.unwrap();
+    }
+    until(&slot, |status| status.probation.is_none()).await;
+    slot.ask_again(None).await;
     offer(&slot, &sound("1")).await.unwrap();
     assert_eq!(offer(&slot, &doubted).await, Ok(Offered::Activated));
 }
@@ -235,8 +234,8 @@ async fn new_settings_never_bring_back_what_was_taken_back() {
     offer(&slot, &component(&Guest { check_config: PICKY, ..GUEST })).await.unwrap();
     let bad = release("2", Master::Trap);
     offer(&slot, &bad).await.unwrap();
-    let trap = async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
-    guarded(&slot, trap, |status| status.refused.is_some()).await;
+    assert_eq!(version(&slot).await, Err(Code::Trapped));
+    until(&slot, |status| status.refused.is_some()).await;
     offer(&slot, &bad).await.unwrap_err();
     let settings = SlotOptions {
         sandbox: SandboxOptions { config: "other".to_owned(), ..watched(1_000_000).sandbox },
@@ -254,8 +253,8 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
         version(&slot).await.unwrap();
     }
     offer(&slot, &release("2", Master::Version(1_000_000))).await.unwrap();
-    let call = async { assert_eq!(version(&slot).await, Err(Code::LimitExceeded)) };
-    guarded(&slot, call, |status| status.refused.is_some()).await;
+    assert_eq!(version(&slot).await, Err(Code::LimitExceeded));
+    until(&slot, |status| status.refused.is_some()).await;
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
@@ -264,12 +263,10 @@ async fn a_release_that_meets_a_limit_or_fails_where_its_predecessor_did_not_is_
     );
 
     offer(&slot, &release("3", Master::Error(INTERNAL))).await.unwrap();
-    let calls = async {
-        for _ in 0..SAMPLE {
-            assert_eq!(version(&slot).await, Err(Code::Internal));
-        }
-    };
-    guarded(&slot, calls, |status| status.refused.is_some()).await;
+    for _ in 0..SAMPLE {
+        assert_eq!(version(&slot).await, Err(Code::Internal));
+    }
+    until(&slot, |status| status.refused.is_some()).await;
     check(
         &slot.status().borrow().refused.clone().unwrap(),
         expect![
@@ -294,13 +291,11 @@ async fn a_cloud_that_is_away_costs_no_release_its_place() {
     let call = Call { object: Some(object), ..Call::default() };
     assert_eq!(offer(&slot, &release("2", Master::Error(UNAVAILABLE))).await, Ok(Offered::Canary));
     for ended in [|status: &SlotStatus| status.canary.is_none(), |status: &SlotStatus| status.probation.is_none()] {
-        let calls = async {
-            for _ in 0..60 {
-                assert_eq!(slot.master(&call, "x").await.unwrap_err().code, Code::Unavailable);
-                time::advance(Duration::from_secs(5)).await;
-            }
-        };
-        guarded(&slot, calls, ended).await;
+        for _ in 0..60 {
+            assert_eq!(slot.master(&call, "x").await.unwrap_err().code, Code::Unavailable);
+            time::advance(Duration::from_secs(5)).await;
+        }
+        until(&slot, ended).await;
         assert_eq!(slot.status().borrow().refused, None);
     }
     assert_eq!(slot.status().borrow().active.as_ref().unwrap().version, "2");
@@ -314,7 +309,7 @@ async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes
     for (fails_now, stays) in [(false, false), (true, true)] {
         let slot = watched_slot();
         offer(&slot, &sound("1")).await.unwrap();
-        let before = slot.active.load_full().unwrap();
+        let before = slot.routing.load().active.clone().unwrap();
         let note = |fails: bool| {
             let (outcome, fault) = if fails { (&failed, Some(Fault::Release)) } else { (&Outcome::Ok, None) };
             before.provider.release().vitals().note("f", outcome, fault);
@@ -323,48 +318,25 @@ async fn a_release_is_compared_with_what_its_predecessor_did_in_the_last_minutes
         time::advance(WATCHED.time * 60).await;
         (0..SAMPLE).for_each(|_| note(fails_now));
         offer(&slot, &release("2", Master::Error(INTERNAL))).await.unwrap();
-        let calls = async {
-            for _ in 0..SAMPLE {
-                assert_eq!(version(&slot).await, Err(Code::Internal));
-            }
-        };
-        guarded(&slot, calls, |status| status.probation.is_none()).await;
+        for _ in 0..SAMPLE {
+            assert_eq!(version(&slot).await, Err(Code::Internal));
+        }
+        until(&slot, |status| status.probation.is_none()).await;
         assert_eq!(slot.status().borrow().refused.is_none(), stays);
     }
-}
-
-/// Between the end of a probation and the task that hears of it another release may begin to serve.
-#[tokio::test]
-async fn a_probation_that_ends_while_another_begins_ends_only_itself() {
-    let slot = watched_slot();
-    offer(&slot, &sound("1")).await.unwrap();
-    offer(&slot, &sound("2")).await.unwrap();
-    let first = slot.probation.borrow().clone().unwrap();
-    let mut work = slot.work.lock().await;
-    let mut ending = std::pin::pin!(slot.end_probation(&first));
-    assert!(futures::poll!(ending.as_mut()).is_pending(), "it waits for its turn");
-    let next = Offer { bytes: sound("3"), origin: String::new() };
-    let next = slot.load_wanted(&mut work, &next).await.unwrap();
-    slot.begin(next, &mut work);
-    drop(work);
-    ending.await;
-    assert!(slot.status().borrow().probation.is_some());
-    assert!(slot.probation.borrow().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_bears_out_stays_and_its_predecessors_memory_is_given_back() {
     let slot = watched_slot();
     offer(&slot, &sound("1")).await.unwrap();
-    let predecessor = std::sync::Arc::downgrade(&slot.active.load_full().unwrap());
+    let predecessor = std::sync::Arc::downgrade(&slot.routing.load().active.clone().unwrap());
     offer(&slot, &sound("2")).await.unwrap();
     assert!(predecessor.strong_count() > 0);
-    let calls = async {
-        for _ in 0..WATCHED.calls {
-            version(&slot).await.unwrap();
-        }
-    };
-    guarded(&slot, calls, |status| status.probation.is_none()).await;
+    for _ in 0..WATCHED.calls {
+        version(&slot).await.unwrap();
+    }
+    until(&slot, |status| status.probation.is_none()).await;
     assert_eq!(predecessor.strong_count(), 0);
     assert_eq!((version(&slot).await, slot.status().borrow().draining), (Ok("2".to_owned()), 0));
 }
@@ -375,8 +347,8 @@ async fn a_release_is_compared_with_the_last_one_that_bore_out() {
     offer(&slot, &sound("1")).await.unwrap();
     offer(&slot, &sound("2")).await.unwrap();
     offer(&slot, &release("3", Master::Trap)).await.unwrap();
-    let call = async { assert_eq!(version(&slot).await, Err(Code::Trapped)) };
-    guarded(&slot, call, |status| status.refused.is_some()).await;
+    assert_eq!(version(&slot).await, Err(Code::Trapped));
+    until(&slot, |status| status.refused.is_some()).await;
     assert_eq!(version(&slot).await, Ok("1".to_owned()), "nobody knows whether 2 would have passed");
 }
 

@@ -1,0 +1,394 @@
+//! The way of a component through the stages before it serves, and the judgement of new settings.
+//! Nothing here changes the slot: the results are events.
+
+use std::sync::Arc;
+
+use skysail_provider::{Info, Interface};
+use tokio::sync::mpsc;
+
+use super::{
+    Active, CandidateStatus, Component, EarlierOffers, Living, Memory, Reason, Refusal, Settings, ShadowStatus,
+    SlotOptions, SlotServices, Stage,
+    event::{Event, Outcome, Proposal, Wanted},
+    is_same_identity,
+    shadow::shadow,
+};
+use crate::{
+    Fault, Problem, Release, Sandbox, SandboxError, SandboxOptions, SandboxedProvider, Severity,
+    admission::RefusalCode,
+    call::Failed,
+    egress::Origin,
+    fault,
+    identity::{try_check_config, try_describe},
+    jail::{CompileError, CompileLimits, Compiled},
+};
+
+/// Findings of `check-config` that are repeated in a reason.
+const PROBLEMS_SHOWN_MAX: usize = 5;
+
+/// What every load of a slot needs.
+pub(super) struct Loader {
+    pub(super) name: Arc<str>,
+    pub(super) services: SlotServices,
+    pub(super) memory: Arc<Memory>,
+    pub(super) living: Arc<Living>,
+    /// For the stages that are reached.
+    pub(super) events: mpsc::WeakSender<Event>,
+}
+
+/// An offer that is to be loaded.
+pub(super) struct Load {
+    pub(super) number: u64,
+    pub(super) component: Component,
+    /// In force.
+    pub(super) settings: Settings,
+    /// Settings that the active release refused: tried first.
+    pub(super) wanted: Option<Settings>,
+    /// What serves.
+    pub(super) active: Option<Arc<Active>>,
+}
+
+/// What came of a load.
+pub(super) struct Loaded {
+    pub(super) result: Result<Arc<Active>, Refusal>,
+    /// How the release compares with the active one, where both were asked.
+    pub(super) shadow: Option<ShadowStatus>,
+    /// Why the wanted settings are not in force, where there are some.
+    pub(super) wanted: Option<Refusal>,
+}
+
+impl Load {
+    pub(super) async fn run(self, loader: &Loader) -> Loaded {
+        let Self { number, component, settings, wanted, active } = &self;
+        let attempt = |settings| Attempt::new(loader, *number, settings, active.as_deref(), component);
+        let mut refused = None;
+        if let Some(wanted) = wanted {
+            // The active release has another cloud-config, so that the answers may differ.
+            match attempt(wanted).run(Compared::No).await {
+                Ok(release) => return Loaded { result: Ok(release), shadow: None, wanted: None },
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        let mut attempt = attempt(settings);
+        let result = attempt.run(Compared::Yes).await;
+        Loaded { result, shadow: attempt.shadow, wanted: refused }
+    }
+}
+
+/// New settings that are to be judged.
+pub(super) struct Judge {
+    pub(super) number: u64,
+    pub(super) settings: Settings,
+    pub(super) earlier: EarlierOffers,
+    /// What serves.
+    pub(super) active: Option<Arc<Active>>,
+    /// Tried where the active release refuses the settings.
+    pub(super) newest: Option<Component>,
+    pub(super) config_in_force: String,
+}
+
+impl Judge {
+    pub(super) async fn run(self, loader: &Loader) -> Result<Box<Proposal>, SandboxError> {
+        let Self { number, settings, earlier, active, newest, config_in_force } = self;
+        let proposal = |settings, outcome| Ok(Box::new(Proposal { settings, earlier, outcome }));
+        let Some(active) = active else { return proposal(settings, Outcome::Empty) };
+        let load = async |settings: &Settings, component: &Component| {
+            Attempt::new(loader, number, settings, Some(&*active), component).run(Compared::No).await
+        };
+        let refusal = match load(&settings, &active.component).await {
+            Ok(release) => return proposal(settings, Outcome::Serves(release)),
+            Err(refusal) => refusal,
+        };
+        if let Some(newest) = newest
+            && let Ok(release) = load(&settings, &newest).await
+        {
+            return proposal(settings, Outcome::Serves(release));
+        }
+        if !refusal.lasting
+            && let Some(release) = unasked(&active, &settings.sandbox)
+        {
+            tracing::warn!(
+                provider.name = %loader.name,
+                code = refusal.code,
+                "the active release could not be asked about the new settings, which come into force all the same: {refusal}"
+            );
+            return proposal(settings, Outcome::Serves(release));
+        }
+        if config_in_force != settings.options.sandbox.config {
+            let sandbox = SandboxOptions { config: config_in_force, ..settings.options.sandbox.clone() };
+            let kept = Settings::new(&loader.services, SlotOptions { sandbox, ..(*settings.options).clone() })?;
+            if let Ok(release) = load(&kept, &active.component).await {
+                return proposal(kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }));
+            }
+        }
+        proposal(settings, Outcome::Stops(active.component.clone(), refusal))
+    }
+}
+
+/// The active release under other settings, where it need not be loaded again for them: this needs
+/// neither memory nor CPU time.
+fn unasked(active: &Active, sandbox: &Arc<Sandbox>) -> Option<Arc<Active>> {
+    let Active { provider, info, component, compiled, living, .. } = active;
+    wasmtime::Engine::same(provider.sandbox().wasmtime(), sandbox.wasmtime()).then(|| {
+        let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(provider.release()), Arc::clone(info));
+        Active::new(provider, Arc::clone(info), component.clone(), compiled.clone(), Arc::clone(living))
+    })
+}
+
+/// Whether a release is asked beside the active one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    Yes,
+    /// Settings do not wait for it.
+    No,
+}
+
+/// One component on its way under some settings.
+struct Attempt<'a> {
+    loader: &'a Loader,
+    number: u64,
+    settings: &'a Settings,
+    active: Option<&'a Active>,
+    component: &'a Component,
+    candidate: CandidateStatus,
+    shadow: Option<ShadowStatus>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(
+        loader: &'a Loader,
+        number: u64,
+        settings: &'a Settings,
+        active: Option<&'a Active>,
+        component: &'a Component,
+    ) -> Self {
+        let candidate = component.at(Stage::Offered);
+        Self { loader, number, settings, active, component, candidate, shadow: None }
+    }
+
+    /// Takes the component through every stage up to the last before it serves.
+    async fn run(&mut self, compared: Compared) -> Result<Arc<Active>, Refusal> {
+        let Self { settings: Settings { options, sandbox }, active, .. } = *self;
+        self.tell();
+        let compiled = self.compile().await?;
+        self.advance();
+        let release = Arc::new(self.link(&compiled).await?);
+        self.advance();
+        let info = Arc::new(self.described(&release).await?);
+        self.advance();
+        self.check(&release).await?;
+        self.advance();
+        let provider = SandboxedProvider::new(Arc::clone(sandbox), release, Arc::clone(&info));
+        if compared == Compared::Yes
+            && let Some((active, options)) = active.zip(options.rollout.shadow)
+        {
+            let (report, judged) = shadow(&self.loader.memory, options, &active.provider, &provider).await;
+            self.shadow = Some(report);
+            judged.map_err(|(reason, text)| self.refuse(reason, Fault::Release, &text))?;
+        }
+        self.advance();
+        Ok(Active::new(provider, info, self.component.clone(), compiled, Arc::clone(&self.loader.living)))
+    }
+
+    /// The next stage is reached.
+    fn advance(&mut self) {
+        if let Some(next) = self.candidate.stage.next() {
+            let CandidateStatus { digest, stage, .. } = &self.candidate;
+            let name = &self.loader.name;
+            tracing::debug!(provider.name = %name, component.digest = digest, from = stage.name(), to = next.name(), "stage reached");
+            self.candidate.stage = next;
+            self.tell();
+        }
+    }
+
+    /// For people: where the slot has more to do than it can, they see a later stage only.
+    fn tell(&self) {
+        if let Some(events) = self.loader.events.upgrade() {
+            drop(events.try_send(Event::Reached { number: self.number, candidate: self.candidate.clone() }));
+        }
+    }
+
+    fn refuse(&self, reason: Reason, fault: Fault, text: &str) -> Refusal {
+        let CandidateStatus { digest, origin, stage } = self.candidate.clone();
+        let reason_text = format!("{origin}: {text}");
+        let (code, lasting) = (reason.category(), fault.is_lasting());
+        Refusal { digest, origin, stage, code, reason: reason_text, lasting, retried: false }
+    }
+
+    /// A function of `identity` did not answer; `must` says what the release has to do.
+    fn unanswered(&self, reason: Reason, function: &str, Failed { error, fault }: &Failed, must: &str) -> Refusal {
+        let (code, fault) = (error.code.category(), fault.unwrap_or(Fault::Machine));
+        let remedy = if fault.is_lasting() { must } else { "the release is not to blame, and is tried again" };
+        self.refuse(reason, fault, &format!("its identity.{function} failed ({code}: {error}): {remedy}"))
+    }
+
+    /// Whether this component serves already, under other settings.
+    fn is_active(&self) -> bool {
+        self.active.is_some_and(|active| active.digest() == &*self.component.digest)
+    }
+
+    /// Reaches `Verified` on the way: the jail judges and compiles in one run.
+    async fn compile(&mut self) -> Result<Compiled, Refusal> {
+        let (loader, Component { offer, hash, digest }) = (self.loader, self.component);
+        let sandbox = &self.settings.sandbox;
+        let (engine, limits) = (sandbox.wasmtime(), CompileLimits::from(sandbox.limits()));
+        if let Some(active) = self.active
+            && self.is_active()
+            && active.compiled.is_within(limits)
+            && offer.bytes.len() as u64 <= limits.component_bytes
+        {
+            // A release that is loaded again needs no jail, which may be out of order just now.
+            self.advance();
+            return Ok(active.compiled.clone());
+        }
+        let component = (offer.bytes.clone(), *hash);
+        let compiled = loader.services.compiler.compile(engine, component, limits, || self.advance()).await;
+        if let Ok(Compiled { cost: Some(cost), cached: false, .. }) = &compiled {
+            tracing::info!(
+                provider.name = %loader.name,
+                component.digest = %digest,
+                cpu_ms = cost.cpu.as_millis(),
+                memory_bytes = cost.memory_bytes,
+                "component compiled"
+            );
+        }
+        compiled.map_err(|error| {
+            let reason = match &error {
+                CompileError::NotAdmitted { refusals } => {
+                    Reason::Admission(refusals.first().map_or(RefusalCode::Malformed, |refusal| refusal.code))
+                }
+                CompileError::Limit { .. } if error.is_of_the_component() => Reason::CompileLimit,
+                CompileError::Refused { .. } | CompileError::TooDeep | CompileError::Crashed { .. } => {
+                    Reason::CompileFailed
+                }
+                CompileError::Limit { .. } | CompileError::Jail { .. } | CompileError::OtherBuild { .. } => {
+                    Reason::CompileUnavailable
+                }
+            };
+            self.refuse(reason, fault::of_compilation(&error), &chain(&error))
+        })
+    }
+
+    async fn link(&self, compiled: &Compiled) -> Result<Release, Refusal> {
+        let (sandbox, digest) = (Arc::clone(&self.settings.sandbox), Arc::clone(&self.component.digest));
+        let component = Arc::clone(&compiled.component);
+        // Copies the machine code and links hundreds of functions: milliseconds.
+        let linked = tokio::task::spawn_blocking(move || Release::new(&sandbox, &component, &digest)).await;
+        match linked {
+            Ok(Ok(release)) => Ok(release),
+            Ok(Err(error)) => Err(self.refuse(Reason::LinkFailed, fault::of_linking(&error), &chain(&error))),
+            // Linking panicked, which the component may have caused, or the process ends.
+            Err(error) => Err(self.refuse(Reason::LinkFailed, Fault::Release, &chain(&error))),
+        }
+    }
+
+    async fn described(&self, release: &Release) -> Result<Info, Refusal> {
+        let Settings { options, sandbox } = self.settings;
+        let info = try_describe(sandbox, release).await.map_err(|failed| {
+            let must =
+                "describe is called once before a release serves and must answer the same each time, without a request";
+            self.unanswered(Reason::DescribeFailed, "describe", &failed, must)
+        })?;
+        let interfaces = release.interfaces();
+        if interfaces.contains(&Interface::Instances) && info.provider_id_schemes.is_empty() {
+            let text = "it exports instances and describes no provider-id-schemes: name the scheme of its provider IDs in identity.describe";
+            return Err(self.refuse(Reason::NoProviderIdScheme, Fault::Release, text));
+        }
+        if let Some(unmet) = unmet_egress(options, sandbox, &info) {
+            if !self.is_active() {
+                return Err(self.refuse(Reason::EgressNotAllowed, Fault::Operator, &unmet));
+            }
+            // The operator takes rights from the active release: that is no reason to stop it.
+            tracing::warn!(
+                provider.name = %self.loader.name,
+                component.digest = %self.component.digest,
+                "the active release serves on, and would be refused at the next start: {unmet}"
+            );
+        }
+        if let Some(active) = self.active {
+            self.compare(active, &info, &interfaces)?;
+        }
+        Ok(info)
+    }
+
+    /// Whether the release may follow the active one.
+    fn compare(&self, active: &Active, info: &Info, interfaces: &[Interface]) -> Result<(), Refusal> {
+        let options = &self.settings.options;
+        let lost: Vec<_> =
+            active.interfaces.iter().filter(|had| !interfaces.contains(had)).map(|lost| lost.name()).collect();
+        if !lost.is_empty() && !options.allow_interface_loss {
+            let text = format!(
+                "it lacks {}, which the release that serves (version {}) has: what was made through it would be left alone; export it, or set \
+                 allowInterfaceLoss for this provider",
+                lost.join(", "),
+                active.info.version
+            );
+            return Err(self.refuse(Reason::InterfaceLost, Fault::Release, &text));
+        }
+        if !is_same_identity(&active.info, info) && !options.allow_identity_change {
+            let text = format!(
+                "it calls itself {:?} with provider-ID schemes {:?}, and the release that serves is {:?} with {:?}: nodes and load balancers \
+                 would no longer be known as this provider's; keep name and schemes, or set allowIdentityChange for this provider",
+                info.name, info.provider_id_schemes, active.info.name, active.info.provider_id_schemes
+            );
+            return Err(self.refuse(Reason::IdentityChanged, Fault::Release, &text));
+        }
+        Ok(())
+    }
+
+    async fn check(&self, release: &Release) -> Result<(), Refusal> {
+        let sandbox = &self.settings.sandbox;
+        let problems = try_check_config(sandbox, release, sandbox.config()).await.map_err(|failed| {
+            let must = "it must answer for every text, with a list of problems";
+            self.unanswered(Reason::CheckConfigFailed, "check-config", &failed, must)
+        })?;
+        let (fatal, warnings): (Vec<_>, Vec<_>) =
+            problems.iter().partition(|problem| problem.severity == Severity::Fatal);
+        for problem in warnings {
+            tracing::warn!(provider.name = sandbox.name(), "cloud-config: {}", shown(problem));
+        }
+        if fatal.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<_> = fatal.iter().take(PROBLEMS_SHOWN_MAX).map(|problem| shown(problem)).collect();
+        let text = format!("it refuses the cloud-config: {}; mend the cloud-config", shown.join("; "));
+        Err(self.refuse(Reason::ConfigRefused, Fault::Operator, &text))
+    }
+}
+
+/// The origins that the release declares and no rule allows.
+fn unmet_egress(options: &SlotOptions, sandbox: &Sandbox, info: &Info) -> Option<String> {
+    if options.allow_unmet_egress {
+        return None;
+    }
+    let refused = |origin: &String| match (Origin::parse(origin), sandbox.http()) {
+        (Ok(origin), Some(http)) => http.policy().judge_origin(&origin).err().map(|refusal| refusal.to_string()),
+        (Ok(_) | Err(_), _) => Some(format!("no rule allows origin {origin}")),
+    };
+    let refused: Vec<_> = info.egress.iter().filter_map(refused).take(PROBLEMS_SHOWN_MAX).collect();
+    (!refused.is_empty()).then(|| {
+        format!(
+            "it says that it cannot do without what the operator has not allowed: {}; add egress rules if you want it to have that, or set \
+             allowUnmetEgress for this provider",
+            refused.join("; ")
+        )
+    })
+}
+
+fn shown(problem: &Problem) -> String {
+    let Problem { severity: _, line, key, message } = problem;
+    let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
+    let key = if key.is_empty() { String::new() } else { format!("key {key}: ") };
+    format!("{line}{key}{message}")
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

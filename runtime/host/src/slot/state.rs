@@ -1,0 +1,597 @@
+//! What a slot is doing, and every change of it: one pure function, [`State::step`].
+//!
+//! # Rule
+//! - The types allow only what can be: a canary, a probation and settings that wait exist only
+//!   while a release serves, a predecessor is kept only on probation, and at most one thing is
+//!   loaded or judged.
+//! - `step` decides what the events mean. What follows from the difference of two states (which
+//!   releases calls go to, which of them drain, which are watched) is derived in one place,
+//!   [`State::follow`], so that no event can forget it.
+//! - Loads, judgements and trials have numbers. The end of an earlier one changes nothing.
+//! - While settings are judged or prepared, other requests wait: what was judged stays true until
+//!   the commit.
+
+use std::{mem, sync::Arc};
+
+use super::{
+    Active, CanaryOptions, CandidateStatus, Component, EarlierOffers, Offered, ProbationOptions, Refusal, Settings,
+    ShadowStatus, SourceFailure, Stage,
+    event::{Effect, Event, Outcome, Proposal, ProposalReply, Reply, Report, Request, Told, Wanted},
+    load::{Judge, Load, Loaded},
+    quarantine::Quarantine,
+    trial::Breach,
+};
+
+mod follow;
+#[cfg(test)]
+mod tests;
+
+/// See the module.
+pub(super) struct State {
+    provider: Arc<str>,
+    /// In force.
+    settings: Settings,
+    serving: Option<Serving>,
+    work: Work,
+    newest: Newest,
+    quarantine: Quarantine,
+    /// The release that a person asks for again, by its digest.
+    asked: Option<String>,
+    /// As [`SlotStatus::refused`].
+    refused: Option<Refusal>,
+    shadow: Option<ShadowStatus>,
+    source_failure: Option<SourceFailure>,
+    swaps: u64,
+    generation: u64,
+    /// The number of the last load, judgement or trial.
+    number: u64,
+}
+
+/// What serves.
+struct Serving {
+    active: Arc<Active>,
+    probation: Option<Probation>,
+    canary: Option<Canary>,
+    wanted: Option<Wanted>,
+}
+
+/// The active release may be rolled back.
+struct Probation {
+    number: u64,
+    predecessor: Arc<Active>,
+    watched: ProbationOptions,
+}
+
+struct Canary {
+    number: u64,
+    release: Arc<Active>,
+    options: CanaryOptions,
+}
+
+/// What the slot is busy with.
+#[derive(Default)]
+enum Work {
+    #[default]
+    Idle,
+    /// An offer is loaded.
+    Loading {
+        number: u64,
+        component: Component,
+        stage: Stage,
+        /// As [`State::swaps`] when the load began: the load is judged beside what served then.
+        swaps: u64,
+        /// The first is the caller whose request began the load.
+        replies: Vec<Reply>,
+    },
+    /// Releases are asked about new settings.
+    Judging { number: u64, candidate: Option<CandidateStatus>, waiting: Vec<Request> },
+    /// New settings may be committed.
+    Prepared { number: u64, proposal: Box<Proposal>, waiting: Vec<Request> },
+}
+
+/// What became of the newest offer that the slot knows.
+enum Newest {
+    /// It serves, or is forgotten.
+    Settled,
+    /// It may be loaded again: new settings interrupted it, or its refusal will not last.
+    PutOff(Component),
+    /// It is loaded again only where a person asks for it.
+    Refused(Component),
+}
+
+#[derive(Default)]
+struct Output {
+    effects: Vec<Effect>,
+    /// These come after the status is published.
+    answers: Vec<Effect>,
+}
+
+// === impl Output ===
+
+impl Output {
+    fn report(&mut self, report: Report) {
+        self.effects.push(Effect::Report(report));
+    }
+
+    fn answer(&mut self, replies: Vec<Reply>, answer: &Result<Offered, Refusal>) {
+        self.answers.extend(replies.into_iter().map(|reply| Effect::Answer(reply, answer.clone())));
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// The last release that passed probation: a new release is compared with this one.
+    fn borne(&self) -> &Arc<Active> {
+        self.probation.as_ref().map_or(&self.active, |probation| &probation.predecessor)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn new(provider: Arc<str>, settings: Settings) -> Self {
+        Self {
+            provider,
+            asked: settings.options.retry.clone(),
+            settings,
+            serving: None,
+            work: Work::Idle,
+            newest: Newest::Settled,
+            quarantine: Quarantine::default(),
+            refused: None,
+            shadow: None,
+            source_failure: None,
+            swaps: 0,
+            generation: 0,
+            number: 0,
+        }
+    }
+
+    /// What comes of an event.
+    pub(super) fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
+        let (before, mut output) = (self.outline(), Output::default());
+        let is_idle = |state: &Self| matches!(state.work, Work::Idle);
+        let was_idle = is_idle(&self);
+        self.take(event, &mut output);
+        let mut effects = self.follow(before);
+        effects.append(&mut output.effects);
+        if is_idle(&self) && !was_idle {
+            // After the loads that requests which had waited began and ended in this step.
+            effects.push(Effect::StopWork);
+        }
+        effects.push(Effect::Publish(Box::new(self.status()), self.held()));
+        effects.append(&mut output.answers);
+        (self, effects)
+    }
+
+    /// Whether questions of the controllers are remembered.
+    pub(super) fn keeps_questions(&self) -> bool {
+        self.settings.options.rollout.shadow.is_some()
+    }
+
+    fn take(&mut self, event: Event, output: &mut Output) {
+        match event {
+            Event::Request(request) => self.request(request, output),
+            Event::Reached { number: of, candidate: now } => match &mut self.work {
+                Work::Loading { number, stage, .. } if *number == of => *stage = now.stage,
+                Work::Judging { number, candidate, .. } if *number == of => *candidate = Some(now),
+                _ => {}
+            },
+            Event::Loaded { number: of, loaded } => match mem::take(&mut self.work) {
+                Work::Loading { number, component, swaps, replies, .. } if number == of => {
+                    if swaps == self.swaps {
+                        self.loaded(component, loaded, replies, output);
+                    } else {
+                        // A trial ended during the load: another release serves, perhaps this one.
+                        self.begin(component, replies, output);
+                    }
+                }
+                other => self.work = other,
+            },
+            Event::Judged { number: of, judged, reply } => match mem::take(&mut self.work) {
+                Work::Judging { number, waiting, .. } if number == of => match judged {
+                    Ok(proposal) => {
+                        self.work = Work::Prepared { number, proposal, waiting };
+                        output.answers.push(Effect::AwaitCommit(number, reply));
+                    }
+                    Err(error) => {
+                        output.answers.push(Effect::Reject(reply, error));
+                        self.resume(waiting, output);
+                    }
+                },
+                other => self.work = other,
+            },
+            Event::Committed { number: of, done } => match mem::take(&mut self.work) {
+                Work::Prepared { number, proposal, waiting } if number == of => {
+                    self.commit(*proposal, output);
+                    output.answers.push(Effect::Confirm(done));
+                    self.resume(waiting, output);
+                }
+                other => self.work = other,
+            },
+            Event::Abandoned { number: of } => match mem::take(&mut self.work) {
+                Work::Judging { number, waiting, .. } | Work::Prepared { number, waiting, .. } if number == of => {
+                    self.resume(waiting, output);
+                }
+                other => self.work = other,
+            },
+        }
+    }
+
+    fn resume(&mut self, waiting: Vec<Request>, output: &mut Output) {
+        waiting.into_iter().for_each(|request| self.request(request, output));
+    }
+
+    fn request(&mut self, request: Request, output: &mut Output) {
+        if let Work::Judging { waiting, .. } | Work::Prepared { waiting, .. } = &mut self.work {
+            waiting.push(request);
+            return;
+        }
+        match request {
+            Request::Offered { component, reply } => {
+                self.source_failure = None;
+                self.begin(component, vec![reply], output);
+            }
+            Request::Retry { reply } => self.retry(vec![reply], output),
+            Request::Proposed { settings, earlier, reply } => self.propose(settings, earlier, reply, output),
+            Request::Told { told, done } => {
+                self.told(told, output);
+                output.answers.push(Effect::Confirm(done));
+            }
+            Request::TrialEnded { number, result } => self.trial_ended(number, result, output),
+        }
+    }
+
+    // --- offers ---
+
+    /// An offer is taken up: the newest one, whether now or once more.
+    fn begin(&mut self, component: Component, mut replies: Vec<Reply>, output: &mut Output) {
+        if let Work::Loading { component: loading, replies: waiting, .. } = &mut self.work
+            && loading.digest == component.digest
+        {
+            waiting.append(&mut replies);
+            return;
+        }
+        self.interrupt(Offered::Overtaken, output);
+        let is = |release: &Active| release.digest() == &*component.digest;
+        if let Some(Serving { active, canary, .. }) = &mut self.serving
+            && (is(active) || canary.as_ref().is_some_and(|canary| is(&canary.release)))
+        {
+            // A source that goes back to the active release ends its canary.
+            canary.take_if(|_| is(active));
+            self.settle();
+            return output.answer(replies, &Ok(Offered::AlreadyActive));
+        }
+        if let Some(refusal) = self.quarantine.get(&component.digest)
+            && !self.is_asked_for(&component)
+        {
+            let refusal = refusal.clone();
+            self.newest = Newest::Refused(component);
+            return self.refuse(refusal, replies, output);
+        }
+        self.number += 1;
+        let serving = self.serving.as_ref();
+        output.effects.push(Effect::Load(Box::new(Load {
+            number: self.number,
+            component: component.clone(),
+            settings: self.settings.clone(),
+            wanted: serving.and_then(|serving| serving.wanted.as_ref()).map(|wanted| wanted.settings.clone()),
+            active: serving.map(|serving| Arc::clone(&serving.active)),
+        })));
+        self.work = Work::Loading { number: self.number, component, stage: Stage::Offered, swaps: self.swaps, replies };
+    }
+
+    /// Ends the load that is under way, and returns its component.
+    fn interrupt(&mut self, why: Offered, output: &mut Output) -> Option<Component> {
+        match mem::take(&mut self.work) {
+            Work::Loading { component, replies, .. } => {
+                output.answer(replies, &Ok(why));
+                Some(component)
+            }
+            other => {
+                self.work = other;
+                None
+            }
+        }
+    }
+
+    fn retry(&mut self, mut replies: Vec<Reply>, output: &mut Output) {
+        if let Work::Loading { replies: waiting, .. } = &mut self.work {
+            waiting.append(&mut replies);
+            return;
+        }
+        match &self.newest {
+            Newest::PutOff(component) => self.begin(component.clone(), replies, output),
+            Newest::Refused(component) if self.is_asked_for(component) => {
+                self.begin(component.clone(), replies, output);
+            }
+            Newest::Settled | Newest::Refused(_) => output.answer(replies, &Ok(Offered::AlreadyActive)),
+        }
+    }
+
+    /// Whether this release was rolled back, a person asks for it, it was not tried again for that,
+    /// and there is a release to return to.
+    fn is_asked_for(&self, component: &Component) -> bool {
+        let digest = &*component.digest;
+        let refusal = self.quarantine.get(digest).filter(|refusal| refusal.was_taken_back() && !refusal.retried);
+        refusal.is_some() && self.asked.as_deref() == Some(digest) && self.serving.is_some()
+    }
+
+    fn loaded(
+        &mut self,
+        component: Component,
+        Loaded { result, shadow, wanted: still_refused }: Loaded,
+        mut replies: Vec<Reply>,
+        output: &mut Output,
+    ) {
+        if let Some(shadow) = shadow {
+            output.report(Report::Shadowed(shadow.clone()));
+            self.shadow = Some(shadow);
+        }
+        if let Some(refusal) = still_refused
+            && let Some(wanted) = self.serving.as_mut().and_then(|serving| serving.wanted.as_mut())
+        {
+            wanted.refusal = refusal;
+        }
+        match result {
+            Ok(release) => {
+                let offered = self.introduce(release, output);
+                self.settle();
+                let others = replies.split_off(replies.len().min(1));
+                output.answer(replies, &Ok(offered));
+                output.answer(others, &Ok(Offered::AlreadyActive));
+            }
+            Err(refusal) => {
+                self.newest = self.judged_newest(component, &refusal);
+                self.refuse(refusal, replies, output);
+            }
+        }
+    }
+
+    /// A refusal by a fault of the machine or the cloud is not held against a release.
+    fn judged_newest(&mut self, component: Component, refusal: &Refusal) -> Newest {
+        if refusal.lasting {
+            self.quarantine.put(refusal);
+            Newest::Refused(component)
+        } else {
+            Newest::PutOff(component)
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal, replies: Vec<Reply>, output: &mut Output) {
+        output.report(Report::Refused(refusal.clone()));
+        output.answer(replies, &Err(refusal.clone()));
+        self.refused = Some(refusal);
+    }
+
+    /// The newest offer serves or is forgotten: no earlier one is tried again.
+    fn settle(&mut self) {
+        self.newest = Newest::Settled;
+        let wanted = self.serving.as_ref().and_then(|serving| serving.wanted.as_ref());
+        self.refused = wanted.map(|wanted| wanted.refusal.clone());
+    }
+
+    // --- swaps ---
+
+    /// A release that is loaded begins to serve.
+    fn introduce(&mut self, release: Arc<Active>, output: &mut Output) -> Offered {
+        let Some(serving) = &mut self.serving else {
+            self.serve_all(release, output);
+            return Offered::Activated;
+        };
+        let is_its = |wanted: &mut Wanted| Arc::ptr_eq(&wanted.settings.sandbox, release.provider.sandbox());
+        if let Some(wanted) = serving.wanted.take_if(is_its) {
+            // The release brings the settings into force. All others have the old ones, so that
+            // none of them may serve beside it or again.
+            self.settings = wanted.settings;
+            self.exchange(release, output);
+            return Offered::Activated;
+        }
+        // Two names for one cloud would take each other's objects for foreign ones.
+        if let Some(options) = self.settings.options.rollout.canary
+            && release.is_who(&serving.borne().info)
+            && release.is_who(&serving.active.info)
+        {
+            self.number += 1;
+            output.report(Report::Canary(Arc::clone(&release), options.percent));
+            serving.canary = Some(Canary { number: self.number, release, options });
+            return Offered::Canary;
+        }
+        self.serve_all(release, output);
+        Offered::Activated
+    }
+
+    /// A release serves all objects, on probation if the settings say so.
+    fn serve_all(&mut self, release: Arc<Active>, output: &mut Output) {
+        self.number += 1;
+        let predecessor = self.serving.as_ref().map(|serving| Arc::clone(serving.borne()));
+        let probation = self.settings.options.rollout.probation.zip(predecessor);
+        let (number, wanted) = (self.number, self.serving.take().and_then(|serving| serving.wanted));
+        if probation.is_none() {
+            self.quarantine.forget(release.digest());
+        }
+        self.exchange(release, output);
+        if let Some(serving) = &mut self.serving {
+            serving.probation = probation.map(|(watched, predecessor)| Probation { number, predecessor, watched });
+            serving.wanted = wanted;
+        }
+    }
+
+    /// A release serves all objects, and nothing else is left of what served.
+    fn exchange(&mut self, active: Arc<Active>, output: &mut Output) {
+        self.swaps += 1;
+        output.report(Report::Active(Arc::clone(&active)));
+        self.serving = Some(Serving { active, probation: None, canary: None, wanted: None });
+    }
+
+    fn trial_ended(&mut self, number: u64, result: Result<(), Breach>, output: &mut Output) {
+        let Some(serving) = &mut self.serving else { return };
+        if let Some(Canary { release, options, .. }) = serving.canary.take_if(|canary| canary.number == number) {
+            match result {
+                Ok(()) => self.serve_all(release, output),
+                Err(breach) => {
+                    let serves = format!("what serves the other objects serves its {} % again, too", options.percent);
+                    self.roll_back(&release, Stage::Canary, (&breach, &serves), output);
+                }
+            }
+        } else if let Some(probation) = serving.probation.take_if(|probation| probation.number == number) {
+            match result {
+                Ok(()) => {
+                    // A person who asked for it again was right.
+                    self.quarantine.forget(serving.active.digest());
+                    output.report(Report::Passed(Arc::clone(&serving.active)));
+                }
+                Err(breach) => {
+                    let predecessor = probation.predecessor;
+                    let serves = format!("its predecessor (version {}) serves again", predecessor.info.version);
+                    let release = mem::replace(&mut serving.active, Arc::clone(&predecessor));
+                    self.swaps += 1;
+                    output.report(Report::Active(predecessor));
+                    self.roll_back(&release, Stage::Active, (&breach, &serves), output);
+                }
+            }
+        }
+    }
+
+    /// A release does not stay, and is not tried again by itself.
+    fn roll_back(&mut self, release: &Active, stage: Stage, (breach, serves): (&Breach, &str), output: &mut Output) {
+        let Component { offer, digest, .. } = &release.component;
+        let retried = self.asked.as_deref() == Some(&**digest);
+        let way_out = if retried {
+            "it was tried once more already, and is tried another time only where rollout.retry is removed and written again"
+        } else {
+            "this one is tried again only where rollout.retry names its digest"
+        };
+        let refusal = Refusal {
+            digest: digest.to_string(),
+            origin: offer.origin.clone(),
+            stage,
+            code: breach.reason().category(),
+            reason: format!(
+                "{}: it was taken back, and {serves}: {breach}: offer a mended release; {way_out}",
+                offer.origin
+            ),
+            lasting: true,
+            retried,
+        };
+        self.quarantine.put(&refusal);
+        // Otherwise something newer was offered.
+        let has_canary = self.serving.as_ref().is_some_and(|serving| serving.canary.is_some());
+        if matches!(self.newest, Newest::Settled) && (stage == Stage::Canary || !has_canary) {
+            self.newest = Newest::Refused(release.component.clone());
+        }
+        output.report(Report::RolledBack(refusal.clone()));
+        self.refused = Some(refusal);
+    }
+
+    // --- settings ---
+
+    fn propose(&mut self, settings: Settings, earlier: EarlierOffers, reply: ProposalReply, output: &mut Output) {
+        if let Some(component) = self.interrupt(Offered::PutOff, output) {
+            self.newest = Newest::PutOff(component);
+        }
+        let newest = match &self.newest {
+            Newest::PutOff(component) | Newest::Refused(component) if earlier == EarlierOffers::Stand => {
+                let known = self.quarantine.get(&component.digest);
+                known.is_none_or(|refusal| !refusal.was_taken_back()).then(|| component.clone())
+            }
+            _ => None,
+        };
+        self.number += 1;
+        let number = self.number;
+        let active = self.serving.as_ref().map(|serving| Arc::clone(&serving.active));
+        let candidate = active.as_ref().map(|active| active.component.at(Stage::Offered));
+        let config_in_force = self.settings.options.sandbox.config.clone();
+        let judge = Judge { number, settings, earlier, active, newest, config_in_force };
+        output.effects.push(Effect::Judge(Box::new(judge), reply));
+        self.work = Work::Judging { number, candidate, waiting: Vec::new() };
+    }
+
+    fn commit(&mut self, Proposal { settings, earlier, outcome }: Proposal, output: &mut Output) {
+        let canary = self.serving.take().and_then(|serving| serving.canary);
+        self.newest = match (mem::replace(&mut self.newest, Newest::Settled), canary) {
+            _ if earlier == EarlierOffers::Forgotten => Newest::Settled,
+            // Under other settings a release may be accepted.
+            (Newest::PutOff(component) | Newest::Refused(component), _) => Newest::PutOff(component),
+            (Newest::Settled, Some(canary)) => Newest::PutOff(canary.release.component.clone()),
+            (Newest::Settled, None) => Newest::Settled,
+        };
+        self.ask_again(settings.options.retry.clone());
+        self.settings = settings;
+        self.quarantine.settings_changed();
+        (self.shadow, self.refused) = (None, None);
+        match outcome {
+            Outcome::Empty => {}
+            Outcome::Serves(release) => self.serve_settings(release, output),
+            Outcome::KeepsConfig(release, wanted) => {
+                self.serve_settings(release, output);
+                output.report(Report::KeepsConfig(wanted.refusal.clone()));
+                self.refused = Some(wanted.refusal.clone());
+                if let Some(serving) = &mut self.serving {
+                    serving.wanted = Some(wanted);
+                }
+            }
+            Outcome::Stops(component, refusal) => {
+                let newest = self.judged_newest(component, &refusal);
+                if matches!(self.newest, Newest::Settled) {
+                    self.newest = newest;
+                }
+                output.report(Report::Stopped(refusal.clone()));
+                self.refused = Some(refusal);
+            }
+        }
+    }
+
+    /// The same release as before, or the newest one where the active release refused the settings:
+    /// under new settings there is no predecessor to compare it with.
+    fn serve_settings(&mut self, release: Arc<Active>, output: &mut Output) {
+        if let Newest::PutOff(component) = &self.newest
+            && component.digest == release.component.digest
+        {
+            self.newest = Newest::Settled;
+        }
+        self.exchange(release, output);
+    }
+
+    fn told(&mut self, told: Told, output: &mut Output) {
+        match told {
+            Told::Asked(asked) => {
+                if self.ask_again(asked) {
+                    self.retry(Vec::new(), output);
+                }
+            }
+            Told::Forget => {
+                self.interrupt(Offered::PutOff, output);
+                if let Some(serving) = &mut self.serving {
+                    serving.canary = None;
+                }
+                self.shadow = None;
+                self.settle();
+            }
+            Told::Quarantined(refusal) => {
+                if self.quarantine.get(&refusal.digest).is_none() {
+                    self.quarantine.put(&refusal);
+                }
+            }
+            Told::SourceFailed(failure) => {
+                output.report(Report::SourceFailed(failure.clone()));
+                self.source_failure = Some(failure);
+            }
+        }
+    }
+
+    /// Whether a person asks for another release than before. A release that was tried once more
+    /// may then be tried again.
+    fn ask_again(&mut self, asked: Option<String>) -> bool {
+        if self.asked == asked {
+            return false;
+        }
+        self.asked = asked;
+        self.quarantine.asked_anew();
+        if let Some(refused) = &mut self.refused {
+            refused.retried = false;
+        }
+        true
+    }
+}

@@ -1,0 +1,126 @@
+//! What follows from the difference between two states alone: routing, drains, trials, the status.
+
+use std::sync::Arc;
+
+use super::{Canary, Outcome, Probation, Serving, State, Work};
+use crate::{
+    Sandbox,
+    slot::{
+        CanaryStatus, ProbationStatus, Routing, Share, SlotStatus,
+        event::{Effect, Place, Watch},
+    },
+};
+
+/// What [`State::follow`] compares.
+pub(super) struct Outline {
+    routing: Routing,
+    pub(super) trials: [Option<u64>; 2],
+    sandbox: Arc<Sandbox>,
+    keeps_questions: bool,
+}
+
+impl State {
+    pub(super) fn routing(&self) -> Routing {
+        let Some(Serving { active, canary, .. }) = &self.serving else { return Routing::default() };
+        let share = |canary: &Canary| Share { release: Arc::clone(&canary.release), percent: canary.options.percent };
+        Routing { active: Some(Arc::clone(active)), canary: canary.as_ref().map(share) }
+    }
+
+    pub(super) fn outline(&self) -> Outline {
+        let serving = self.serving.as_ref();
+        let canary = serving.and_then(|serving| serving.canary.as_ref());
+        let probation = serving.and_then(|serving| serving.probation.as_ref());
+        Outline {
+            routing: self.routing(),
+            trials: [canary.map(|canary| canary.number), probation.map(|probation| probation.number)],
+            sandbox: Arc::clone(&self.settings.sandbox),
+            keeps_questions: self.keeps_questions(),
+        }
+    }
+
+    /// The effects that follow from the difference between two states alone.
+    pub(super) fn follow(&mut self, before: Outline) -> Vec<Effect> {
+        let (after, mut effects) = (self.outline(), Vec::new());
+        if !after.routing.is(&before.routing) {
+            self.generation += u64::from(after.routing.active.is_some());
+            let beyond = |one: &Routing, other: &Routing| {
+                let other: Vec<_> = other.releases().map(Arc::as_ptr).collect();
+                one.releases().filter(|release| !other.contains(&Arc::as_ptr(release))).cloned().collect::<Vec<_>>()
+            };
+            effects.extend(beyond(&after.routing, &before.routing).into_iter().map(Effect::Undrain));
+            let gone = beyond(&before.routing, &after.routing);
+            effects.push(Effect::Route(after.routing));
+            effects.extend(gone.into_iter().map(Effect::Drain));
+        }
+        for (place, (before, after)) in
+            [Place::Canary, Place::Probation].into_iter().zip(before.trials.into_iter().zip(after.trials))
+        {
+            if before != after {
+                effects.push(Effect::Watch(place, self.watch(place)));
+            }
+        }
+        if !Arc::ptr_eq(&before.sandbox, &after.sandbox) {
+            effects.push(Effect::Retire(before.sandbox));
+        }
+        if before.keeps_questions != after.keeps_questions {
+            effects.push(Effect::KeepQuestions(after.keeps_questions));
+        }
+        effects
+    }
+
+    /// Releases that serve, are kept for a rollback, or serve after the commit.
+    pub(super) fn held(&self) -> u64 {
+        let serving = self.serving.as_ref().map_or(0, |Serving { probation, canary, .. }| {
+            1 + u64::from(probation.is_some()) + u64::from(canary.is_some())
+        });
+        let prepared = match &self.work {
+            Work::Prepared { proposal, .. } => {
+                matches!(proposal.outcome, Outcome::Serves(_) | Outcome::KeepsConfig(..))
+            }
+            _ => false,
+        };
+        serving + u64::from(prepared)
+    }
+
+    fn watch(&self, place: Place) -> Option<Watch> {
+        let serving = self.serving.as_ref()?;
+        let predecessor = Arc::clone(serving.borne());
+        Some(match place {
+            Place::Canary => {
+                let Canary { number, release, options } = serving.canary.as_ref()?;
+                let beside = Arc::ptr_eq(&predecessor, &serving.active);
+                Watch { number: *number, release: Arc::clone(release), predecessor, options: options.watched, beside }
+            }
+            Place::Probation => {
+                let Probation { number, watched, .. } = serving.probation.as_ref()?;
+                let release = Arc::clone(&serving.active);
+                Watch { number: *number, release, predecessor, options: *watched, beside: false }
+            }
+        })
+    }
+
+    /// The status; `draining` and the dates are the task's to tell.
+    pub(in crate::slot) fn status(&self) -> SlotStatus {
+        let serving = self.serving.as_ref();
+        let canary = serving.and_then(|serving| serving.canary.as_ref());
+        let probation = serving.and_then(|serving| serving.probation.as_ref());
+        SlotStatus {
+            provider: self.provider.to_string(),
+            active: serving.map(|serving| serving.active.status(self.swaps)),
+            probation: probation
+                .map(|probation| ProbationStatus::new(probation.predecessor.digest(), probation.watched)),
+            canary: canary.map(|canary| CanaryStatus::new(&canary.release, canary.options)),
+            shadow: self.shadow.clone(),
+            candidate: match &self.work {
+                Work::Loading { component, stage, .. } => Some(component.at(*stage)),
+                Work::Judging { candidate, .. } => candidate.clone(),
+                Work::Idle | Work::Prepared { .. } => None,
+            },
+            refused: self.refused.clone(),
+            source_failure: self.source_failure.clone(),
+            swaps: self.swaps,
+            draining: 0,
+            generation: self.generation,
+        }
+    }
+}

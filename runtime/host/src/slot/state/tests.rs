@@ -1,0 +1,404 @@
+//! Random sequences of events, offers, swaps, rollbacks and settings: what holds after each step.
+//!
+//! The world below does what the slot's task does with the effects, without running anything: it
+//! remembers what is under way, and ends it as the sequence says. A failing sequence is printed
+//! with the seed of its run.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use skysail_provider::Info;
+use tokio::sync::oneshot;
+
+use super::{
+    Active, Breach, CanaryOptions, Component, EarlierOffers, Effect, Event, Judge, Load, Loaded, Offered, Outcome,
+    ProbationOptions, Proposal, ProposalReply, Refusal, Report, Request, Settings, SourceFailure, Stage, State, Told,
+    Wanted, Work,
+};
+use crate::{
+    Release, SandboxedProvider,
+    jail::Compiled,
+    release::CompiledComponent,
+    slot::{
+        Living, Offer, RolloutOptions, Routing, ShadowOptions, SlotOptions, SlotServices, SlotStatus,
+        event::{Done, Place},
+        shadow::OnDifference,
+        tests::{options, services},
+    },
+    test_guest::{GUEST, component},
+};
+
+/// Components that a sequence knows; the last one has another name than the others.
+const COMPONENTS: u8 = 4;
+/// Never part of a sequence.
+const FRESH: u8 = 99;
+
+const WATCHED: ProbationOptions = ProbationOptions { calls: 1, time: Duration::from_secs(1) };
+
+/// What all worlds share: a component is compiled once.
+struct Fixture {
+    services: SlotServices,
+    compiled: Compiled,
+    releases: Vec<Arc<Release>>,
+}
+
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        let services = services();
+        let Settings { sandbox, .. } = Settings::new(&services, options("")).unwrap();
+        let compiled = CompiledComponent::in_process(sandbox.wasmtime(), &component(&GUEST)).unwrap();
+        let release = |number| Arc::new(Release::new(&sandbox, &compiled, &offered(number).digest).unwrap());
+        let releases = (0..COMPONENTS).chain([FRESH]).map(release).collect();
+        Fixture { services, compiled: Compiled { component: Arc::new(compiled), cost: None, cached: true }, releases }
+    })
+}
+
+fn offered(number: u8) -> Component {
+    Component::new(Offer { bytes: Bytes::from(vec![number]), origin: format!("file {number}") })
+}
+
+fn settings(kind: u8) -> Settings {
+    let canary = (kind & 1 == 1).then_some(CanaryOptions { percent: 20, watched: WATCHED });
+    let probation = (kind & 2 == 2).then_some(WATCHED);
+    let shadow = (kind & 4 == 4).then_some(ShadowOptions { on_difference: OnDifference::Report });
+    let config = if kind & 8 == 8 { "other" } else { "" };
+    let retry = (kind & 16 == 16).then(|| offered(kind % COMPONENTS).digest.to_string());
+    let rollout = RolloutOptions { shadow, canary, probation };
+    Settings::new(&fixture().services, SlotOptions { rollout, retry, ..options(config) }).unwrap()
+}
+
+fn refusal(component: &Component, lasting: bool) -> Refusal {
+    Refusal {
+        digest: component.digest.to_string(),
+        origin: component.offer.origin.clone(),
+        stage: Stage::Described,
+        code: "ConfigRefused",
+        reason: "why".to_owned(),
+        lasting,
+        retried: false,
+    }
+}
+
+/// What is under way, as in the slot's task.
+enum Pending {
+    Nothing,
+    Load(Box<Load>),
+    Judge(Box<Judge>, ProposalReply),
+    Commit(u64),
+}
+
+struct World {
+    state: Option<State>,
+    pending: Pending,
+    trials: [Option<u64>; 2],
+    routing: Routing,
+    status: SlotStatus,
+    living: Arc<Living>,
+    answers: Vec<oneshot::Receiver<Result<Offered, Refusal>>>,
+    proposals: Vec<oneshot::Receiver<Result<oneshot::Sender<Done>, crate::SandboxError>>>,
+    confirmations: Vec<oneshot::Receiver<()>>,
+    /// Rolled back, and not asked for since.
+    rolled_back: BTreeSet<String>,
+}
+
+/// One step of a sequence: which, and how.
+type Choice = (u8, u8);
+
+impl World {
+    fn new(kind: u8) -> Self {
+        let state = State::new("cloud".into(), settings(kind));
+        Self {
+            status: state.status(),
+            state: Some(state),
+            pending: Pending::Nothing,
+            trials: [None; 2],
+            routing: Routing::default(),
+            living: Arc::default(),
+            answers: Vec::new(),
+            proposals: Vec::new(),
+            confirmations: Vec::new(),
+            rolled_back: BTreeSet::new(),
+        }
+    }
+
+    fn state(&self) -> &State {
+        self.state.as_ref().unwrap()
+    }
+
+    fn active(&self, component: &Component, Settings { sandbox, .. }: &Settings) -> Arc<Active> {
+        let fixture = fixture();
+        let release = fixture.releases.iter().find(|release| release.digest() == &*component.digest).unwrap();
+        let is_other = component.digest == offered(COMPONENTS - 1).digest;
+        let name = if is_other { "q" } else { "p" }.to_owned();
+        let (version, description, provider_id_schemes, egress) = Default::default();
+        let info = Info { name, version, description, provider_id_schemes, has_cluster_id: false, egress };
+        let info = Arc::new(info);
+        let provider = SandboxedProvider::new(Arc::clone(sandbox), Arc::clone(release), Arc::clone(&info));
+        Active::new(provider, info, component.clone(), fixture.compiled.clone(), Arc::clone(&self.living))
+    }
+
+    fn answer<T>(receivers: &mut Vec<oneshot::Receiver<T>>) -> oneshot::Sender<T> {
+        let (sender, receiver) = oneshot::channel();
+        receivers.push(receiver);
+        sender
+    }
+
+    fn act(&mut self, (which, how): Choice) {
+        let digest = |how: u8| offered(how % COMPONENTS).digest.to_string();
+        match which % 12 {
+            0..=2 => self.offer(how % COMPONENTS),
+            3..=5 => self.end_work(how),
+            6 => {
+                let reply = Self::answer(&mut self.answers);
+                self.step(Event::Request(Request::Retry { reply }));
+            }
+            7 => {
+                let place = usize::from(how & 1);
+                let result = if how & 2 == 2 { Ok(()) } else { Err(Breach::Errors { share: 1.0, before: 0.0 }) };
+                if let Some(number) = self.trials[place].take() {
+                    self.step(Event::Request(Request::TrialEnded { number, result }));
+                }
+            }
+            8 => {
+                let earlier = if how & 32 == 32 { EarlierOffers::Forgotten } else { EarlierOffers::Stand };
+                let reply = Self::answer(&mut self.proposals);
+                self.step(Event::Request(Request::Proposed { settings: settings(how), earlier, reply }));
+            }
+            9 => {
+                let told = match how % 5 {
+                    0 => Told::Asked(None),
+                    1 => Told::Asked(Some(digest(how / 5))),
+                    2 => Told::Forget,
+                    3 => Told::SourceFailed(SourceFailure { code: "SourceEmpty", reason: "why".to_owned() }),
+                    _ => {
+                        let refusal = Refusal { stage: Stage::Active, ..refusal(&offered(how / 5 % COMPONENTS), true) };
+                        Told::Quarantined(refusal)
+                    }
+                };
+                let done = Self::answer(&mut self.confirmations);
+                self.step(Event::Request(Request::Told { told, done }));
+            }
+            _ => self.late(how),
+        }
+    }
+
+    fn offer(&mut self, number: u8) {
+        let (component, reply) = (offered(number), Self::answer(&mut self.answers));
+        let digest = Arc::clone(&component.digest);
+        self.step(Event::Request(Request::Offered { component, reply }));
+        if let Work::Loading { component, .. } = &self.state().work {
+            assert_eq!(component.digest, digest, "the latest offer wins");
+        }
+    }
+
+    /// The end of what is under way, as `how` says.
+    fn end_work(&mut self, how: u8) {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Nothing => {}
+            Pending::Load(load) => {
+                let Load { number, component, settings, wanted, .. } = *load;
+                let refused = wanted.as_ref().map(|_| refusal(&component, true));
+                let (result, wanted) = match (how % 4, wanted) {
+                    (0, Some(wanted)) => (Ok(self.active(&component, &wanted)), None),
+                    (0 | 1, _) => (Ok(self.active(&component, &settings)), refused),
+                    (how, _) => (Err(refusal(&component, how == 2)), refused),
+                };
+                self.step(Event::Loaded { number, loaded: Loaded { result, shadow: None, wanted } });
+            }
+            Pending::Judge(judge, reply) => {
+                let Judge { number, settings, earlier, active, newest, .. } = *judge;
+                if how.is_multiple_of(5) {
+                    return self.step(Event::Abandoned { number });
+                }
+                let (settings, outcome) = match (active, newest, how % 5) {
+                    (None, ..) => (settings, Outcome::Empty),
+                    (Some(active), _, 1) => {
+                        let outcome = Outcome::Serves(self.active(&active.component, &settings));
+                        (settings, outcome)
+                    }
+                    (Some(_), Some(newest), 2) => {
+                        let outcome = Outcome::Serves(self.active(&newest, &settings));
+                        (settings, outcome)
+                    }
+                    (Some(active), _, 3) => {
+                        let refusal = refusal(&active.component, true);
+                        let kept = Settings::new(&fixture().services, (*settings.options).clone()).unwrap();
+                        let release = self.active(&active.component, &kept);
+                        (kept, Outcome::KeepsConfig(release, Wanted { settings, refusal }))
+                    }
+                    (Some(active), ..) => {
+                        (settings, Outcome::Stops(active.component.clone(), refusal(&active.component, how & 8 == 8)))
+                    }
+                };
+                let judged = Ok(Box::new(Proposal { settings, earlier, outcome }));
+                self.step(Event::Judged { number, judged, reply });
+            }
+            Pending::Commit(number) if how.is_multiple_of(3) => self.step(Event::Abandoned { number }),
+            Pending::Commit(number) => {
+                let done = Self::answer(&mut self.confirmations);
+                self.step(Event::Committed { number, done });
+                let old = self.routing.releases().find(|release| !self.is_in_force(release));
+                assert!(old.is_none(), "nothing of the old settings serves");
+            }
+        }
+    }
+
+    /// The end of something that is over, or is not yet: it changes nothing.
+    fn late(&mut self, how: u8) {
+        let state = self.state();
+        let current = match &state.work {
+            Work::Idle => None,
+            Work::Loading { number, .. } | Work::Judging { number, .. } | Work::Prepared { number, .. } => {
+                Some(*number)
+            }
+        };
+        let number = if how & 1 == 1 { state.number + 1 } else { u64::from(how / 8) };
+        let under_way = [current, self.trials[0], self.trials[1]];
+        if under_way.contains(&Some(number)) || !matches!(state.work, Work::Idle | Work::Loading { .. }) {
+            return;
+        }
+        let (before, swaps) = (state.status(), state.swaps);
+        let event = match how / 2 % 4 {
+            0 => Event::Request(Request::TrialEnded { number, result: Ok(()) }),
+            1 => Event::Abandoned { number },
+            2 => Event::Committed { number, done: oneshot::channel().0 },
+            _ => {
+                let result = Err(refusal(&offered(0), true));
+                Event::Loaded { number, loaded: Loaded { result, shadow: None, wanted: None } }
+            }
+        };
+        self.step(event);
+        assert_eq!((self.state().status(), self.state().swaps), (before, swaps), "it changes nothing");
+    }
+
+    fn is_in_force(&self, release: &Active) -> bool {
+        Arc::ptr_eq(release.provider.sandbox(), &self.state().settings.sandbox)
+    }
+
+    /// One step, its effects, and what has to hold after them.
+    fn step(&mut self, event: Event) {
+        let before = (self.routing.clone(), self.state().generation);
+        let kept: Vec<_> = self
+            .state()
+            .serving
+            .iter()
+            .flat_map(|serving| serving.probation.iter())
+            .map(|p| p.predecessor.digest().to_owned())
+            .collect();
+        let (state, effects) = self.state.take().unwrap().step(event);
+        self.state = Some(state);
+        let (mut is_published, mut is_routed) = (false, false);
+        for effect in effects {
+            assert_eq!(
+                is_published,
+                matches!(
+                    effect,
+                    Effect::Answer(..) | Effect::Confirm(_) | Effect::Reject(..) | Effect::AwaitCommit(..)
+                ),
+                "answers come after the status, and nothing else does"
+            );
+            match effect {
+                Effect::StopWork => self.pending = Pending::Nothing,
+                Effect::Load(load) => self.pending = Pending::Load(load),
+                Effect::Judge(judge, reply) => self.pending = Pending::Judge(judge, reply),
+                Effect::AwaitCommit(number, reply) => {
+                    drop(reply.send(Ok(oneshot::channel().0)));
+                    self.pending = Pending::Commit(number);
+                }
+                Effect::Undrain(_) => assert!(!is_routed, "a release may have calls before it gets some"),
+                Effect::Route(routing) => {
+                    is_routed = true;
+                    self.routing = routing;
+                }
+                Effect::Drain(release) => {
+                    assert!(is_routed, "no call begins on a release that drains");
+                    assert!(self.routing.releases().all(|routed| !Arc::ptr_eq(routed, &release)));
+                }
+                Effect::Retire(sandbox) => {
+                    assert!(self.routing.releases().all(|routed| !Arc::ptr_eq(routed.provider.sandbox(), &sandbox)));
+                }
+                Effect::Watch(place, watch) => {
+                    self.trials[usize::from(place == Place::Probation)] = watch.map(|watch| watch.number);
+                }
+                Effect::Report(Report::RolledBack(refusal)) => drop(self.rolled_back.insert(refusal.digest)),
+                Effect::KeepQuestions(_) | Effect::Report(_) => {}
+                Effect::Publish(status, _) => {
+                    is_published = true;
+                    self.status = *status;
+                }
+                Effect::Reject(reply, error) => drop(reply.send(Err(error))),
+                Effect::Answer(reply, answer) => drop(reply.send(answer)),
+                Effect::Confirm(done) => drop(done.send(())),
+            }
+        }
+        assert!(is_published);
+        self.holds(&before, &kept);
+    }
+
+    fn holds(&mut self, (routing, generation): &(Routing, u64), kept: &[String]) {
+        let state = self.state();
+        assert!(state.routing().is(&self.routing), "calls go where the state says");
+        let waits = matches!(state.work, Work::Judging { .. } | Work::Prepared { .. });
+        for (known, watched) in state.outline().trials.into_iter().zip(self.trials) {
+            assert!(known == watched || (watched.is_none() && waits), "{known:?} is watched, not {watched:?}");
+        }
+        let is_changed = !self.routing.is(routing) && self.routing.active.is_some();
+        assert_eq!(state.generation - generation, u64::from(is_changed), "every object is reconciled once");
+        match (&state.work, &self.pending) {
+            (Work::Idle, Pending::Nothing) => {}
+            (Work::Loading { number, component, .. }, Pending::Load(load)) => {
+                assert_eq!((number, &component.digest), (&load.number, &load.component.digest));
+            }
+            (Work::Judging { number, .. }, Pending::Judge(judge, _)) => assert_eq!(*number, judge.number),
+            (Work::Prepared { number, .. }, Pending::Commit(commit)) => assert_eq!(number, commit),
+            _ => panic!("something is under way that the state does not know, or the reverse"),
+        }
+        let kept_now = state.serving.iter().filter_map(|serving| Some(&serving.probation.as_ref()?.predecessor));
+        assert!(self.routing.releases().chain(kept_now).all(|release| self.is_in_force(release)), "old settings");
+        for release in self.routing.releases() {
+            let digest = release.digest();
+            let is_new =
+                !kept.iter().any(|kept| kept == digest) && routing.releases().all(|known| known.digest() != digest);
+            if is_new && self.rolled_back.contains(digest) && state.quarantine.get(digest).is_some() {
+                assert_eq!(state.asked.as_deref(), Some(digest), "a rolled-back release serves only on request");
+            }
+        }
+        if let Some(active) = &self.routing.active {
+            assert_eq!(self.status.active.as_ref().map(|status| &*status.digest), Some(active.digest()));
+        }
+    }
+
+    /// After any sequence a new release that can be loaded serves, and nobody waits for ever.
+    fn end(mut self) {
+        while !matches!(self.state().work, Work::Idle) {
+            self.end_work(1);
+        }
+        self.offer(FRESH);
+        self.end_work(1);
+        assert!(self.routing.releases().any(|release| *release.component.digest == *offered(FRESH).digest));
+        assert!(matches!(self.pending, Pending::Nothing));
+        drop(self.state.take());
+        assert!(self.answers.iter_mut().all(|answer| answer.try_recv().is_ok()), "each caller has an answer");
+        assert!(self.confirmations.iter_mut().all(|done| done.try_recv().is_ok()));
+        self.routing = Routing::default();
+        assert_eq!(self.living.count.load(std::sync::atomic::Ordering::SeqCst), 0, "no release stays in memory");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #[test]
+    fn a_slot_keeps_its_guarantees_through_any_sequence_of_events(
+        kind in any::<u8>(), choices in proptest::collection::vec(any::<Choice>(), 0..60),
+    ) {
+        let mut world = World::new(kind);
+        choices.into_iter().for_each(|choice| world.act(choice));
+        world.end();
+    }
+}
