@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use skysail_controllers::names::{
     LOAD_BALANCER_FINALIZER, LOAD_BALANCER_PROVIDER_ANNOTATION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT,
-    reasons::ORPHANED_LOAD_BALANCER,
+    reasons::{LOAD_BALANCER_LEFT_BEHIND, ORPHANED_LOAD_BALANCER},
 };
 use skysail_provider::Protocol;
 
@@ -16,7 +16,7 @@ use crate::{
     cloud::{Balancer, Cloud, CloudState, Port},
     operations::{ADOPTED_MARK, OTHERS_FINALIZER, OTHERS_MARK, OTHERS_TAINT},
     referee::text,
-    replica::{CLASS, Site},
+    replica::{CLASS, Site, provider_name},
 };
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -30,8 +30,9 @@ struct Seen {
 
 /// All differences from the desired state; empty if there are none.
 ///
-/// If orphans are not deleted, an orphan that a process made from an old state before it died only
-/// has to be reported by an Event.
+/// If orphans are not deleted, an orphan only has to be reported by an Event where a process made it
+/// from an old state before the process died, or where another provider took the Service over while
+/// its provider was removed.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
@@ -41,10 +42,12 @@ pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String>
     for service in services.iter().filter(|service| text(service, "/metadata/name") != "kubernetes") {
         check_service(service, &clouds, &mut wrong);
     }
-    for cloud in &clouds {
+    for (index, cloud) in clouds.iter().enumerate() {
+        let provider = provider_name(index);
         let is_known_orphan = |name: &str| {
             let uid = name.trim_start_matches("lb-");
-            !orphans_are_deleted && site.referee.made_in_the_past(uid) && is_told_of(&events, name)
+            let is_possible = site.referee.made_in_the_past(uid) || was_left_behind(&events, uid, &provider);
+            !orphans_are_deleted && is_possible && is_told_of(&events, name)
         };
         wrong.extend(wrong_balancers(cloud, &services, &nodes, is_known_orphan));
     }
@@ -124,6 +127,17 @@ fn check_service(service: &Value, clouds: &[Seen], wrong: &mut Vec<String>) {
     if shown != real.iter().map(String::as_str).collect::<Vec<_>>() {
         wrong.push(format!("the Service {name} shows {shown:?}, the cloud has {real:?}"));
     }
+}
+
+/// Whether an Event says that another provider took the Service over from this one, which was
+/// removed. The load balancer of the removed provider stays until a person deletes it.
+fn was_left_behind(events: &[Value], uid: &str, provider: &str) -> bool {
+    let says = |event: &Value| {
+        text(event, "/reason") == LOAD_BALANCER_LEFT_BEHIND
+            && text(event, "/involvedObject/uid") == uid
+            && text(event, "/message").contains(&format!("because the provider {provider}, which made"))
+    };
+    events.iter().any(says)
 }
 
 /// Whether an Event says that no Service wants this load balancer.

@@ -158,11 +158,16 @@ impl Replica {
     }
 }
 
+/// The name of the provider of this cloud, by its place in [`Site::clouds`].
+pub(crate) fn provider_name(cloud: usize) -> String {
+    format!("p{cloud}")
+}
+
 /// The current providers, oldest first.
 fn providers(slots: &[Slot], ownership: Ownership) -> Providers {
     let there = [true, ownership.second, ownership.younger];
     let entry = |(index, (slot, _)): (usize, (&Slot, bool))| ProviderEntry {
-        name: format!("p{index}"),
+        name: provider_name(index),
         provider: Arc::clone(&slot.provider) as Arc<_>,
         default: index == 0,
         node_selector: if index == 1 && ownership.selector {
