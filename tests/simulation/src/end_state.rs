@@ -30,9 +30,9 @@ struct Seen {
 
 /// All differences from the desired state; empty if there are none.
 ///
-/// If orphans are not deleted, an orphan only has to be reported by an Event where a process made it
-/// from an old state before the process died, or where another provider took the Service over while
-/// its provider was removed.
+/// If orphans are not deleted, an orphan only has to be reported by an Event where a process made
+/// it from an old state before the process died, or where another provider took the Service over
+/// while its provider was removed.
 pub(crate) fn differences(site: &Site, orphans_are_deleted: bool) -> Vec<String> {
     let services = site.referee.objects("/api/v1/services");
     let nodes = site.referee.objects("/api/v1/nodes");
