@@ -36,7 +36,8 @@ const REPAIR_BASE: Duration = Duration::from_secs(1);
 /// A repair this long after the previous one counts as a first repair. Longer than [`CAP`]:
 /// otherwise the longest wait would reset the count.
 const REPAIR_FORGOTTEN: Duration = Duration::from_mins(10);
-/// After this many repairs, which take at least 15 s, another writer is undoing them.
+/// After this many repairs another writer is undoing them. With the delays between them, the
+/// repairs take at least 15 s together, so a single conflict does not count as a contest.
 const REPAIRS_CONTESTED: u32 = 5;
 
 const _: () = assert!(BASE.as_secs() < SLOW_BASE.as_secs() && SLOW_BASE.as_secs() < CAP.as_secs());

@@ -47,7 +47,8 @@ impl Default for SystemResolver {
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let name = name.to_owned();
-        // A trailing dot would switch search lists off, but /etc/hosts has no names with one.
+        // The name gets no trailing dot. A dot would switch search domains off, but names in
+        // /etc/hosts have none and would not be found.
         let look_up = move || Ok((name.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect());
         self.look_ups.run(look_up).await
     }

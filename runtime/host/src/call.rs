@@ -32,7 +32,8 @@ use crate::{
     store::{CallState, new_store},
 };
 
-/// Which function of which release is called, and in which context.
+/// Which function of which release is called, with the object, the HTTP access and the purpose of
+/// the call.
 pub(crate) struct Request<'a> {
     pub(crate) sandbox: &'a Arc<Sandbox>,
     pub(crate) release: &'a Release,

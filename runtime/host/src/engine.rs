@@ -31,12 +31,12 @@ pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 pub const POOL_CALLS_MAX: u32 = 256;
 /// Stack for host functions, on the same fiber as the guest's stack.
 const HOST_STACK_BYTES: u64 = 3 << 19;
-/// Bytes of linear memory that a freed place of the pool keeps mapped: as many as a small provider
-/// uses, which saves page faults.
+/// Bytes of linear memory that a freed slot of the pooling allocator keeps resident. A small
+/// provider uses as many, so its next call has no page faults.
 const MEMORY_KEEP_RESIDENT_BYTES: usize = 256 << 10;
 /// The same for tables and stacks.
 const TABLE_KEEP_RESIDENT_BYTES: usize = 16 << 10;
-/// Freed places that keep their memory mapped: 16 times the bytes above are 4 MiB.
+/// Freed slots that keep their memory resident: 16 times the bytes above are 4 MiB.
 const WARM_SLOTS_MAX: u32 = 16;
 
 const _: () = assert!(POOL_CALLS_MAX > 64, "one provider with the most concurrent calls has to fit");

@@ -311,7 +311,8 @@ impl CallMetrics {
     }
 }
 
-/// Publishes the records of all providers. Clones share it.
+/// Publishes the [`CallRecord`] of each call of each provider, as metrics and to observers. Clones
+/// publish to the same metrics and observers.
 #[derive(Clone, Debug)]
 pub struct CallRecorder {
     metrics: CallMetrics,

@@ -197,7 +197,7 @@ impl FakeProvider {
         self.lock().poison = Some((node.to_owned(), error));
     }
 
-    /// Every `describe` returns at most this many results; none restores one result for each node.
+    /// From now on `describe` returns at most this many results; with `None`, one for each node.
     pub fn cut_answers(&self, results_max: Option<usize>) {
         self.lock().results_max = results_max;
     }

@@ -20,7 +20,9 @@ pub(crate) fn read(flag: &str, path: &Path, what: &str) -> anyhow::Result<String
     if bytes.len() as u64 > BYTES_MAX {
         bail!("{flag}: {shown} has more than {BYTES_MAX} bytes; name a file with {what}");
     }
-    String::from_utf8(bytes).ok().with_context(|| format!("{flag}: {shown} is not UTF-8; name a file with {what}"))
+    String::from_utf8(bytes)
+        .ok()
+        .with_context(|| format!("{flag}: {shown} is not UTF-8 text; give a file that contains {what}"))
 }
 
 #[cfg(test)]
@@ -40,7 +42,10 @@ mod tests {
             Err(error) => format!("{error:#}").replace(&folder.path().display().to_string(), "DIR"),
         };
         assert_eq!(outcome(&key), "a key");
-        assert_eq!(outcome(&binary), "--key: DIR/provider.wasm is not UTF-8; name a file with a PEM public key");
+        assert_eq!(
+            outcome(&binary),
+            "--key: DIR/provider.wasm is not UTF-8 text; give a file that contains a PEM public key"
+        );
         let endless = "--key: /dev/zero has more than 1048576 bytes; name a file with a PEM public key";
         assert_eq!(outcome(Path::new("/dev/zero")), endless);
         let missing =

@@ -220,8 +220,9 @@ impl Referee {
         self.lock().past_was_shown = true;
     }
 
-    /// Invariant: no cloud resource for a Service without our finalizer. After a process has
-    /// received an old list, the case is only recorded.
+    /// Invariant: no cloud resource for a Service without our finalizer. A process that received a
+    /// stale list from the API server cannot know that the finalizer is gone: then the Service is
+    /// recorded for [`Self::made_in_the_past`] and is no violation.
     pub(crate) fn made_for(&self, uid: &str) {
         let services = self.objects("/api/v1/services");
         let service = services.iter().find(|service| text(service, "/metadata/uid") == uid);

@@ -207,9 +207,10 @@ fn require_plain_spelling(text: &str, address: IpAddr) -> Result<(), OriginError
 
 /// Whether a wildcard directly below `name` would cover names of other owners.
 ///
-/// A single label is a top-level domain; under a country code, these second labels belong to the
-/// registry (`co.uk`, `com.au`, `gov.br`). This check catches mistakes and does not replace the
-/// public suffix list: that list changes weekly, so a copy would be out of date in every release.
+/// A single label is a top-level domain. Under a country code, second labels such as `co` and `gov`
+/// belong to the registry (`co.uk`, `com.au`, `gov.br`). This check catches mistakes and does not
+/// replace the public suffix list: that list changes weekly, so a copy would be out of date in
+/// every release.
 fn is_public_suffix(name: &str) -> bool {
     const REGISTRY_LABELS: [&str; 15] =
         ["ac", "co", "com", "edu", "gob", "gov", "gv", "info", "ltd", "mil", "ne", "net", "or", "org", "plc"];

@@ -23,7 +23,7 @@ pub(super) const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Largest findings that are accepted from a child, in bytes: an honest child truncates them far
 /// below (`Findings::bounded`), in text without escapes.
 pub(super) const FINDINGS_BYTES_MAX: u64 = 4 << 20;
-/// Longest reason that is accepted from a child, in bytes.
+/// Maximum length of the error text that is accepted from a child process, in bytes.
 const REASON_BYTES_MAX: u64 = 64 << 10;
 
 /// The task of a child.

@@ -322,7 +322,8 @@ impl Manage {
         }
     }
 
-    /// Waits until the claims of the providers change, and new providers serve or have failed.
+    /// Waits for a change of what the providers claim (classes, schemes, selectors), and then until
+    /// each new provider serves a release or has failed to load one.
     async fn until_others_serve(
         &self,
         fleet: &mut Fleet,

@@ -426,7 +426,7 @@ async fn removed_addresses_are_always_reported() {
     "#]]).await;
 }
 
-/// Upstream sets labels once (lesson 31); `--refresh-node-labels` updates them.
+/// Upstream sets labels once (`deploy/docs/lessons.md`, 31); `--refresh-node-labels` updates them.
 #[rstest]
 #[case::by_default(false)]
 #[case::if_enabled(true)]

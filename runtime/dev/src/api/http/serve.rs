@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::ApiService;
 use crate::api::ApiServer;
 
-/// Most connections; kubectl uses one, a manager a few. Further ones wait in the kernel's backlog.
+/// Maximum number of connections; kubectl uses one, a manager a few. Further connections wait in
+/// the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1_000;
 
 /// A listening API server; dropping it stops it at once.

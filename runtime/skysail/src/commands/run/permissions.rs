@@ -93,7 +93,7 @@ impl Permissions {
         }
         let text = (!missing.is_empty()).then(|| {
             let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
-            format!("this account has no permission to {missing}, which the controllers need; bind a role such as deploy/manifests/rbac.yaml to the account")
+            format!("this account has no permission to {missing}, which the controllers need; bind a ClusterRole like the one in deploy/manifests/rbac.yaml to the account")
         });
         let is_new = self.missing.send_if_modified(|known| std::mem::replace(known, text.clone()) != text);
         if let Some(text) = text.filter(|_| is_new) {

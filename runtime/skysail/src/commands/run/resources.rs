@@ -520,7 +520,7 @@ fn unreadable(error: kube::Error) -> anyhow::Result<()> {
             "the cluster has no resource providers.skysail.dev; install the CRD with `skysail crd | kubectl apply -f -`, or name a file with --provider-file"
         ),
         kube::Error::Api(status) if status.is_forbidden() => anyhow!(
-            "this account has no permission to list Providers ({status}); bind a role such as deploy/manifests/rbac.yaml to the account"
+            "this account has no permission to list Providers ({status}); bind a ClusterRole like the one in deploy/manifests/rbac.yaml to the account"
         ),
         _ => return Err(error).context("cannot list Providers").or_exit(Reason::Unreachable),
     };

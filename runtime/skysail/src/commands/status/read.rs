@@ -127,7 +127,7 @@ async fn config(server: &Uri, args: &ManagerArgs) -> anyhow::Result<Config> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.context("cannot use one of the files for --server")?;
     (config.connect_timeout, config.read_timeout) = (Some(MANAGER_TIMEOUT), Some(MANAGER_TIMEOUT));
-    // A proxy of the environment cannot reach a port-forward.
+    // Ignore HTTP_PROXY: a proxy cannot reach a port-forward on this machine.
     config.proxy_url = None;
     Ok(config)
 }
@@ -180,7 +180,7 @@ fn understood(status: StatusCode, body: &[u8], server: &str) -> anyhow::Result<P
         StatusCode::NOT_FOUND => anyhow!(
             "the server at {server} has no path {PATH}: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"
         ),
-        status => anyhow!("the manager at {server} answers {status}{}; its log has the reason", said()),
+        status => anyhow!("the manager at {server} answers with {status}{}; its log has the reason", said()),
     };
     Err(refused).or_exit(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Reason::Usage,
