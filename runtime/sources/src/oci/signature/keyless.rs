@@ -90,7 +90,7 @@ pub enum TrustRootError {
     )]
     Text(String),
     /// The text exceeds the limit.
-    #[error("the trusted root has {0} bytes, and the limit is {max}", max = TrustRoot::BYTES_MAX)]
+    #[error("not a trusted root: it has {0} bytes, and the limit is {max}", max = TrustRoot::BYTES_MAX)]
     TooLarge(usize),
     /// The root has no certificate authority.
     #[error("a trusted root without certificate authorities: add that of Fulcio (cosign trusted-root create --fulcio)")]

@@ -79,7 +79,7 @@ async fn the_status_of_a_provider_that_is_not_named_need_not_be_valid() {
 #[case::without_credentials(401, status(401, "Unauthorized", "Unauthorized"), expect!["401 Unauthorized: the manager at https://m:1 rejected the credentials (Unauthorized); give a token with --token-file, for example from `kubectl create token`, or a certificate with --client-certificate and --client-key"])]
 #[case::no_right(403, status(403, "Forbidden", "forbidden: User \"joe\" cannot get path \"/providers\"\u{1b}"), expect![[r#"403 Forbidden: the manager at https://m:1 does not allow this account to get /providers (forbidden: User "joe" cannot get path "/providers" ); give the account the permission, for example with `kubectl create clusterrole skysail-status --verb=get --non-resource-url=/providers` and a binding; a request without a token or certificate is anonymous"#]])]
 #[case::an_older_manager(404, "404 page not found\n".to_owned(), expect!["the server at https://m:1 has no path /providers: it is an older manager, or not a manager; check the port, which is that of --secure-port (default 10258)"])]
-#[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers 500 Internal Server Error; its log has the reason"])]
+#[case::out_of_order(500, "oops".to_owned(), expect!["the manager at https://m:1 answers with 500 Internal Server Error; its log has the reason"])]
 #[case::another_program(200, "<html>".to_owned(), expect!["the answer of https://m:1/providers is not that of a manager of this version; use the version of the manager: expected value at line 1 column 1"])]
 #[tokio::test]
 async fn an_error_of_a_manager_has_a_remedy(#[case] code: u16, #[case] body: String, #[case] expected: Expect) {

@@ -37,7 +37,8 @@ fn a_text_that_is_not_a_trusted_root_is_refused() {
     ]
     .assert_eq(&refused(&broken.to_string()));
     expect!["a trusted root that cannot be used (invalid trusted root: duplicate trusted log ID: 89dfaf7aa562d3896316a5c28d4268893ae5d570448bfa7c186eefa8525941ce): write it again"].assert_eq(&refused(&twice.to_string()));
-    expect!["the trusted root has 307200 bytes, and the limit is 262144"].assert_eq(&refused(&" ".repeat(300 << 10)));
+    expect!["not a trusted root: it has 307200 bytes, and the limit is 262144"]
+        .assert_eq(&refused(&" ".repeat(300 << 10)));
 }
 
 #[test]
