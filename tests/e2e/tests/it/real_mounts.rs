@@ -21,7 +21,7 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Part of the warning about a file that will never change.
-const NEVER_UPDATED: &str = "Kubernetes never updates such a file";
+const NEVER_UPDATED: &str = "which Kubernetes never updates";
 
 #[tokio::test]
 async fn a_file_mounted_by_sub_path_is_served_with_a_warning_that_it_never_changes() -> Result<()> {
