@@ -506,12 +506,8 @@ fn status() -> Value {
             "fuelMax": 1_000_000_000_000_u64,
             "fuelLimit": 1_000_000_000_000_u64,
             "limitHits": {"fuel": 1},
-            "lastFailure": {
-                "code": "LimitExceeded",
-                "message": "for people",
-                "time": "2026-01-01T00:00:00Z",
-                "succeededSince": false,
-            },
+            "lastFailure":
+                {"code": "Trapped", "message": "why", "time": "2026-01-01T00:00:00Z", "succeededSince": false},
         }],
     })
 }
